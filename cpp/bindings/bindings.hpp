@@ -1,0 +1,10 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace interlock::bindings {
+
+// One topic per file; each adds its functions to the module.
+void bind_digest(nanobind::module_& m);
+
+}  // namespace interlock::bindings

@@ -1,0 +1,22 @@
+#include <nanobind/nanobind.h>
+
+#include "bindings.hpp"
+#include "interlock/errors.hpp"
+
+namespace nb = nanobind;
+
+// Looked up when thrown: interlock.errors may not be imported yet when this module loads.
+static void translate(const std::exception_ptr& error, void*) {
+    try {
+        std::rethrow_exception(error);
+    } catch (const interlock::InvalidInput& invalid) {
+        const nb::object type = nb::module_::import_("interlock.errors").attr("InvalidInput");
+        PyErr_SetString(type.ptr(), invalid.what());
+    }
+}
+
+NB_MODULE(_core, m) {
+    m.doc() = "Interlock's native kernels: arrays in, read-only arrays out.";
+    nb::register_exception_translator(translate);
+    interlock::bindings::bind_digest(m);
+}

@@ -1,0 +1,1 @@
+"""Interlock plans, proves and runs the communication of GPU clusters."""

@@ -1,0 +1,33 @@
+"""One error tree: everything this package raises on purpose is an InterlockError."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "nearest"]
+
+
+class InterlockError(Exception):
+    """Base of all errors raised on purpose by Interlock."""
+
+
+class InvalidInput(InterlockError, ValueError):
+    """An argument, file or option breaks a rule; the message names it, its value and the rule."""
+
+
+class LimitExceeded(InvalidInput):
+    """The input is well formed but larger than a documented limit."""
+
+
+class MissingDependency(InterlockError, ImportError):
+    """An optional package is needed; the message says which extra brings it."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Say which known name a wrong one resembles, as the tail of an error message."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(names)
