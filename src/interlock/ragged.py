@@ -1,0 +1,97 @@
+"""Rows of integers of unequal length, as two arrays (CSR)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput
+
+__all__ = ["Ragged"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Row r is ``values[offsets[r]:offsets[r + 1]]``.
+
+    >>> rows = Ragged.from_lists([[3, 1], [], [2]])
+    >>> len(rows), rows[0].tolist(), rows[1].tolist()
+    (3, [3, 1], [])
+    """
+
+    offsets: NDArray[np.int64]  # [rows + 1]
+    values: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls, num_rows: int) -> Ragged:
+        """Rows with nothing in them."""
+        return cls(np.zeros(num_rows + 1, np.int64), np.zeros(0, np.int32))
+
+    @classmethod
+    def single(cls, values: NDArray[np.int32]) -> Ragged:
+        """One value in every row."""
+        return cls(np.arange(len(values) + 1, dtype=np.int64), np.ascontiguousarray(values, np.int32))
+
+    @classmethod
+    def from_counts(cls, counts: NDArray[np.integer], values: NDArray[np.int32]) -> Ragged:
+        """Rows of the given lengths over one flat array."""
+        offsets = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        if offsets[-1] != len(values):
+            raise InvalidInput(f"counts add up to {offsets[-1]} but there are {len(values)} values")
+        return cls(offsets, np.ascontiguousarray(values, np.int32))
+
+    @classmethod
+    def from_lists(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        """Rows given as Python sequences."""
+        lists = list(rows)
+        counts = np.fromiter((len(row) for row in lists), np.int64, len(lists))
+        flat = np.fromiter((value for row in lists for value in row), np.int32, int(counts.sum()))
+        return cls.from_counts(counts, flat)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The rows of all parts, one after the other."""
+        counts = np.concatenate([part.counts for part in parts]) if parts else np.zeros(0, np.int64)
+        values = np.concatenate([part.values for part in parts]) if parts else np.zeros(0, np.int32)
+        return cls.from_counts(counts, values)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Length of each row."""
+        return np.diff(self.offsets)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether every row holds exactly one value."""
+        return len(self.values) == len(self) and bool((self.counts == 1).all())
+
+    @property
+    def row_of_value(self) -> NDArray[np.int64]:
+        """The row each value belongs to."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def take(self, rows: NDArray[np.integer]) -> Ragged:
+        """The chosen rows, in the order given."""
+        counts = self.counts[rows]
+        starts = np.repeat(self.offsets[:-1][rows] - (np.cumsum(counts) - counts), counts)
+        return Ragged.from_counts(counts, self.values[starts + np.arange(int(counts.sum()))])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.int32]]:
+        return (self[row] for row in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ragged):
+            return NotImplemented
+        return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.values, other.values)
+
+    __hash__ = None  # type: ignore[assignment]

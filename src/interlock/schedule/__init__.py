@@ -1,0 +1,32 @@
+"""The one format in the middle: messages and pieces, its law, and how to build it."""
+
+from interlock.schedule.build import Batch, assemble, empty_schedule, make_pieces
+from interlock.schedule.model import (
+    MAX_ROWS,
+    CompactSchedule,
+    Kind,
+    Message,
+    Phase,
+    Pieces,
+    RankProgram,
+    Schedule,
+    check_rows,
+)
+from interlock.schedule.spec import check_form
+
+__all__ = [
+    "MAX_ROWS",
+    "Batch",
+    "CompactSchedule",
+    "Kind",
+    "Message",
+    "Phase",
+    "Pieces",
+    "RankProgram",
+    "Schedule",
+    "assemble",
+    "check_form",
+    "check_rows",
+    "empty_schedule",
+    "make_pieces",
+]

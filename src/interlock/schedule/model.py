@@ -1,0 +1,211 @@
+"""The schedule: frozen columns, one row per message, and beside them one row per piece.
+
+What is legal is said in `interlock.schedule.spec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import LimitExceeded
+from interlock.ragged import Ragged
+
+__all__ = ["MAX_ROWS", "CompactSchedule", "Kind", "Message", "Phase", "Pieces", "RankProgram", "Schedule", "check_rows"]
+
+MAX_ROWS = 10_000_000
+
+
+class Kind(IntEnum):
+    """What the receiver does with the bytes."""
+
+    COPY = 0  # they replace its accumulator
+    REDUCE = 1  # they are added to it
+
+
+class Phase(IntEnum):
+    """Named group of stages."""
+
+    LOCAL = 0  # traffic that stays inside a server
+    BALANCE = 1  # scale-up, before the wire
+    SCALE_OUT = 2  # between servers
+    REDISTRIBUTE = 3  # scale-up, after the wire
+    REDUCE = 4  # towards a root or owner
+    SPREAD = 5  # from a root or owner
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """What messages carry: message m holds rows ``offsets[m]:offsets[m + 1]``."""
+
+    offsets: NDArray[np.int64]  # [num_messages + 1]
+    item: NDArray[np.int32]
+    offset: NDArray[np.int64]  # first byte within the item
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    @property
+    def message(self) -> NDArray[np.int64]:
+        """The message each piece belongs to."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One row of a schedule, for reading one at a time."""
+
+    index: int
+    src: tuple[int, ...]
+    dst: tuple[int, ...]
+    kind: Kind
+    phase: Phase
+    stage: int
+    slice: int
+    size_bytes: int
+    path: tuple[int, ...]
+    deps: tuple[int, ...]
+    pieces: tuple[tuple[int, int, int], ...]  # (item, offset, length)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """Messages in columns; see the module for what each row means.
+
+    `exclusive` messages hold every link of their path alone, in ascending `order` on each link. Messages of stage b
+    or later, for each b in `barriers`, wait for all messages of earlier stages.
+    """
+
+    src: Ragged
+    dst: Ragged
+    kind: NDArray[np.uint8]
+    phase: NDArray[np.uint8]
+    stage: NDArray[np.int32]
+    slice: NDArray[np.int32]
+    size_bytes: NDArray[np.int64]
+    path: Ragged  # link ids; an empty row is routed by the topology
+    exclusive: NDArray[np.bool_]
+    order: NDArray[np.int64]
+    deps: Ragged  # message ids, ascending
+    pieces: Pieces
+    barriers: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+
+    def __post_init__(self) -> None:
+        for column in (self.kind, self.phase, self.stage, self.slice, self.size_bytes, self.exclusive, self.order):
+            column.flags.writeable = False
+
+    @property
+    def num_messages(self) -> int:
+        """Rows of the message table."""
+        return len(self.size_bytes)
+
+    @property
+    def num_pieces(self) -> int:
+        """Rows of the piece table."""
+        return len(self.pieces)
+
+    @property
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+        return len(np.unique(self.stage))
+
+    def expand(self) -> Schedule:
+        """Itself; compact forms write out their rows here."""
+        return self
+
+    def message(self, index: int) -> Message:
+        """One row."""
+        first, last = self.pieces.offsets[index], self.pieces.offsets[index + 1]
+        held = zip(
+            self.pieces.item[first:last].tolist(),
+            self.pieces.offset[first:last].tolist(),
+            self.pieces.length[first:last].tolist(),
+            strict=True,
+        )
+        return Message(
+            index=index,
+            src=tuple(self.src[index].tolist()),
+            dst=tuple(self.dst[index].tolist()),
+            kind=Kind(int(self.kind[index])),
+            phase=Phase(int(self.phase[index])),
+            stage=int(self.stage[index]),
+            slice=int(self.slice[index]),
+            size_bytes=int(self.size_bytes[index]),
+            path=tuple(self.path[index].tolist()),
+            deps=tuple(self.deps[index].tolist()),
+            pieces=tuple(held),
+        )
+
+    def iter_messages(self) -> Iterator[Message]:
+        """Row after row."""
+        return (self.message(index) for index in range(self.num_messages))
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """What one rank sends and receives, in schedule order."""
+        sends = np.unique(self.src.row_of_value[self.src.values == rank])
+        receives = np.unique(self.dst.row_of_value[self.dst.values == rank])
+        return RankProgram(rank, sends, receives, self)
+
+    def column(self, name: str) -> NDArray[np.generic]:
+        """A message column by name; `src` and `dst` only where every message is one-to-one."""
+        value = getattr(self, name)
+        if isinstance(value, Ragged):
+            if not value.is_single:
+                raise LimitExceeded(f"column {name!r} has rows of several ranks; read schedule.{name} instead")
+            return value.values
+        assert isinstance(value, np.ndarray)
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankProgram:
+    """One rank's part of a schedule: message ids it sends and receives, ascending."""
+
+    rank: int
+    sends: NDArray[np.int64]
+    receives: NDArray[np.int64]
+    schedule: Schedule
+
+
+@runtime_checkable
+class CompactSchedule(Protocol):
+    """A schedule kept in a shorter form than its rows; every `Schedule` is one too."""
+
+    @property
+    def num_messages(self) -> int:
+        """Rows that `expand` would make."""
+        ...
+
+    @property
+    def num_pieces(self) -> int:
+        """Piece rows that `expand` would make."""
+        ...
+
+    @property
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+        ...
+
+    def expand(self) -> Schedule:
+        """Write out all rows; refuses above MAX_ROWS."""
+        ...
+
+    def iter_messages(self) -> Iterator[Message]:
+        """Row after row, without writing out all of them."""
+        ...
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """One rank's program without expanding the rest."""
+        ...
+
+
+def check_rows(num_rows: int) -> None:
+    """Refuse to write out more rows than fit comfortably in memory."""
+    if num_rows > MAX_ROWS:
+        raise LimitExceeded(f"the schedule has {num_rows} rows, above {MAX_ROWS}; read it with iter_messages()")

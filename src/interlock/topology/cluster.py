@@ -1,0 +1,147 @@
+"""Cluster: servers of GPUs joined by a fast scale-up network inside and NICs between them.
+
+A GPU's NICs form one port whose rate is the sum of its live NICs (messages are striped over them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput, nearest
+from interlock.topology.fabric import Fabric
+from interlock.topology.faults import Fault, MissingGpu, NicFault
+from interlock.topology.graph import Topology
+from interlock.topology.lowering import lower
+
+__all__ = ["MAX_RANKS", "Cluster"]
+
+MAX_RANKS = 65_536
+
+ScaleUp = Literal["switch", "mesh"]
+ScaleOut = Literal["flat", "rail", "rail-spine"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A two-tier cluster. Rank ``server * gpus_per_server + gpu`` is GPU `gpu` of server `server`.
+
+    `scale_up` is a switch (each GPU has one port of `scale_up_bandwidth_bytes_per_s`) or a full mesh (each GPU's
+    bandwidth is divided over its peers). `scale_out` is flat (any NIC reaches any NIC), rail (NIC k reaches only NIC k
+    of other servers) or rail-spine (rails joined by a spine). `oversubscription` divides what leaves a leaf.
+    """
+
+    name: str
+    servers: int
+    gpus_per_server: int = 8
+    scale_up: ScaleUp = "switch"
+    scale_up_bandwidth_bytes_per_s: float = 450e9
+    scale_up_latency_s: float = 1e-6
+    scale_out: ScaleOut = "flat"
+    scale_out_bandwidth_bytes_per_s: float = 50e9  # of one NIC
+    nics_per_gpu: int = 1
+    scale_out_latency_s: float = 3e-6
+    oversubscription: float = 1.0
+    message_overhead_s: float = 0.0
+    stage_overhead_s: float = 0.0
+    fabric: Fabric = field(default_factory=Fabric)
+    multicasts: bool = False  # the scale-up switch can replicate
+    reduces: bool = False  # the scale-up switch can add
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def num_ranks(self) -> int:
+        """GPUs of all servers, missing ones included."""
+        return self.servers * self.gpus_per_server
+
+    @property
+    def ranks_per_server(self) -> int:
+        """The same as `gpus_per_server`; one rank is one GPU."""
+        return self.gpus_per_server
+
+    @cached_property
+    def nic_bandwidth_bytes_per_s(self) -> NDArray[np.float64]:
+        """Rate of each rank's port to the scale-out network, ``[num_ranks]``; 0 where it has none."""
+        rates = np.full((self.num_ranks, self.nics_per_gpu), self.scale_out_bandwidth_bytes_per_s)
+        for fault in self.faults:
+            rank = fault.server * self.gpus_per_server + fault.gpu
+            if isinstance(fault, NicFault):
+                rates[rank, fault.nic] = fault.bandwidth_bytes_per_s
+            else:
+                rates[rank] = 0.0
+        port: NDArray[np.float64] = rates.sum(axis=1)
+        port.flags.writeable = False
+        return port
+
+    @cached_property
+    def present(self) -> NDArray[np.bool_]:
+        """Whether each rank's GPU is there, ``[num_ranks]``."""
+        here = np.ones(self.num_ranks, np.bool_)
+        for fault in self.faults:
+            if isinstance(fault, MissingGpu):
+                here[fault.server * self.gpus_per_server + fault.gpu] = False
+        here.flags.writeable = False
+        return here
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The cluster as a graph; see `interlock.topology.lowering` for its link numbers."""
+        return lower(self)
+
+    def server_of(self, ranks: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Server of each rank."""
+        return ranks // np.int32(self.gpus_per_server)
+
+    def with_(self, **changes: object) -> Cluster:
+        """A copy with some fields changed (field names of this class, SI values)."""
+        known = [f.name for f in fields(self)]
+        for key in changes:
+            if key not in known:
+                raise InvalidInput(f"unknown cluster field {key!r}; {nearest(key, known)}")
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name!r}, {self.servers}x{self.gpus_per_server}, scale_out={self.scale_out!r})"
+
+
+def _check(cluster: Cluster) -> None:
+    for name, least in (("servers", 1), ("gpus_per_server", 1), ("nics_per_gpu", 1)):
+        value = getattr(cluster, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
+    if cluster.num_ranks > MAX_RANKS:
+        raise InvalidInput(
+            f"servers={cluster.servers} x gpus_per_server={cluster.gpus_per_server} is above {MAX_RANKS} ranks"
+        )
+    for name, kinds in (("scale_up", get_args(ScaleUp)), ("scale_out", get_args(ScaleOut))):
+        value = getattr(cluster, name)
+        if value not in kinds:
+            raise InvalidInput(f"{name}={value!r} is not one of {', '.join(kinds)}")
+    for name in ("scale_up_bandwidth_bytes_per_s", "scale_out_bandwidth_bytes_per_s"):
+        value = getattr(cluster, name)
+        if not 0.0 < value <= 1e18:
+            raise InvalidInput(f"{name}={value!r} must be above zero")
+    for name in ("scale_up_latency_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s"):
+        value = getattr(cluster, name)
+        if not 0.0 <= value <= 1e9:
+            raise InvalidInput(f"{name}={value!r} must be at least zero seconds")
+    if not 1.0 <= cluster.oversubscription <= 1000.0:
+        raise InvalidInput(f"oversubscription={cluster.oversubscription!r} must be between 1 and 1000")
+    for fault in cluster.faults:
+        _check_fault(cluster, fault)
+
+
+def _check_fault(cluster: Cluster, fault: Fault) -> None:
+    for name, limit in (("server", cluster.servers), ("gpu", cluster.gpus_per_server)):
+        value = getattr(fault, name)
+        if not 0 <= value < limit:
+            raise InvalidInput(f"{fault!r}: {name}={value} must be below {limit}")
+    if isinstance(fault, NicFault) and not 0 <= fault.nic < cluster.nics_per_gpu:
+        raise InvalidInput(f"{fault!r}: nic={fault.nic} must be below nics_per_gpu={cluster.nics_per_gpu}")

@@ -1,0 +1,179 @@
+"""Clusters by name; the source of every figure is in docs/reference/presets.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from interlock.errors import InvalidInput, nearest
+from interlock.topology.cluster import Cluster
+from interlock.topology.fabric import Fabric
+from interlock.topology.faults import Fault
+from interlock.units import Quantity, parse_bandwidth, parse_seconds
+
+__all__ = ["cluster", "cluster_with", "preset_names"]
+
+GBIT = 1e9 / 8
+INFINIBAND = Fabric(name="infiniband")
+ROCE = Fabric(name="roce-dcqcn", fan_in=8, loss_per_sender=0.05)
+
+_PRESETS: dict[str, dict[str, object]] = {
+    "h100": {"scale_up_bandwidth_bytes_per_s": 450e9, "scale_out_bandwidth_bytes_per_s": 400 * GBIT},
+    "h200": {"scale_up_bandwidth_bytes_per_s": 450e9, "scale_out_bandwidth_bytes_per_s": 400 * GBIT},
+    "h200-800g": {"scale_up_bandwidth_bytes_per_s": 450e9, "scale_out_bandwidth_bytes_per_s": 800 * GBIT},
+    "b200": {"scale_up_bandwidth_bytes_per_s": 900e9, "scale_out_bandwidth_bytes_per_s": 400 * GBIT},
+    "gb200-nvl72": {
+        "gpus_per_server": 72,
+        "scale_up_bandwidth_bytes_per_s": 900e9,
+        "scale_out_bandwidth_bytes_per_s": 400 * GBIT,
+    },
+    "mi300x": {
+        "scale_up": "mesh",
+        "scale_up_bandwidth_bytes_per_s": 448e9,
+        "scale_out_bandwidth_bytes_per_s": 400 * GBIT,
+    },
+    "mi300x-100g": {
+        "scale_up": "mesh",
+        "scale_up_bandwidth_bytes_per_s": 448e9,
+        "scale_out_bandwidth_bytes_per_s": 100 * GBIT,
+        "stage_overhead_s": 50e-6,
+        "fabric": ROCE,
+    },
+}
+_COMMON: dict[str, object] = {
+    "scale_up_latency_s": 1e-6,
+    "scale_out_latency_s": 3e-6,
+    "message_overhead_s": 0.2e-6,
+    "stage_overhead_s": 10e-6,
+    "fabric": INFINIBAND,
+}
+_NVLINK_SHARP = ("h100", "h200", "h200-800g", "b200", "gb200-nvl72")
+
+
+def preset_names() -> list[str]:
+    """Names that `cluster` accepts."""
+    return sorted(_PRESETS)
+
+
+def cluster(preset: str, servers: int = 4, **overrides: object) -> Cluster:
+    """A cluster by name, any field changed by keyword.
+
+    Keywords: gpus_per_server, scale_up ("switch", "mesh"), scale_up_bandwidth, scale_up_latency, scale_out ("flat",
+    "rail", "rail-spine"), scale_out_bandwidth (of one NIC), nics_per_gpu, scale_out_latency, oversubscription,
+    message_overhead, stage_overhead, fan_in (None: no limit), fabric, multicasts, reduces, faults.
+
+    Examples
+    --------
+    >>> cluster("h200", servers=2, scale_out_bandwidth="800 Gb/s").num_ranks
+    16
+    """
+    if preset not in _PRESETS:
+        raise InvalidInput(f"unknown cluster preset {preset!r}; {nearest(preset, _PRESETS)}")
+    able = preset in _NVLINK_SHARP
+    base = Cluster(
+        name=preset,
+        servers=_whole(servers, "servers"),
+        **(_COMMON | _PRESETS[preset] | {"multicasts": able, "reduces": able}),  # type: ignore[arg-type]
+    )
+    return cluster_with(base, **overrides)
+
+
+def cluster_with(base: Cluster, **overrides: object) -> Cluster:
+    """A copy of `base` with the public keywords of `cluster` applied; values may carry units."""
+    changes: dict[str, object] = {}
+    for key, value in overrides.items():
+        if key not in _FIELDS:
+            raise InvalidInput(f"unknown cluster field {key!r}; {nearest(key, _FIELDS)}")
+        field, parse = _FIELDS[key]
+        changes[field] = parse(value, key)
+    if "fan_in" in overrides:
+        fabric = changes.get("fabric", base.fabric)
+        assert isinstance(fabric, Fabric)
+        fan_in = changes.pop("fan_in")
+        assert fan_in is None or isinstance(fan_in, int)
+        changes["fabric"] = _limited(fabric, fan_in)
+    return base.with_(**changes)
+
+
+def _limited(fabric: Fabric, fan_in: int | None) -> Fabric:
+    """The fabric with another fan-in limit; a limit on a fabric that had none brings the default penalty."""
+    if fan_in is None:
+        return Fabric(name=fabric.name)
+    return Fabric(name=fabric.name, fan_in=fan_in, loss_per_sender=fabric.loss_per_sender or 0.05)
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, str) and value.strip().isdigit() and len(value) < 10:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(f"{name}={value!r} must be a whole number")
+    return value
+
+
+def _optional_whole(value: object, name: str) -> int | None:
+    if value is None or (isinstance(value, str) and value.lower() == "none"):
+        return None
+    return _whole(value, name)
+
+
+def _number(value: object, name: str) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name}={value!r} must be a number") from None
+
+
+def _flag(value: object, name: str) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{name}={value!r} must be true or false")
+    return value
+
+
+def _word(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name}={value!r} must be a word")
+    return value
+
+
+def _quantity(parse: Callable[[Quantity, str], float]) -> Callable[[object, str], object]:
+    def checked(value: object, name: str) -> object:
+        if not isinstance(value, str | int | float):
+            raise InvalidInput(f"{name}={value!r} must be a number with a unit")
+        return parse(value, name)
+
+    return checked
+
+
+def _fault_list(value: object, name: str) -> tuple[Fault, ...]:
+    if not isinstance(value, Iterable) or not all(isinstance(entry, Fault) for entry in value):
+        raise InvalidInput(f"{name} must be a list of slow_nic, dead_nic or missing_gpu")
+    return tuple(value)
+
+
+def _fabric(value: object, name: str) -> Fabric:
+    if not isinstance(value, Fabric):
+        raise InvalidInput(f"{name}={value!r} must be a Fabric")
+    return value
+
+
+_FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
+    "name": ("name", _word),
+    "servers": ("servers", _whole),
+    "gpus_per_server": ("gpus_per_server", _whole),
+    "scale_up": ("scale_up", _word),
+    "scale_up_bandwidth": ("scale_up_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
+    "scale_up_latency": ("scale_up_latency_s", _quantity(parse_seconds)),
+    "scale_out": ("scale_out", _word),
+    "scale_out_bandwidth": ("scale_out_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
+    "scale_out_latency": ("scale_out_latency_s", _quantity(parse_seconds)),
+    "nics_per_gpu": ("nics_per_gpu", _whole),
+    "oversubscription": ("oversubscription", _number),
+    "message_overhead": ("message_overhead_s", _quantity(parse_seconds)),
+    "stage_overhead": ("stage_overhead_s", _quantity(parse_seconds)),
+    "fan_in": ("fan_in", _optional_whole),
+    "fabric": ("fabric", _fabric),
+    "multicasts": ("multicasts", _flag),
+    "reduces": ("reduces", _flag),
+    "faults": ("faults", _fault_list),
+}

@@ -1,0 +1,95 @@
+"""Demand: the bytes each rank owes each rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from interlock.errors import InvalidInput
+
+__all__ = ["MAX_TOTAL_BYTES", "Demand", "HasRanks", "matrix"]
+
+MAX_TOTAL_BYTES = 2**62
+MAX_RANKS = 65_536
+
+
+class HasRanks(Protocol):
+    """What a generator needs to know of a cluster."""
+
+    @property
+    def num_ranks(self) -> int:
+        """GPUs, missing ones included."""
+        ...
+
+    @property
+    def ranks_per_server(self) -> int:
+        """GPUs of one server."""
+        ...
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which GPUs are there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """An All-to-Allv: ``bytes_matrix[i, j]`` bytes go from rank i to rank j. The diagonal stays where it is."""
+
+    bytes_matrix: NDArray[np.int64]  # [num_ranks, num_ranks]
+    name: str = "matrix"
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self.bytes_matrix.flags.writeable = False
+
+    @property
+    def num_ranks(self) -> int:
+        """Rows of the matrix."""
+        return len(self.bytes_matrix)
+
+    @property
+    def moved_bytes(self) -> int:
+        """All bytes off the diagonal."""
+        return int(self.bytes_matrix.sum()) - int(np.trace(self.bytes_matrix))
+
+    @property
+    def largest_rank_bytes(self) -> int:
+        """The most any rank sends or receives, itself included: nccl-tests' S of an All-to-Allv."""
+        return int(max(self.bytes_matrix.sum(axis=0).max(), self.bytes_matrix.sum(axis=1).max()))
+
+    def transposed(self) -> Demand:
+        """What goes back: combine after dispatch."""
+        return Demand(np.ascontiguousarray(self.bytes_matrix.T), f"{self.name}, transposed", self.seed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Demand) and np.array_equal(self.bytes_matrix, other.bytes_matrix)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Demand({self.name!r}, {self.num_ranks} ranks, {self.moved_bytes} bytes)"
+
+
+def matrix(array: ArrayLike, name: str = "matrix") -> Demand:
+    """Demand from any square matrix of whole numbers of bytes.
+
+    >>> matrix([[0, 5], [3, 0]]).moved_bytes
+    8
+    """
+    given = np.asarray(array)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
+        raise InvalidInput(f"the demand matrix has shape {given.shape}; it must be square and not empty")
+    if given.shape[0] > MAX_RANKS:
+        raise InvalidInput(f"the demand matrix has {given.shape[0]} ranks; at most {MAX_RANKS} are supported")
+    if given.dtype.kind not in "iu":
+        raise InvalidInput(f"the demand matrix holds {given.dtype}; bytes must be whole numbers")
+    if given.dtype.kind == "i" and (given < 0).any():
+        row, col = map(int, np.argwhere(given < 0)[0])
+        raise InvalidInput(f"demand[{row}, {col}]={given[row, col]} is negative; bytes must be at least 0")
+    if (given > MAX_TOTAL_BYTES).any() or float(given.sum(dtype=np.float64)) > MAX_TOTAL_BYTES:
+        raise InvalidInput(f"the demand matrix adds up to more than 2^62 bytes (largest entry {given.max()})")
+    return Demand(np.array(given, np.int64, order="C"), name)
