@@ -1,1 +1,1 @@
-""""""
+"""Producers of schedules, one file each; they never import a consumer."""

@@ -16,7 +16,7 @@ __all__ = ["Batch", "assemble", "empty_schedule", "make_pieces"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A block of one-to-one messages that share a phase; scalars stand for whole columns.
+    """A block of one-to-one messages; scalars stand for whole columns.
 
     `deps` name messages by their row in the final schedule; blocks are numbered one after the other.
     """
@@ -24,7 +24,7 @@ class Batch:
     src: NDArray[np.int32]
     dst: NDArray[np.int32]
     pieces: Pieces
-    phase: Phase
+    phase: NDArray[np.uint8] | Phase
     stage: NDArray[np.int32] | int = 0
     slice: NDArray[np.int32] | int = 0
     kind: NDArray[np.uint8] | Kind = Kind.COPY

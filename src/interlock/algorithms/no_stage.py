@@ -1,0 +1,99 @@
+"""Balance, then all rail-peer sends at once, then restore: FAST without its stages."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.two_tier import Bytes, dependencies, group, local_batch, refuses_faults
+from interlock.problem import Problem
+from interlock.schedule import Phase, Schedule, assemble
+
+__all__ = ["ALGORITHM", "no_stage"]
+
+
+def no_stage(problem: Problem, *, seed: int = 0) -> Schedule:
+    """Every GPU of a server ends up owing each other server the same number of bytes, and sends them on its own rail."""
+    assert problem.cluster is not None
+    width = problem.cluster.gpus_per_server
+    local, far = local_batch(problem)
+    far, carrier = balance(far, width)
+    landing = (far.dst // width * width + carrier % width).astype(np.int32)
+    moved, misplaced = carrier != far.src, landing != far.dst
+    hopping, landed = far.where(moved), far.where(misplaced)
+    hop = group(hopping, hopping.src, carrier[moved])
+    wire = group(far, carrier, landing)
+    fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced])
+    first_wire = len(local) + len(hop)
+    wire_deps = dependencies(wire.message[moved], len(local) + hop.message, len(wire))
+    fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
+    return assemble(
+        [
+            local,
+            hop.to_batch(Phase.BALANCE),
+            wire.to_batch(Phase.SCALE_OUT, wire_deps),
+            fan.to_batch(Phase.REDISTRIBUTE, fan_deps),
+        ]
+    )
+
+
+def balance(far: Bytes, width: int) -> tuple[Bytes, NDArray[np.int32]]:
+    """Cut the bytes so that each GPU of a server carries an equal share of every tile; give the carrier of each row.
+
+    A tile is what one server owes another. A GPU above the mean keeps its first bytes and hands the rest to GPUs
+    below it, in order. All tiles are cut at once: bytes are laid end to end, and the boundaries of what exists and
+    of what each carrier takes are merged.
+    """
+    if len(far) == 0:
+        return far, far.src
+    order = np.lexsort((far.dst, far.src, far.dst // width, far.src // width))
+    far = Bytes(far.item[order], far.offset[order], far.length[order], far.src[order], far.dst[order])
+    tile_key = (far.src // width).astype(np.int64) * 2**31 + far.dst // width
+    first_of_tile = np.flatnonzero(np.concatenate([[True], tile_key[1:] != tile_key[:-1]]))
+    tile = np.cumsum(np.concatenate([[0], tile_key[1:] != tile_key[:-1]]))
+    owed = np.zeros((len(first_of_tile), width), np.int64)
+    np.add.at(owed, (tile, far.src % width), far.length)
+    total = owed.sum(axis=1, keepdims=True)
+    share = total // width + (np.arange(width) < total % width)
+    kept = np.minimum(owed, share)
+    # Rows are in (tile, sender) order: a row is kept up to where its sender's kept bytes end, the rest is surplus.
+    sender = tile * width + far.src % width
+    ends = np.cumsum(far.length)
+    sender_start = (np.cumsum(owed.reshape(-1)) - owed.reshape(-1))[sender]
+    kept_end = sender_start + kept.reshape(-1)[sender]
+    cut = np.clip(kept_end - (ends - far.length), 0, far.length)
+    stay = _part(far, np.zeros_like(cut), cut)
+    surplus = _part(far, cut, far.length - cut)
+    taker_length = (share - kept).reshape(-1)
+    taker_rank = ((far.src[first_of_tile] // width)[:, None] * width + np.arange(width)).reshape(-1)
+    # Surplus rows and takers cover the same line of bytes, tile after tile: merge their boundaries.
+    row_ends, taker_ends = np.cumsum(surplus.length), np.cumsum(taker_length)
+    cuts = np.union1d(row_ends, taker_ends)
+    starts = np.concatenate([[0], cuts[:-1]]).astype(np.int64)
+    cuts, starts = cuts[cuts > starts], starts[cuts > starts]
+    row = np.searchsorted(row_ends, starts, side="right")
+    taker = np.searchsorted(taker_ends, starts, side="right")
+    moved = Bytes(
+        surplus.item[row],
+        surplus.offset[row] + starts - (row_ends - surplus.length)[row],
+        cuts - starts,
+        surplus.src[row],
+        surplus.dst[row],
+    )
+    columns = ("item", "offset", "length", "src", "dst")
+    both = Bytes(*(np.concatenate([getattr(stay, name), getattr(moved, name)]) for name in columns))
+    return both, np.concatenate([stay.src, taker_rank[taker]]).astype(np.int32)
+
+
+def _part(rows: Bytes, first: NDArray[np.int64], length: NDArray[np.int64]) -> Bytes:
+    some = length > 0
+    return Bytes(rows.item[some], (rows.offset + first)[some], length[some], rows.src[some], rows.dst[some])
+
+
+ALGORITHM = Algorithm(
+    "no-stage",
+    "balance, all rail sends at once, restore",
+    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    no_stage,
+)

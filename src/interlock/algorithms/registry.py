@@ -1,0 +1,68 @@
+"""All algorithms by name. A new one is a file in this folder and a line in `_MODULES`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from interlock.errors import InvalidInput, nearest
+from interlock.problem import Problem
+from interlock.schedule import CompactSchedule
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["Algorithm", "Build", "DemandPlanner", "get", "names", "supported"]
+
+_MODULES = {
+    "direct": "direct",
+    "pxn": "pxn",
+    "spreadout": "spreadout",
+    "no-stage": "no_stage",
+    "forward": "forward",
+    "padded": "padded",
+}
+
+
+class Build(Protocol):
+    """Makes a schedule for a problem that the algorithm supports."""
+
+    def __call__(self, problem: Problem, *, seed: int = 0) -> CompactSchedule:
+        """Further keywords are the algorithm's own parameters."""
+        ...
+
+
+DemandPlanner = Callable[[Demand], CompactSchedule]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A named way to make schedules. `supports` gives None, or the reason why not."""
+
+    name: str
+    summary: str
+    supports: Callable[[Problem], str | None]
+    build: Callable[..., CompactSchedule]
+    # Where set, demands are planned on one cluster without building a Problem first: for planners that count microseconds.
+    prepare: Callable[[Cluster], DemandPlanner] | None = field(default=None)
+
+
+def names() -> list[str]:
+    """Every registered name, in the order tables show them."""
+    return list(_MODULES)
+
+
+def get(name: str) -> Algorithm:
+    """The algorithm of that name."""
+    if name not in _MODULES:
+        raise InvalidInput(f"unknown algorithm {name!r}; {nearest(name, _MODULES)}")
+    module = importlib.import_module(f"interlock.algorithms.{_MODULES[name]}")
+    algorithm = module.ALGORITHM
+    assert isinstance(algorithm, Algorithm)
+    return algorithm
+
+
+def supported(problem: Problem) -> list[str]:
+    """Names of the algorithms that support a problem."""
+    return [name for name in names() if get(name).supports(problem) is None]

@@ -1,0 +1,121 @@
+"""What All-to-Allv baselines on two-tier clusters have in common: who is where, local traffic, grouping bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.problem import Problem
+from interlock.ragged import Ragged
+from interlock.schedule import Batch, Kind, Phase, Pieces
+
+__all__ = [
+    "Bytes",
+    "Group",
+    "demand_bytes",
+    "dependencies",
+    "group",
+    "local_batch",
+    "refuses_faults",
+    "refuses_non_demand",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bytes:
+    """Ranges of items, in columns, with where they come from and go to."""
+
+    item: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    src: NDArray[np.int32]  # rank
+    dst: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Bytes:
+        """Only the chosen rows."""
+        return Bytes(self.item[chosen], self.offset[chosen], self.length[chosen], self.src[chosen], self.dst[chosen])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Rows gathered into messages: `message` per row, and each message's pieces."""
+
+    keys: NDArray[np.int64]  # [num_messages, number of key columns]
+    message: NDArray[np.int64]  # [num_rows]
+    pieces: Pieces
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def to_batch(self, phase: Phase, deps: Ragged | None = None, kind: Kind = Kind.COPY, stage: int = 0) -> Batch:
+        """Messages from the first key to the second."""
+        src, dst = self.keys[:, 0].astype(np.int32), self.keys[:, 1].astype(np.int32)
+        return Batch(src, dst, self.pieces, phase, stage, kind=kind, deps=deps)
+
+
+def demand_bytes(problem: Problem) -> Bytes:
+    """Every item of an All-to-Allv, whole."""
+    items = problem.items
+    return Bytes(
+        item=np.arange(len(items)),
+        offset=np.zeros(len(items), np.int64),
+        length=items.size_bytes,
+        src=items.contributors.to_ragged().values,
+        dst=items.destinations.to_ragged().values,
+    )
+
+
+def group(rows: Bytes, *keys: NDArray[np.integer]) -> Group:
+    """One message per distinct tuple of keys, in ascending order; pieces keep the order of rows."""
+    columns = [np.asarray(key, np.int64) for key in keys]
+    order = np.lexsort(columns[::-1])
+    table = np.stack(columns, axis=1)[order]
+    starts = np.ones(len(table), np.bool_)
+    starts[1:] = (table[1:] != table[:-1]).any(axis=1)
+    message_in_order = np.cumsum(starts) - 1
+    message = np.empty(len(table), np.int64)
+    message[order] = message_in_order
+    offsets = np.append(np.flatnonzero(starts), len(table)).astype(np.int64)
+    pieces = Pieces(offsets, rows.item[order].astype(np.int32), rows.offset[order], rows.length[order])
+    return Group(table[starts], message, pieces)
+
+
+def dependencies(of: NDArray[np.integer], on: NDArray[np.integer], num_messages: int) -> Ragged:
+    """Message `of[r]` depends on message `on[r]`, for every row; repeated pairs count once."""
+    pairs = np.unique(np.stack([of, on], axis=1), axis=0) if len(of) else np.zeros((0, 2), np.int64)
+    counts = np.bincount(pairs[:, 0], minlength=num_messages)
+    return Ragged.from_counts(counts, pairs[:, 1].astype(np.int32))
+
+
+def local_batch(problem: Problem, stage: int = 0) -> tuple[Batch, Bytes]:
+    """Messages for traffic that stays inside a server, and the bytes that do not."""
+    assert problem.cluster is not None
+    rows = demand_bytes(problem)
+    inside = problem.cluster.server_of(rows.src) == problem.cluster.server_of(rows.dst)
+    near = rows.where(inside)
+    return group(near, near.src, near.dst).to_batch(Phase.LOCAL, stage=stage), rows.where(~inside)
+
+
+def refuses_non_demand(problem: Problem) -> str | None:
+    """A reason where the problem is not an All-to-Allv on a cluster."""
+    if problem.cluster is None or problem.demand is None:
+        return "it plans an All-to-Allv on a two-tier cluster"
+    return None
+
+
+def refuses_faults(problem: Problem, *, uses_rails_only: bool) -> str | None:
+    """A reason where fixed NIC assignments meet a dead NIC, or cross-rail traffic meets a rail-only fabric."""
+    reason = refuses_non_demand(problem)
+    if reason is not None:
+        return reason
+    assert problem.cluster is not None
+    if problem.cluster.servers > 1 and (problem.cluster.nic_bandwidth_bytes_per_s <= 0).any():
+        return "it assigns traffic to fixed NICs and one of them is dead"
+    if not uses_rails_only and problem.cluster.scale_out == "rail":
+        return "it sends across rails, which a rail-only fabric cannot carry"
+    return None
