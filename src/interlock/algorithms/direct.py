@@ -1,4 +1,4 @@
-"""Every sender to every receiver at once, as RCCL does for All-to-All; for reductions, everyone straight to the owner."""
+"""Every sender to every receiver at once (RCCL's All-to-All); for reductions, everyone straight to the owner."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["ALGORITHM", "no_stage"]
 
 
 def no_stage(problem: Problem, *, seed: int = 0) -> Schedule:
-    """Every GPU of a server ends up owing each other server the same number of bytes, and sends them on its own rail."""
+    """Every GPU of a server ends up owing each other server the same, and sends it on its own rail."""
     assert problem.cluster is not None
     width = problem.cluster.gpus_per_server
     local, far = local_batch(problem)

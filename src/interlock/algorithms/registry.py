@@ -44,7 +44,7 @@ class Algorithm:
     summary: str
     supports: Callable[[Problem], str | None]
     build: Callable[..., CompactSchedule]
-    # Where set, demands are planned on one cluster without building a Problem first: for planners that count microseconds.
+    # Where set, demands on one cluster are planned without building a Problem: for planners that count microseconds.
     prepare: Callable[[Cluster], DemandPlanner] | None = field(default=None)
 
 

@@ -1,0 +1,259 @@
+"""Plan: a problem and its schedule, with validator, simulator and bounds at hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.algorithms import registry
+from interlock.collectives import Collective
+from interlock.errors import InvalidInput
+from interlock.problem import Problem, collective_problem, demand_problem
+from interlock.schedule import CompactSchedule, RankProgram, Schedule
+from interlock.topology import Cluster, Topology
+from interlock.traffic import Demand
+
+if TYPE_CHECKING:
+    from interlock.cost import Bound
+    from interlock.simulate import Result
+    from interlock.validate import Report
+
+__all__ = ["Certificate", "Plan", "plan", "planner", "synthesize"]
+
+MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
+PIECE_COLUMNS = ("message", "item", "offset", "length")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What is proven of a plan: it is valid, and no schedule can be faster than the bound.
+
+    `makespan_s` is simulated; `gap` is ``makespan / bound - 1``.
+    """
+
+    algorithm: str
+    valid: bool
+    violations: tuple[str, ...]
+    makespan_s: float
+    lower_bound_s: float
+    binds: str
+    scratch_bytes: int  # of the rank that needs most
+    method: str  # how contributions were told apart: "exact sets" or "fingerprints"
+    tolerance: float | None
+
+    @property
+    def gap(self) -> float:
+        """How far the simulated time is above the bound; 0.05 is 5 %."""
+        if self.lower_bound_s <= 0.0:
+            return 0.0 if self.makespan_s <= 0.0 else float("inf")
+        return self.makespan_s / self.lower_bound_s - 1.0
+
+
+class Plan:
+    """A schedule for a problem. Rows, proof and simulation are computed when asked for, and kept."""
+
+    def __init__(
+        self,
+        problem: Problem | Callable[[], Problem],
+        compact: CompactSchedule,
+        algorithm: str,
+        *,
+        seed: int = 0,
+        parameters: Mapping[str, object] = MappingProxyType({}),
+        plan_s: float = 0.0,
+    ) -> None:
+        self._problem = problem
+        self.compact = compact
+        self.algorithm = algorithm
+        self.seed = seed
+        self.parameters = dict(parameters)
+        self.plan_s = plan_s
+        self._certificates: dict[float | None, Certificate] = {}
+        self._results: dict[float | None, Result] = {}
+
+    @property
+    def problem(self) -> Problem:
+        """What is moved, and on what."""
+        if not isinstance(self._problem, Problem):
+            self._problem = self._problem()
+        return self._problem
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """All rows; refuses above ten million (see `compact.iter_messages`)."""
+        return self.compact.expand()
+
+    @cached_property
+    def messages(self) -> Mapping[str, NDArray[np.generic]]:
+        """Message columns by name, one row per message."""
+        return _Columns(self.schedule.column, MESSAGE_COLUMNS)
+
+    @cached_property
+    def pieces(self) -> Mapping[str, NDArray[np.generic]]:
+        """Piece columns by name: which bytes of which item each message carries."""
+        pieces = self.schedule.pieces
+        return _Columns(lambda name: np.asarray(getattr(pieces, name)), PIECE_COLUMNS)
+
+    @property
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+        return self.compact.num_stages
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """What one rank sends and receives."""
+        if not 0 <= rank < self.problem.num_ranks:
+            raise InvalidInput(f"rank={rank} must be between 0 and {self.problem.num_ranks - 1}")
+        return self.compact.for_rank(rank)
+
+    def simulate(self, tolerance: float | None = None) -> Result:
+        """How long it takes and why; `tolerance` trades exactness for speed."""
+        if tolerance not in self._results:
+            from interlock.simulate import simulate
+
+            self._results[tolerance] = simulate(self.schedule, self.problem, tolerance=tolerance)
+        return self._results[tolerance]
+
+    @cached_property
+    def bound(self) -> Bound:
+        """The proven least makespan, and what binds."""
+        from interlock.cost import lower_bound
+
+        return lower_bound(self.problem)
+
+    @cached_property
+    def report(self) -> Report:
+        """What the independent validator found."""
+        from interlock.validate import check
+
+        return check(self.schedule, self.problem)
+
+    def certificate(self, tolerance: float | None = None) -> Certificate:
+        """Validity, simulated time and proven bound side by side.
+
+        Examples
+        --------
+        >>> import interlock as il
+        >>> cluster = il.cluster("h200", servers=2)
+        >>> il.plan(cluster, il.traffic.uniform(cluster), algorithm="direct").certificate().valid
+        True
+        """
+        if tolerance not in self._certificates:
+            self._certificates[tolerance] = Certificate(
+                algorithm=self.algorithm,
+                valid=self.report.valid,
+                violations=tuple(str(violation) for violation in self.report.violations),
+                makespan_s=self.simulate(tolerance).makespan_s,
+                lower_bound_s=self.bound.seconds,
+                binds=self.bound.binds,
+                scratch_bytes=int(self.report.scratch_bytes.max(initial=0)),
+                method=self.report.method,
+                tolerance=tolerance,
+            )
+        return self._certificates[tolerance]
+
+    def __repr__(self) -> str:
+        return f"Plan({self.algorithm!r}, {self.problem.name}, {self.compact.num_messages} messages)"
+
+
+class _Columns(Mapping[str, NDArray[np.generic]]):
+    """Columns looked up by name."""
+
+    def __init__(self, column: Callable[[str], NDArray[np.generic]], names: tuple[str, ...]) -> None:
+        self._column, self._names = column, names
+
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
+        if name not in self._names:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self._names)}")
+        return self._column(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def plan(cluster: Cluster, traffic: Demand, algorithm: str = "auto", *, seed: int = 0, **parameters: object) -> Plan:
+    """Plan an All-to-Allv on a cluster.
+
+    Parameters
+    ----------
+    cluster, traffic
+        Where, and what: see `il.cluster` and `il.traffic`.
+    algorithm
+        A name from the registry; "auto" picks by predicted time.
+    seed, parameters
+        Passed to the algorithm.
+    """
+    return solve(demand_problem(cluster, traffic), algorithm, seed=seed, **parameters)
+
+
+def solve(problem: Problem, algorithm: str, *, seed: int = 0, **parameters: object) -> Plan:
+    """Plan any problem with a named algorithm."""
+    chosen = registry.get(algorithm)
+    reason = chosen.supports(problem)
+    if reason is not None:
+        raise InvalidInput(f"algorithm {algorithm!r} does not support {problem.name}: {reason}")
+    start = time.perf_counter()
+    compact = chosen.build(problem, seed=seed, **parameters)
+    took = time.perf_counter() - start
+    return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, plan_s=took)
+
+
+def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) -> Callable[[Demand], Plan]:
+    """A reusable callable from demand to plan, with what depends only on the cluster done once.
+
+    >>> import interlock as il
+    >>> cluster = il.cluster("h200", servers=2)
+    >>> replan = il.planner(cluster, algorithm="direct")
+    >>> replan(il.traffic.uniform(cluster)).algorithm
+    'direct'
+    """
+    chosen = registry.get(algorithm)
+    if chosen.prepare is None:
+        return lambda traffic: plan(cluster, traffic, algorithm)
+    build = chosen.prepare(cluster)
+
+    def plan_demand(traffic: Demand) -> Plan:
+        start = time.perf_counter()
+        compact = build(traffic)
+        took = time.perf_counter() - start
+        return Plan(lambda: demand_problem(cluster, traffic), compact, algorithm, plan_s=took)
+
+    return plan_demand
+
+
+def synthesize(
+    topology: Topology | Cluster,
+    collective: Collective,
+    algorithm: str = "auto",
+    *,
+    chunks: int | None = None,
+    seed: int = 0,
+    **parameters: object,
+) -> Plan:
+    """Make a schedule for a collective on any topology.
+
+    Parameters
+    ----------
+    chunks
+        Chunks per rank; None lets the algorithm choose.
+
+    Examples
+    --------
+    >>> import interlock as il
+    >>> ring = il.topology.ring(4, bandwidth="50 GB/s")
+    >>> il.synthesize(ring, il.all_gather("4 MB"), algorithm="ring").certificate().valid
+    True
+    """
+    cluster = topology if isinstance(topology, Cluster) else None
+    graph = topology.topology if isinstance(topology, Cluster) else topology
+    problem = collective_problem(graph, collective, chunks or 1, cluster)
+    return solve(problem, algorithm, seed=seed, **parameters)
