@@ -1,0 +1,221 @@
+"""Lower bounds of an All-to-Allv on a two-tier cluster, by cuts (proofs in docs/reference/bounds.md).
+
+Bytes that must leave a set of nodes cannot leave faster than the links out of it, however they are split, relayed or
+ordered. The sets tried are those that matter on two tiers: a rank, a server, part of a server with or without its
+switch, a rail. Every message also pays its overhead before its bytes move and its latency after they have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.cost.bound import Bound, tightest
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["two_tier_bound"]
+
+MAX_ENUMERATED_GPUS = 10  # all subsets of a server up to this size, prefixes of one order above
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """Bytes that must move, one direction: `out` of ranks and servers, or `in` with the matrix transposed."""
+
+    leaves_rank: Floats  # [servers, gpus]
+    leaves_server: Floats  # [servers, gpus], the part of `leaves_rank` that goes to other servers
+    inside: Floats  # [servers, gpus, gpus], from GPU to GPU of the same server, diagonal 0
+    leaves_rail: Floats  # [gpus], from GPU k of any server to other GPU indices
+    verb: str
+
+
+def two_tier_bound(cluster: Cluster, demand: Demand) -> Bound:
+    """The best cut or latency bound.
+
+    Examples
+    --------
+    >>> from interlock.topology import cluster
+    >>> from interlock.traffic import matrix
+    >>> pair = cluster("h200", servers=2, gpus_per_server=1, scale_out_latency=0, message_overhead=0)
+    >>> bound = two_tier_bound(pair, matrix([[0, 50_000_000], [0, 0]]))
+    >>> bound.seconds, bound.binds
+    (0.001, 'NICs of server 0, sending')
+    """
+    sends, receives = _loads(cluster, demand)
+    parts = [_latency(cluster, demand, sends), *_cuts(cluster, sends), *_cuts(cluster, receives)]
+    best = max(seconds for seconds, _ in parts)
+    for loads in (sends, receives):
+        parts.extend(_inside_cuts(cluster, loads, best))
+    return tightest(parts)
+
+
+def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
+    servers, gpus = cluster.servers, cluster.gpus_per_server
+    tiles = demand.bytes_matrix.reshape(servers, gpus, servers, gpus)
+    own = np.arange(servers)
+    inside = tiles[own, :, own, :].astype(np.float64)
+    by_gpu = tiles.sum(axis=0, dtype=np.float64)  # [gpus, servers, gpus]
+    sent = demand.bytes_matrix.sum(axis=1, dtype=np.float64).reshape(servers, gpus) - inside.sum(axis=2)
+    received = by_gpu.sum(axis=0) - inside.sum(axis=1)
+    inside[:, np.arange(gpus), np.arange(gpus)] = 0.0
+    by_rail = by_gpu.sum(axis=1)
+    np.fill_diagonal(by_rail, 0.0)
+    return (
+        _Loads(sent + inside.sum(axis=2), sent, inside, by_rail.sum(axis=1), "sending"),
+        _Loads(received + inside.sum(axis=1), received, inside.transpose(0, 2, 1), by_rail.sum(axis=0), "receiving"),
+    )
+
+
+def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
+    """One server, one rank, one rail."""
+    nic = _usable_nics(cluster)
+    server_s = _divide(loads.leaves_server.sum(axis=1), np.minimum(nic.sum(axis=1), _uplink(cluster)))
+    worst = int(server_s.argmax())
+    what = "NICs" if nic[worst].sum() <= _uplink(cluster) else "leaf uplink"
+    yield _total(server_s[worst], _server_start_s(cluster)), f"{what} of server {worst}, {loads.verb}"
+    rank_s = _divide(loads.leaves_rank, nic + _scale_up_port(cluster)).reshape(-1)
+    worst = int(rank_s.argmax())
+    yield _total(rank_s[worst], _rank_start_s(cluster)), f"ports of rank {worst}, {loads.verb}"
+    if cluster.scale_out != "flat" and cluster.gpus_per_server > 1:
+        rail_s = _divide(loads.leaves_rail, _scale_up_port(cluster).sum(axis=0) + _beyond_rail(cluster))
+        worst = int(rail_s.argmax())
+        yield _total(rail_s[worst], _rank_start_s(cluster)), f"links off rail {worst}, {loads.verb}"
+
+
+def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tuple[float, str]]:
+    """Some GPUs of a server (with its switch, where there is one) against the rest of the world."""
+    gpus = cluster.gpus_per_server
+    if gpus < 3:
+        return
+    per_link = cluster.scale_up_bandwidth_bytes_per_s / (gpus - 1 if cluster.scale_up == "mesh" else 1)
+    nic = _usable_nics(cluster)
+    candidates = _worth_cutting(cluster, loads, nic, per_link, best_s - _rank_start_s(cluster))
+    if not len(candidates):
+        return
+    inner = _subsets(gpus) if gpus <= MAX_ENUMERATED_GPUS else None
+    for server in candidates.tolist():
+        order = np.argsort(loads.inside[server].sum(axis=0) - loads.leaves_server[server])
+        member = inner if inner is not None else np.tri(gpus - 1, gpus)[:, np.argsort(order)]
+        outside = 1.0 - member
+        crossing = member @ loads.leaves_server[server] + ((member @ loads.inside[server]) * outside).sum(axis=1)
+        if cluster.scale_up == "mesh":
+            here = cluster.present.reshape(-1, gpus)[server].astype(np.float64)
+            width = (member @ here) * (outside @ here) * per_link
+        else:
+            width = outside.sum(axis=1) * per_link
+        seconds = _divide(crossing, member @ nic[server] + width)
+        worst = int(seconds.argmax())
+        few = np.flatnonzero(member[worst] if member[worst].sum() * 2 <= gpus else outside[worst])
+        names = ", ".join(str(gpu) for gpu in few)
+        side = loads.verb if member[worst].sum() * 2 <= gpus else {"sending": "receiving"}.get(loads.verb, "sending")
+        yield (
+            _total(seconds[worst], _rank_start_s(cluster)),
+            f"scale-up of server {server} around GPUs {names}, {side}",
+        )
+
+
+def _worth_cutting(cluster: Cluster, loads: _Loads, nic: Floats, per_link: float, best_s: float) -> NDArray[np.int64]:
+    """Servers where some cut could beat `best_s`: what each GPU or pair adds to it is bounded apart from the others."""
+    leaves = loads.leaves_server - best_s * nic
+    if cluster.scale_up == "switch":
+        arrives = loads.inside.sum(axis=1) - best_s * per_link
+        most = np.maximum(leaves, arrives).sum(axis=1)
+    else:
+        over = loads.inside - best_s * per_link
+        gain, loss = np.maximum(over, 0.0).sum(axis=(1, 2)), over.max(axis=(1, 2))
+        peers = cluster.present.reshape(nic.shape).sum(axis=1) - 1
+        most = np.maximum(leaves, 0.0).sum(axis=1) + np.where(gain > 0, gain, peers * loss)
+    return np.flatnonzero(most > 0)
+
+
+def _latency(cluster: Cluster, demand: Demand, sends: _Loads) -> tuple[float, str]:
+    """Overhead and latency of the hops that some pair cannot avoid."""
+    overhead_s = cluster.message_overhead_s
+    far_s, near_s = overhead_s + cluster.scale_out_latency_s, overhead_s + cluster.scale_up_latency_s
+    if not sends.leaves_server.any():
+        return (min(far_s, near_s) if sends.leaves_rank.any() else 0.0), "latency"
+    from_dead_nic = bool(sends.leaves_server[_usable_nics(cluster) == 0.0].any())
+    needs_hop_inside = from_dead_nic or (cluster.scale_out == "rail" and _changes_rail(cluster, demand))
+    return far_s + needs_hop_inside * near_s, "latency"
+
+
+def _changes_rail(cluster: Cluster, demand: Demand) -> bool:
+    """Whether bytes go to another server and another GPU index at once."""
+    servers, gpus = cluster.servers, cluster.gpus_per_server
+    tiles = demand.bytes_matrix.reshape(servers, gpus, servers, gpus)
+    same_rail = int(np.einsum("sktk->", tiles))
+    same_server = int(np.einsum("sksl->", tiles))
+    return int(demand.bytes_matrix.sum()) > same_rail + same_server - int(np.trace(demand.bytes_matrix))
+
+
+def _usable_nics(cluster: Cluster) -> Floats:
+    """Rate of each rank's NIC, ``[servers, gpus]``; on rails no faster than all its peers on the rail together."""
+    nic = cluster.nic_bandwidth_bytes_per_s.reshape(cluster.servers, cluster.gpus_per_server)
+    if cluster.scale_out == "flat":
+        return nic
+    rail = nic.sum(axis=0)
+    usable: Floats = np.minimum(nic, rail - nic + _beyond_rail(cluster))
+    return usable
+
+
+def _uplink(cluster: Cluster) -> float:
+    """What leaves a server's own leaf on a flat fabric."""
+    if cluster.scale_out != "flat" or cluster.oversubscription <= 1:
+        return np.inf
+    return cluster.gpus_per_server * _nominal(cluster) / cluster.oversubscription
+
+
+def _beyond_rail(cluster: Cluster) -> float:
+    """What leaves a rail's leaf for other rails."""
+    if cluster.scale_out == "rail":
+        return 0.0
+    if cluster.oversubscription <= 1:
+        return np.inf
+    return cluster.servers * _nominal(cluster) / cluster.oversubscription
+
+
+def _nominal(cluster: Cluster) -> float:
+    return cluster.scale_out_bandwidth_bytes_per_s * cluster.nics_per_gpu
+
+
+def _scale_up_port(cluster: Cluster) -> Floats:
+    """What leaves or enters each rank inside its server, ``[servers, gpus]``."""
+    here = cluster.present.reshape(cluster.servers, cluster.gpus_per_server)
+    if cluster.gpus_per_server == 1:
+        return np.zeros(here.shape)
+    if cluster.scale_up == "switch":
+        return np.where(here, cluster.scale_up_bandwidth_bytes_per_s, 0.0)
+    peers = here.sum(axis=1, keepdims=True) - here
+    port: Floats = here * peers * (cluster.scale_up_bandwidth_bytes_per_s / (cluster.gpus_per_server - 1))
+    return port
+
+
+def _subsets(count: int) -> Floats:
+    """Every subset but none, one and all: ``[2**count - count - 2, count]``."""
+    bits = (np.arange(1, 2**count - 1)[:, None] >> np.arange(count)) & 1
+    several: Floats = bits[bits.sum(axis=1) > 1].astype(np.float64)
+    return several
+
+
+def _server_start_s(cluster: Cluster) -> float:
+    return cluster.message_overhead_s + cluster.scale_out_latency_s
+
+
+def _rank_start_s(cluster: Cluster) -> float:
+    return cluster.message_overhead_s + min(cluster.scale_out_latency_s, cluster.scale_up_latency_s)
+
+
+def _divide(bytes_: Floats, rate: Floats) -> Floats:
+    """Seconds; no bytes take no time even where nothing can move."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(bytes_ > 0, bytes_ / rate, 0.0)
+
+
+def _total(seconds: float, start_s: float) -> float:
+    return float(seconds + start_s) if seconds > 0 else 0.0

@@ -1,0 +1,92 @@
+"""Bounds of All-to-Allv on two tiers, against cases worked by hand."""
+
+import numpy as np
+import pytest
+
+from interlock.cost import lower_bound
+from interlock.problem import demand_problem
+from interlock.topology import cluster, dead_nic, slow_nic
+from interlock.traffic import matrix
+
+FREE = {"scale_up_latency": 0, "scale_out_latency": 0, "message_overhead": 0, "stage_overhead": 0}
+GB = 10**9
+
+
+def bound(cluster_, rows):
+    return lower_bound(demand_problem(cluster_, matrix(np.asarray(rows, np.int64))))
+
+
+def pairs(num_ranks, bytes_by_pair):
+    rows = np.zeros((num_ranks, num_ranks), np.int64)
+    for (src, dst), size in bytes_by_pair.items():
+        rows[src, dst] = size
+    return rows
+
+
+def test_a_server_sends_no_faster_than_all_its_nics_together():
+    hosts = cluster("h200", servers=2, gpus_per_server=4, **FREE)
+    found = bound(hosts, pairs(8, {(0, 4): 20 * GB, (1, 5): GB}))
+    assert found.seconds == pytest.approx(21 / 200)
+    assert found.binds == "NICs of server 0, sending"
+
+
+def test_a_dead_and_a_slow_nic_narrow_their_server():
+    faults = [dead_nic(server=1, gpu=0), slow_nic(server=1, gpu=1, bandwidth="25 GB/s")]
+    hosts = cluster("h200", servers=2, gpus_per_server=4, faults=faults, **FREE)
+    found = bound(hosts, pairs(8, {(0, 4): 5 * GB, (1, 5): 5 * GB}))
+    assert found.seconds == pytest.approx(10 / 125)
+    assert found.binds == "NICs of server 1, receiving"
+
+
+def test_on_rails_a_dead_nic_idles_its_only_peer():
+    faults = [dead_nic(server=1, gpu=0)]
+    hosts = cluster("h200", servers=2, gpus_per_server=2, scale_out="rail", faults=faults, **FREE)
+    found = bound(hosts, pairs(4, {(0, 2): 5 * GB}))
+    assert found.seconds == pytest.approx(5 / 50)
+
+
+def test_oversubscription_narrows_the_leaf_of_a_server():
+    hosts = cluster("h200", servers=3, gpus_per_server=2, oversubscription=4, **FREE)
+    found = bound(hosts, pairs(6, {(0, 2): GB, (1, 5): GB}))
+    assert found.seconds == pytest.approx(2 / 25)
+    assert found.binds == "leaf uplink of server 0, sending"
+
+
+def test_a_gpu_sends_no_faster_than_its_own_ports():
+    hosts = cluster("h200", servers=1, gpus_per_server=4, **FREE)
+    found = bound(hosts, pairs(4, {(0, 1): 5 * GB, (0, 2): 5 * GB}))
+    assert found.seconds == pytest.approx(10 / 500)
+    assert found.binds == "ports of rank 0, sending"
+
+
+def test_half_of_a_mesh_sends_to_the_other_half_over_its_own_links_only():
+    hosts = cluster("mi300x", servers=1, gpus_per_server=4, scale_up_bandwidth="300 GB/s", **FREE)
+    rows = pairs(4, {(a, b): 10 * GB for a in (0, 1) for b in (2, 3)})
+    found = bound(hosts, rows)
+    assert found.seconds == pytest.approx(40 / (4 * 100 + 2 * 50))
+    assert found.binds == "scale-up of server 0 around GPUs 0, 1, sending"
+
+
+def test_gpus_behind_their_switch_receive_through_its_ports():
+    hosts = cluster("h200", servers=2, gpus_per_server=4, scale_up_bandwidth="10 GB/s", **FREE)
+    rows = pairs(8, {(0, 3): 10 * GB, (1, 3): 10 * GB, (2, 3): 10 * GB, (0, 4): GB, (1, 4): GB, (2, 4): GB})
+    found = bound(hosts, rows)
+    assert found.seconds == pytest.approx(max(30 / 60, 33 / (150 + 10)))
+
+
+def test_every_message_pays_overhead_and_latency_once():
+    slow = cluster("h200", servers=2, gpus_per_server=2, scale_out_latency="3 us", message_overhead="1 us")
+    found = bound(slow, pairs(4, {(0, 2): 100_000}))
+    assert found.seconds == pytest.approx(4e-6 + 100_000 / 100e9)
+
+
+def test_a_byte_that_changes_rail_needs_a_hop_inside():
+    rails = cluster("h200", servers=2, gpus_per_server=2, scale_out="rail", message_overhead="1 us")
+    found = bound(rails, pairs(4, {(0, 3): 1}))
+    assert found.binds == "latency"
+    assert found.seconds == pytest.approx((1e-6 + 3e-6) + (1e-6 + 1e-6))
+
+
+def test_nothing_to_move_takes_no_time():
+    found = bound(cluster("h200", servers=2), np.eye(16, dtype=np.int64))
+    assert (found.seconds, found.binds) == (0.0, "nothing to move")
