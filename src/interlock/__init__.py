@@ -20,7 +20,7 @@ from interlock.collectives import (
 )
 from interlock.comparison import Comparison, compare
 from interlock.errors import InterlockError, InvalidInput
-from interlock.planning import Certificate, Plan, plan, planner, synthesize
+from interlock.planning import Certificate, Plan, load, plan, planner, synthesize
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 from interlock.topology import Cluster, Topology, cluster, dead_nic, missing_gpu, slow_nic
@@ -49,6 +49,7 @@ __all__ = [
     "compare",
     "dead_nic",
     "gather",
+    "load",
     "missing_gpu",
     "plan",
     "planner",

@@ -58,13 +58,20 @@ class Comparison:
             "times_are": "simulated",
         }
 
+    def header(self) -> list[str]:
+        """Column titles."""
+        return ["algorithm", "time", "over bound", "algbw", "busbw", "stages", "planning", "scratch", "valid"]
+
+    def cells(self) -> list[list[str]]:
+        """One row of words per algorithm."""
+        return [_cells(row) for row in self.results]
+
     def __str__(self) -> str:
-        header = ["algorithm", "time", "over bound", "algbw", "busbw", "stages", "planning", "scratch", "valid"]
-        lines = [header, *(_cells(row) for row in self.results)]
-        widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
+        lines = [self.header(), *self.cells()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = [
             "  ".join(
-                cell.ljust(w) if k == 0 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths, strict=True))
+                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
             )
             for line in lines
         ]

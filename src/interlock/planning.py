@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from interlock.algorithms import registry
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, collective_problem, demand_problem
-from interlock.schedule import CompactSchedule, RankProgram, Schedule
+from interlock.schedule import CompactSchedule, RankProgram, Schedule, read_schedule, write_schedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from interlock.simulate import Result
     from interlock.validate import Report
 
-__all__ = ["Certificate", "Plan", "plan", "planner", "synthesize"]
+__all__ = ["Certificate", "Plan", "load", "plan", "planner", "solve", "synthesize"]
 
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
 PIECE_COLUMNS = ("message", "item", "offset", "length")
@@ -158,6 +159,12 @@ class Plan:
             )
         return self._certificates[tolerance]
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the schedule and its problem to a `.ilk` file, whole or not at all."""
+        write_schedule(
+            path, self.schedule, self.problem, algorithm=self.algorithm, seed=self.seed, parameters=self.parameters
+        )
+
     def __repr__(self) -> str:
         return f"Plan({self.algorithm!r}, {self.problem.name}, {self.compact.num_messages} messages)"
 
@@ -178,6 +185,12 @@ class _Columns(Mapping[str, NDArray[np.generic]]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def load(path: str | os.PathLike[str]) -> Plan:
+    """The plan in a `.ilk` file."""
+    saved = read_schedule(path)
+    return Plan(saved.problem, saved.schedule, saved.algorithm, seed=saved.seed, parameters=saved.parameters)
 
 
 def plan(cluster: Cluster, traffic: Demand, algorithm: str = "auto", *, seed: int = 0, **parameters: object) -> Plan:

@@ -1,1 +1,1 @@
-""""""
+"""The command `interlock`: one module per subcommand; only this package prints."""

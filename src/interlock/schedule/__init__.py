@@ -1,6 +1,7 @@
 """The one format in the middle: messages and pieces, its law, and how to build it."""
 
 from interlock.schedule.build import Batch, assemble, empty_schedule, make_pieces
+from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.model import (
     MAX_ROWS,
     CompactSchedule,
@@ -23,10 +24,15 @@ __all__ = [
     "Phase",
     "Pieces",
     "RankProgram",
+    "SavedSchedule",
     "Schedule",
     "assemble",
     "check_form",
     "check_rows",
     "empty_schedule",
+    "is_schedule_file",
     "make_pieces",
+    "read_schedule",
+    "write_atomically",
+    "write_schedule",
 ]

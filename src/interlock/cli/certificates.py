@@ -1,0 +1,51 @@
+"""Prints what is proven of a plan, and saves it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from interlock.cli.show import print_json, print_table
+from interlock.comparison import describe, row_of
+from interlock.errors import InvalidInput
+from interlock.planning import Plan
+from interlock.units import format_bandwidth, format_bytes, format_seconds
+
+__all__ = ["print_certificate"]
+
+
+def print_certificate(made: Plan, output: Path | None, *, as_json: bool) -> int:
+    """Table or JSON; exit code 1 where the plan is not valid (it is not saved then)."""
+    if output is not None and output.suffix != ".ilk":
+        raise InvalidInput(f"-o {output}: schedules are saved as .ilk; use `interlock export` for other formats")
+    row = row_of(made)
+    proof = made.certificate(row_tolerance(made))
+    if row.valid and output is not None:
+        made.save(output)
+    if as_json:
+        extra = {"binds": proof.binds, "violations": list(proof.violations), "contributions": proof.method}
+        print_json({"problem": describe(made.problem), "results": [asdict(row) | extra], "times_are": "simulated"})
+        return 0 if row.valid else 1
+    rows = [
+        ["valid", "yes" if row.valid else "NO"],
+        ["simulated time", format_seconds(row.makespan_s)],
+        ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],
+        ["gap", f"{100 * row.gap:.2f} %"],
+        ["algbw / busbw", f"{format_bandwidth(row.algbw_bytes_per_s)} / {format_bandwidth(row.busbw_bytes_per_s)}"],
+        ["messages", str(made.compact.num_messages)],
+        ["stages", str(row.stages)],
+        ["planning time", format_seconds(row.plan_s)],
+        ["scratch, worst rank", format_bytes(row.scratch_bytes)],
+    ]
+    notes = [f"violation: {text}" for text in proof.violations[:10]]
+    if row.valid and output is not None:
+        notes.append(f"written to {output}")
+    print_table(f"{made.algorithm}: {made.problem.name}", ["", ""], rows, notes)
+    return 0 if row.valid else 1
+
+
+def row_tolerance(made: Plan) -> float | None:
+    """The tolerance a comparison row of this plan uses."""
+    from interlock.comparison import EXACT_ROWS, GRID_TOLERANCE
+
+    return GRID_TOLERANCE if made.compact.num_messages > EXACT_ROWS else None

@@ -1,0 +1,78 @@
+"""The command `interlock`: subcommands, one-line errors, exit codes.
+
+Exit 0: good. 1: the answer is "no" (an invalid plan, a missed bar). 2: bad input, one sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from interlock.cli import compare, doctor, plan, synth, verify
+from interlock.errors import InterlockError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="interlock",
+    help="Plan, prove and run the communication of GPU clusters.",
+    epilog="Start with: interlock compare",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(doctor.version_line())
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Version and build facts.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+app.command("compare")(compare.command)
+app.command("plan")(plan.command)
+app.command("synth")(synth.command)
+app.command("verify")(verify.command)
+app.command("doctor")(doctor.command)
+
+
+def main() -> None:
+    """Run the command line; turn errors into one line and an exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: list[str]) -> int:
+    """Exit code of one invocation."""
+    try:
+        result = app(args=words, prog_name="interlock", standalone_mode=False)
+    except click.ClickException as error:
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+        else:
+            print(f"interlock: {error.format_message()}", file=sys.stderr)
+        return 2
+    except InterlockError as error:
+        print(f"interlock: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        print("interlock: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        print(f"interlock: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,48 @@
+"""`interlock plan`: make a schedule for an All-to-Allv, print its certificate, save it."""
+
+from __future__ import annotations
+
+from interlock.cli.certificates import print_certificate
+from interlock.cli.options import (
+    AlgorithmOption,
+    ClusterOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    ServersOption,
+    SetOption,
+    SizeOption,
+    TrafficOption,
+    build_cluster,
+    build_traffic,
+)
+
+__all__ = ["command"]
+
+
+def command(
+    cluster: ClusterOption = "h200",
+    servers: ServersOption = None,
+    changes: SetOption = None,
+    traffic: TrafficOption = "zipf:0.8",
+    size: SizeOption = "512 MB",
+    seed: SeedOption = 0,
+    algorithm: AlgorithmOption = "auto",
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Plan one All-to-Allv, prove it, and optionally save it.
+
+    Examples:
+
+      interlock plan --servers 8 --traffic zipf:0.8 -o plan.ilk
+
+      interlock plan --cluster my-cluster.toml --traffic bytes.txt --algorithm adaptive
+    """
+    from interlock.algorithms import registry
+    from interlock.planning import plan
+
+    registry.get(algorithm)
+    where = build_cluster(cluster, servers, changes)
+    made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed)
+    return print_certificate(made, output, as_json=as_json)

@@ -1,0 +1,61 @@
+"""Tables, JSON and progress for the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+__all__ = ["print_json", "print_table", "progress_of"]
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
+    """A table on a terminal; plain text where the output is a pipe."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for place, name in enumerate(header):
+        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for note in notes:
+        console.print(note, highlight=False, markup=False)
+
+
+def print_json(values: object) -> None:
+    """Strict JSON: numbers that are not finite become null."""
+    print(json.dumps(_finite(values), indent=2, allow_nan=False))
+
+
+@contextmanager
+def progress_of(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """A callback that shows the step now under way; silent unless stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+
+        def step(name: str) -> None:
+            bar.update(task, advance=1, description=f"{what}: {name}")
+
+        yield step
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,273 @@
+"""Schedule files (`.ilk`): versioned, checksummed, memory-mappable, safe to read from strangers.
+
+Layout, little-endian: 8 bytes of magic, uint64 length of the header, 16 bytes of its BLAKE2b digest, the header (JSON),
+then the columns, each at a multiple of 64 bytes. The header names every column with its dtype, length, place and
+digest, and carries the problem, the algorithm, its parameters, the seed and the version. Nothing in a file is executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput
+from interlock.problem import Problem
+from interlock.ragged import Ragged
+from interlock.schedule.model import Pieces, Schedule
+from interlock.schedule.problem_columns import Columns, columns_of_problem, problem_from_columns
+from interlock.schedule.spec import check_form
+
+__all__ = ["SavedSchedule", "is_schedule_file", "read_schedule", "write_atomically", "write_schedule"]
+
+Kind = TypeVar("Kind")
+
+MAGIC = b"ILK\x00\x01\r\n\x1a"
+VERSION = 1
+ALIGNMENT = 64
+MAX_HEADER_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 40
+MAX_COLUMNS = 64
+
+_COLUMN_DTYPES = {
+    "kind": np.uint8,
+    "phase": np.uint8,
+    "stage": np.int32,
+    "slice": np.int32,
+    "size_bytes": np.int64,
+    "exclusive": np.bool_,
+    "order": np.int64,
+}
+_RAGGED = ("src", "dst", "path", "deps")
+_DTYPES = ("uint8", "int32", "int64", "float64", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSchedule:
+    """What a schedule file holds."""
+
+    schedule: Schedule
+    problem: Problem
+    algorithm: str
+    seed: int
+    parameters: dict[str, object]
+    version: str  # of the package that wrote it
+
+
+def write_schedule(
+    path: str | os.PathLike[str],
+    schedule: Schedule,
+    problem: Problem,
+    *,
+    algorithm: str,
+    seed: int = 0,
+    parameters: Mapping[str, object] | None = None,
+    version: str = "",
+) -> None:
+    """Write a schedule and its problem, whole or not at all."""
+    columns, described = columns_of_problem(problem)
+    columns = _columns_of_schedule(schedule) | {f"problem.{name}": column for name, column in columns.items()}
+    place, table = 0, []
+    for name, column in columns.items():
+        place = -(-place // ALIGNMENT) * ALIGNMENT
+        table.append(
+            {
+                "name": name,
+                "dtype": str(column.dtype),
+                "length": len(column),
+                "place": place,
+                "digest": _digest(column.view(np.uint8).data),
+            }
+        )
+        place += column.nbytes
+    header = {
+        "version": VERSION,
+        "written_by": f"interlock {version}".strip(),
+        "algorithm": algorithm,
+        "seed": seed,
+        "parameters": {key: _plain(value) for key, value in (parameters or {}).items()},
+        "problem": described,
+        "columns": table,
+    }
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    if len(text) > MAX_HEADER_BYTES:
+        raise InvalidInput(f"the header would have {len(text)} bytes; at most {MAX_HEADER_BYTES} are allowed")
+
+    def write(file: BinaryIO) -> None:
+        start = MAGIC + len(text).to_bytes(8, "little") + bytes.fromhex(_digest(text)) + text
+        file.write(start + b"\0" * (-len(start) % ALIGNMENT))
+        at = 0
+        for column in columns.values():
+            file.write(b"\0" * (-at % ALIGNMENT))
+            file.write(column.view(np.uint8).data)
+            at += -at % ALIGNMENT + column.nbytes
+
+    write_atomically(path, write)
+
+
+def read_schedule(path: str | os.PathLike[str]) -> SavedSchedule:
+    """Read a schedule file; columns are memory-mapped, digests and form are checked."""
+    file = Path(path)
+    header, start = _read_header(file)
+    columns = _read_columns(file, header, start)
+    described = _expect(header, "problem", dict)
+    mine = {name.removeprefix("problem."): c for name, c in columns.items() if name.startswith("problem.")}
+    problem = problem_from_columns(mine, described)
+    schedule = _schedule_of_columns(columns)
+    check_form(schedule, problem)
+    return SavedSchedule(
+        schedule,
+        problem,
+        algorithm=_expect(header, "algorithm", str),
+        seed=_expect(header, "seed", int),
+        parameters=_expect(header, "parameters", dict),
+        version=_expect(header, "written_by", str),
+    )
+
+
+def is_schedule_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file starts like a schedule file."""
+    with Path(path).open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
+    """Call `write` with a binary file that replaces `path` only when all of it is on disk."""
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidInput(f"{target} is a folder; a file is needed")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise InvalidInput(f"{target} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _read_header(file: Path) -> tuple[dict[str, object], int]:
+    if not file.is_file():
+        raise InvalidInput(f"{file} is not a file")
+    size = file.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise InvalidInput(f"{file} has {size} bytes; at most {MAX_FILE_BYTES} are read")
+    with file.open("rb") as handle:
+        fixed = handle.read(len(MAGIC) + 24)
+        if fixed[: len(MAGIC)] != MAGIC:
+            raise InvalidInput(f"{file} is not an Interlock schedule (its first bytes are wrong)")
+        length = int.from_bytes(fixed[len(MAGIC) : len(MAGIC) + 8], "little")
+        if len(fixed) < len(MAGIC) + 24 or length > MAX_HEADER_BYTES or length > size:
+            raise InvalidInput(f"{file} is truncated or its header of {length} bytes is too long")
+        text = handle.read(length)
+    if _digest(text) != fixed[len(MAGIC) + 8 :].hex():
+        raise InvalidInput(f"{file} is corrupted: its header does not match its digest")
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"{file}: its header is not JSON") from None
+    if not isinstance(header, dict) or header.get("version") != VERSION:
+        raise InvalidInput(f"{file} has format version {_version(header)}; this program reads version {VERSION}")
+    start = len(MAGIC) + 24 + length
+    return header, start + -start % ALIGNMENT
+
+
+def _version(header: object) -> object:
+    return header.get("version") if isinstance(header, dict) else None
+
+
+def _read_columns(file: Path, header: dict[str, object], start: int) -> Columns:
+    table = _expect(header, "columns", list)
+    if len(table) > MAX_COLUMNS:
+        raise InvalidInput(f"{file} names {len(table)} columns; at most {MAX_COLUMNS} are read")
+    size = file.stat().st_size
+    columns: Columns = {}
+    for row in table:
+        if not isinstance(row, dict):
+            raise InvalidInput(f"{file}: a column is not a table")
+        name, dtype = _expect(row, "name", str), _expect(row, "dtype", str)
+        length, place = _expect(row, "length", int), _expect(row, "place", int)
+        if dtype not in _DTYPES or name in columns:
+            raise InvalidInput(f"{file}: column {name!r} has dtype {dtype!r} or is named twice")
+        nbytes = length * np.dtype(dtype).itemsize
+        if min(length, place) < 0 or place % ALIGNMENT or start + place + nbytes > size:
+            raise InvalidInput(f"{file} is truncated: column {name!r} would end at byte {start + place + nbytes}")
+        if length == 0:
+            columns[name] = np.zeros(0, dtype)
+            continue
+        mapped = np.memmap(file, mode="r", dtype=np.uint8, offset=start + place, shape=(nbytes,))
+        if _digest(mapped.data) != _expect(row, "digest", str):
+            raise InvalidInput(f"{file} is corrupted: column {name!r} does not match its digest")
+        if dtype == "bool" and int(mapped.max()) > 1:
+            raise InvalidInput(f"{file}: column {name!r} holds values other than true and false")
+        columns[name] = np.asarray(mapped).view(dtype)
+    return columns
+
+
+def _columns_of_schedule(schedule: Schedule) -> Columns:
+    made: Columns = {name: np.ascontiguousarray(getattr(schedule, name), t) for name, t in _COLUMN_DTYPES.items()}
+    for name in _RAGGED:
+        ragged: Ragged = getattr(schedule, name)
+        made |= {f"{name}.offsets": ragged.offsets, f"{name}.values": ragged.values}
+    pieces = schedule.pieces
+    made |= {"pieces.offsets": pieces.offsets, "pieces.item": pieces.item}
+    made |= {"pieces.offset": pieces.offset, "pieces.length": pieces.length}
+    return made | {"barriers": schedule.barriers}
+
+
+def _schedule_of_columns(columns: Columns) -> Schedule:
+    def get(name: str, dtype: type[np.generic]) -> NDArray[Any]:
+        if name not in columns or columns[name].dtype != np.dtype(dtype):
+            raise InvalidInput(f"the schedule file lacks column {name!r} of type {np.dtype(dtype)}")
+        return columns[name]
+
+    def ragged(name: str) -> Ragged:
+        return Ragged(get(f"{name}.offsets", np.int64), get(f"{name}.values", np.int32))
+
+    offsets = get("pieces.offsets", np.int64)
+    if len(offsets) == 0 or any(len(get(f"{name}.offsets", np.int64)) == 0 for name in _RAGGED):
+        raise InvalidInput("the schedule file has an offsets column without entries")
+    pieces = Pieces(
+        offsets,
+        get("pieces.item", np.int32),
+        get("pieces.offset", np.int64),
+        get("pieces.length", np.int64),
+    )
+    made: dict[str, Any] = {name: ragged(name) for name in _RAGGED}
+    made |= {name: get(name, dtype) for name, dtype in _COLUMN_DTYPES.items()}
+    return Schedule(**made, pieces=pieces, barriers=get("barriers", np.int32))
+
+
+def _expect(table: Mapping[str, object], key: str, kind: type[Kind]) -> Kind:
+    value = table.get(key)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InvalidInput(f"the schedule file's header lacks {key!r} of type {kind.__name__}")
+    return value
+
+
+def _digest(data: bytes | memoryview) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

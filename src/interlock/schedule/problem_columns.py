@@ -1,0 +1,166 @@
+"""A problem as named columns and plain values, and back, for schedule files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.collectives import Collective, CollectiveKind
+from interlock.errors import InvalidInput
+from interlock.problem import Items, Problem, RankSets, demand_problem
+from interlock.ragged import Ragged
+from interlock.topology import Cluster, Fabric, Topology
+from interlock.topology.fields import cluster_from_dict, cluster_to_dict
+from interlock.traffic import Demand, matrix
+
+__all__ = ["Columns", "columns_of_problem", "problem_from_columns"]
+
+Columns = dict[str, NDArray[Any]]
+
+_TOPOLOGY_DTYPES = {
+    "node_kinds": np.uint8,
+    "link_src": np.int32,
+    "link_dst": np.int32,
+    "bandwidth_bytes_per_s": np.float64,
+    "latency_s": np.float64,
+    "message_overhead_s": np.float64,
+    "channel": np.int32,
+    "multicasts": np.bool_,
+    "reduces": np.bool_,
+}
+
+
+def columns_of_problem(problem: Problem) -> tuple[Columns, dict[str, object]]:
+    """Large things as columns, small ones as plain values."""
+    columns: Columns = {}
+    described: dict[str, object] = {}
+    if problem.cluster is not None:
+        described["cluster"] = cluster_to_dict(problem.cluster)
+    else:
+        topology = problem.topology
+        for name, dtype in _TOPOLOGY_DTYPES.items():
+            columns[f"topology.{name}"] = np.ascontiguousarray(getattr(topology, name), dtype)
+        described["topology"] = {
+            "name": topology.name,
+            "num_ranks": topology.num_ranks,
+            "stage_overhead_s": topology.stage_overhead_s,
+        }
+    if problem.collective is not None:
+        c = problem.collective
+        group = None if c.group is None else list(c.group)
+        described["collective"] = {"kind": str(c.kind), "size_bytes": c.size_bytes, "group": group, "root": c.root}
+    if problem.demand is not None:
+        columns["demand"] = problem.demand.bytes_matrix.reshape(-1)
+        described["demand"] = {"name": problem.demand.name, "seed": problem.demand.seed}
+    else:
+        columns["items.size_bytes"] = problem.items.size_bytes
+        for name in ("contributors", "destinations"):
+            columns |= _columns_of_sets(getattr(problem.items, name), f"items.{name}")
+    return columns, described
+
+
+def problem_from_columns(columns: Columns, described: Mapping[str, object]) -> Problem:
+    """The inverse; everything is checked as if a user had typed it."""
+    cluster: Cluster | None = None
+    if "cluster" in described:
+        cluster = cluster_from_dict(_table(described, "cluster"))
+        topology = cluster.topology
+    else:
+        topology = _topology(columns, _table(described, "topology"))
+    collective = _collective(_table(described, "collective")) if "collective" in described else None
+    if "demand" in described and cluster is not None:
+        return demand_problem(cluster, _demand(columns, _table(described, "demand"), cluster.num_ranks))
+    sizes = _column(columns, "items.size_bytes", np.int64)
+    if len(sizes) and int(sizes.min()) < 1:
+        raise InvalidInput("the file's problem has an item of no bytes")
+    sets = [
+        _sets(columns, f"items.{name}", len(sizes), topology.num_ranks) for name in ("contributors", "destinations")
+    ]
+    return Problem(topology, Items(sizes, *sets), cluster=cluster, collective=collective)
+
+
+def _columns_of_sets(sets: RankSets, name: str) -> Columns:
+    if sets.shared is not None:
+        return {f"{name}.shared": sets.shared}
+    assert sets.rows is not None
+    return {f"{name}.offsets": sets.rows.offsets, f"{name}.values": sets.rows.values}
+
+
+def _sets(columns: Columns, name: str, num_items: int, num_ranks: int) -> RankSets:
+    if f"{name}.shared" in columns:
+        ranks = _column(columns, f"{name}.shared", np.int32)
+        made = RankSets.same(ranks, num_items)
+        least = len(ranks)
+    else:
+        offsets = _column(columns, f"{name}.offsets", np.int64)
+        ranks = _column(columns, f"{name}.values", np.int32)
+        if (
+            len(offsets) != num_items + 1
+            or offsets[0] != 0
+            or offsets[-1] != len(ranks)
+            or (np.diff(offsets) < 0).any()
+        ):
+            raise InvalidInput(f"{name}: offsets must rise from 0 to the number of values")
+        made = RankSets.of(Ragged(offsets, ranks))
+        least = int(np.diff(offsets).min(initial=1))
+    if num_items and (least < 1 or int(ranks.min()) < 0 or int(ranks.max()) >= num_ranks):
+        raise InvalidInput(f"{name}: every item needs ranks between 0 and {num_ranks - 1}")
+    return made
+
+
+def _topology(columns: Columns, described: Mapping[str, object]) -> Topology:
+    made: dict[str, Any] = {n: _column(columns, f"topology.{n}", dtype) for n, dtype in _TOPOLOGY_DTYPES.items()}
+    links, nodes = len(made["link_src"]), len(made["node_kinds"])
+    for name, column in made.items():
+        want = nodes if name in ("node_kinds", "multicasts", "reduces") else links
+        if len(column) != want:
+            raise InvalidInput(f"topology.{name} has {len(column)} entries; {want} are needed")
+    for name in ("bandwidth_bytes_per_s", "latency_s", "message_overhead_s"):
+        values = np.asarray(made[name], np.float64)
+        if not np.isfinite(values).all() or (values < 0).any() or (name.startswith("band") and (values <= 0).any()):
+            raise InvalidInput(f"topology.{name} must be finite and not negative; bandwidth must be above zero")
+    channel = np.asarray(made["channel"])
+    if links and (channel.min() < 0 or channel.max() >= links):
+        raise InvalidInput(f"topology.channel must name channels between 0 and {links - 1}")
+    num_ranks, title, overhead = (described.get(key) for key in ("num_ranks", "name", "stage_overhead_s"))
+    if not isinstance(num_ranks, int) or not isinstance(title, str) or not isinstance(overhead, int | float):
+        raise InvalidInput("the file's topology lacks num_ranks, name or stage_overhead_s")
+    if not 0.0 <= overhead <= 1e9:
+        raise InvalidInput(f"stage_overhead_s={overhead!r} must be at least zero seconds")
+    return Topology(name=title, num_ranks=num_ranks, stage_overhead_s=float(overhead), fabric=Fabric(), **made)
+
+
+def _collective(described: Mapping[str, object]) -> Collective:
+    kind, size, group, root = (described.get(key) for key in ("kind", "size_bytes", "group", "root"))
+    if kind not in list(CollectiveKind) or not isinstance(size, int) or not isinstance(root, int) or size < 0:
+        raise InvalidInput(f"the file's collective {kind!r} of {size!r} bytes is not known")
+    if group is not None and not (isinstance(group, list) and all(isinstance(rank, int) for rank in group)):
+        raise InvalidInput("the file's collective has a group that is not a list of ranks")
+    return Collective(CollectiveKind(str(kind)), size, None if group is None else tuple(group), root)
+
+
+def _demand(columns: Columns, described: Mapping[str, object], num_ranks: int) -> Demand:
+    flat = _column(columns, "demand", np.int64)
+    if len(flat) != num_ranks**2:
+        raise InvalidInput(f"the file's demand has {len(flat)} entries; {num_ranks**2} are needed")
+    checked = matrix(np.asarray(flat).reshape(num_ranks, num_ranks))
+    name, seed = described.get("name"), described.get("seed")
+    if not isinstance(name, str) or not isinstance(seed, int | None):
+        raise InvalidInput("the file's demand lacks a name or has a seed that is not a whole number")
+    return Demand(checked.bytes_matrix, name, seed)
+
+
+def _column(columns: Columns, name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    if name not in columns or columns[name].dtype != np.dtype(dtype):
+        raise InvalidInput(f"the schedule file lacks column 'problem.{name}' of type {np.dtype(dtype)}")
+    return columns[name]
+
+
+def _table(described: Mapping[str, object], key: str) -> Mapping[str, object]:
+    value = described.get(key)
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"the schedule file's header lacks a table {key!r}")
+    return value
