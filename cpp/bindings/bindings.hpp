@@ -6,5 +6,6 @@ namespace interlock::bindings {
 
 // One topic per file; each adds its functions to the module.
 void bind_digest(nanobind::module_& m);
+void bind_schedule_check(nanobind::module_& m);
 
 }  // namespace interlock::bindings

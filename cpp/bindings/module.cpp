@@ -19,4 +19,5 @@ NB_MODULE(_core, m) {
     m.doc() = "Interlock's native kernels: arrays in, read-only arrays out.";
     nb::register_exception_translator(translate);
     interlock::bindings::bind_digest(m);
+    interlock::bindings::bind_schedule_check(m);
 }

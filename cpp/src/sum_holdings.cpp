@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cstddef>
+
+#include "interlock/delivery.hpp"
+#include "interlock/holdings.hpp"
+
+namespace interlock {
+namespace {
+
+std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
+
+std::uint64_t scramble(std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+}  // namespace
+
+SumHoldings::SumHoldings(const MessageTable& messages, const ItemTable& items, Causality& causality, Findings& found,
+                         std::uint64_t seed)
+    : messages_(messages),
+      items_(items),
+      causality_(causality),
+      found_(found),
+      seed_(scramble(seed)),
+      members_(at(items.num_ranks)),
+      holdings_(at(items.num_ranks)) {}
+
+void SumHoldings::start_item(std::int32_t item) {
+    if (item_serial_ >= 0 && items_.contributors.num_rows() == 1) return;  // shared by all items
+    item_serial_ = item;
+    const auto contributors = items_.contributors_of(at(item));
+    is_exact_ = contributors.size() <= kExactContributors;
+    used_fingerprints_ |= !is_exact_;
+    num_words_ = is_exact_ ? (contributors.size() + 63) / 64 : 2;
+    num_words_ = std::max<std::size_t>(num_words_, 1);
+    sums_.resize(std::max(sums_.size(), holdings_.size() * num_words_));
+    incoming_.assign(num_words_, 0);
+    complete_.assign(num_words_, 0);
+    std::int32_t index = 0;
+    for (const std::int32_t rank : contributors) {
+        members_[at(rank)] = {item_serial_, index++};
+        add_own(rank, complete_);
+    }
+}
+
+void SumHoldings::follow(const Segment& segment) {
+    ++num_segments_;
+    notes_.clear();
+    for (const std::int32_t message : segment.carriers) send(message, segment);
+    check_destinations(segment);
+}
+
+void SumHoldings::send(std::int32_t message, const Segment& segment) {
+    std::fill(incoming_.begin(), incoming_.end(), 0);
+    const auto targets = messages_.dst[at(message)];
+    for (const std::int32_t rank : messages_.src[at(message)]) {
+        if (!holding(rank).is_held) {
+            found_.add(Rule::held_before_sent, message, rank, segment.item, segment.first, segment.end);
+            continue;
+        }
+        read(rank, message, segment);
+        if (overlap(incoming_, sum_of(rank)))
+            found_.add(Rule::contributes_once, message, targets.front(), segment.item, segment.first, segment.end);
+        add(incoming_, sum_of(rank));
+    }
+    for (const std::int32_t rank : targets) {
+        check_readers(rank, message, segment);
+        if (messages_.kind[at(message)] == kReduce) {
+            reduce_into(rank, message, segment);
+        } else {
+            copy_into(rank, message, segment);
+        }
+    }
+}
+
+void SumHoldings::read(std::int32_t rank, std::int32_t message, const Segment& segment) {
+    Holding& held = holding(rank);
+    if (held.writers >= 0 && !causality_.is_behind_barrier(message, held.last_writer_stage)) {
+        for (std::int32_t k = held.writers; k >= 0; k = notes_[at(k)].next) {
+            if (causality_.waits_directly(message, notes_[at(k)].message)) continue;
+            found_.add(Rule::ordered_after_arrival, message, rank, segment.item, segment.first, segment.end);
+            break;
+        }
+    }
+    held.num_unread_writers = 0;
+    held.readers = note(message, held.readers);
+    ++held.num_readers;
+}
+
+void SumHoldings::check_readers(std::int32_t rank, std::int32_t message, const Segment& segment) {
+    const Holding& held = holding(rank);
+    if (held.num_readers == 0) return;
+    // A rank's own contribution leaves it only through its readers, and every step of its way waits for the step before.
+    // So where it comes back in a copy and there was one reader, that reader has arrived long since.
+    const bool comes_back = messages_.kind[at(message)] == kCopy && held.num_readers == 1 && held.copied_by < 0 &&
+                            is_contributor(rank) && surely_contains(incoming_, rank);
+    if (comes_back) return;
+    for (std::int32_t k = held.readers; k >= 0; k = notes_[at(k)].next) {
+        if (causality_.starts_after_sending(message, notes_[at(k)].message)) continue;
+        found_.add(Rule::read_before_overwritten, message, rank, segment.item, segment.first, segment.end);
+        return;
+    }
+}
+
+void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, const Segment& segment) {
+    Holding& held = holding(rank);
+    if (held.copied_by >= 0)
+        found_.add(Rule::arrives_once, message, rank, segment.item, segment.first, segment.end);
+    // Writers that a reader waited for are done before that reader; the others must not land on top of the copy.
+    std::int32_t k = held.writers;
+    for (std::int32_t unread = held.num_unread_writers; unread > 0; --unread, k = notes_[at(k)].next) {
+        if (causality_.starts_after_arrival(message, notes_[at(k)].message)) continue;
+        found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
+        break;
+    }
+    std::copy(incoming_.begin(), incoming_.end(), sum_of(rank).begin());
+    held.is_held = true;
+    held.copied_by = message;
+    held.writers = note(message, -1);
+    held.num_unread_writers = 1;
+    held.last_writer_stage = causality_.stage(message);
+    held.readers = -1;
+    held.num_readers = 0;
+}
+
+void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, const Segment& segment) {
+    Holding& held = holding(rank);
+    if (overlap(incoming_, sum_of(rank)))
+        found_.add(Rule::contributes_once, message, rank, segment.item, segment.first, segment.end);
+    if (held.copied_by >= 0 && !causality_.starts_after_arrival(message, held.copied_by))
+        found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
+    add(sum_of(rank), incoming_);
+    const std::int32_t stage = causality_.stage(message);
+    held.last_writer_stage = held.writers < 0 ? stage : std::max(held.last_writer_stage, stage);
+    held.is_held = true;
+    held.writers = note(message, held.writers);
+    ++held.num_unread_writers;
+}
+
+void SumHoldings::check_destinations(const Segment& segment) {
+    std::size_t num_missing = 0;
+    for (const std::int32_t rank : items_.destinations_of(at(segment.item))) {
+        const bool is_held = holding(rank).is_held;
+        if (is_held && std::equal(complete_.begin(), complete_.end(), sum_of(rank).begin())) continue;
+        found_.add(is_held ? Rule::reduction_complete : Rule::destination_holds, -1, rank, segment.item, segment.first,
+                   segment.end);
+        if (++num_missing == Findings::kKept) return;  // destinations nobody serves must not cost time
+    }
+}
+
+SumHoldings::Holding& SumHoldings::holding(std::int32_t rank) {
+    Holding& held = holdings_[at(rank)];
+    if (held.segment == num_segments_) return held;
+    held = {};
+    held.segment = num_segments_;
+    held.is_held = is_contributor(rank);
+    const auto sum = sum_of(rank);
+    std::fill(sum.begin(), sum.end(), 0);
+    if (held.is_held) add_own(rank, sum);
+    return held;
+}
+
+std::span<std::uint64_t> SumHoldings::sum_of(std::int32_t rank) {
+    return std::span(sums_).subspan(at(rank) * num_words_, num_words_);
+}
+
+bool SumHoldings::is_contributor(std::int32_t rank) const { return members_[at(rank)].item_serial == item_serial_; }
+
+void SumHoldings::add_own(std::int32_t rank, std::span<std::uint64_t> sum) const {
+    const auto index = static_cast<std::uint64_t>(members_[at(rank)].index);
+    if (is_exact_) {
+        sum[index / 64] |= std::uint64_t{1} << (index % 64);
+    } else {
+        sum[0] += scramble(seed_ ^ (2 * index));
+        sum[1] += scramble(seed_ ^ (2 * index + 1));
+    }
+}
+
+bool SumHoldings::overlap(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const {
+    if (!is_exact_) return false;  // a doubled contribution shows in the fingerprint of the end result
+    for (std::size_t w = 0; w < a.size(); ++w)
+        if (a[w] & b[w]) return true;
+    return false;
+}
+
+void SumHoldings::add(std::span<std::uint64_t> into, std::span<const std::uint64_t> sum) const {
+    for (std::size_t w = 0; w < into.size(); ++w) {
+        if (is_exact_) {
+            into[w] |= sum[w];
+        } else {
+            into[w] += sum[w];
+        }
+    }
+}
+
+bool SumHoldings::surely_contains(std::span<const std::uint64_t> sum, std::int32_t rank) const {
+    if (!is_exact_) return std::equal(sum.begin(), sum.end(), complete_.begin());
+    const auto index = at(members_[at(rank)].index);
+    return (sum[index / 64] >> (index % 64)) & 1;
+}
+
+std::int32_t SumHoldings::note(std::int32_t message, std::int32_t next) {
+    notes_.push_back({message, next});
+    return static_cast<std::int32_t>(notes_.size()) - 1;
+}
+
+}  // namespace interlock

@@ -1,0 +1,158 @@
+"""Checks a schedule against its problem."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.errors import InvalidInput
+from interlock.problem import Problem, RankSets
+from interlock.ragged import Ragged
+from interlock.schedule import CompactSchedule, Schedule
+from interlock.topology import Topology
+from interlock.topology.lowering import DEAD_BANDWIDTH
+from interlock.validate.report import EXACT_SETS, FINGERPRINTS, Report, Rule, Violation, describe
+
+__all__ = ["check"]
+
+RULES = tuple(Rule)
+FINGERPRINT_SEED = 0x1A7E_5EED
+
+
+def check(schedule: CompactSchedule, problem: Problem) -> Report:
+    """Execute a schedule symbolically and list the rules it breaks.
+
+    Parameters
+    ----------
+    schedule
+        Any schedule; compact forms are expanded first, and refuse above `MAX_ROWS` rows.
+    problem
+        What the schedule is meant to move, and on what.
+
+    Returns
+    -------
+    Report
+        Valid if every destination surely ends with every byte, each contribution in it exactly once, in whatever order
+        the schedule lets its messages run.
+    """
+    rows = schedule.expand()
+    topology = problem.topology
+    path, unroutable = routed_paths(rows, topology)
+    if unroutable is not None:
+        return _report(rows, [unroutable], 1, np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
+    items = problem.items
+    contributors, destinations = _as_ragged(items.contributors), _as_ragged(items.destinations)
+    rule, message, rank, item, first_byte, end_byte, total, scratch_bytes, used_fingerprints = _core.check_schedule(
+        rows.src.offsets,
+        rows.src.values,
+        rows.dst.offsets,
+        rows.dst.values,
+        rows.kind,
+        rows.phase,
+        rows.stage,
+        rows.slice,
+        rows.size_bytes,
+        path.offsets,
+        path.values,
+        rows.exclusive,
+        rows.order,
+        rows.deps.offsets,
+        rows.deps.values,
+        rows.barriers,
+        rows.pieces.offsets,
+        rows.pieces.item,
+        rows.pieces.offset,
+        rows.pieces.length,
+        items.size_bytes,
+        contributors.offsets,
+        contributors.values,
+        destinations.offsets,
+        destinations.values,
+        topology.link_src,
+        topology.link_dst,
+        topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH,
+        topology.multicasts,
+        topology.reduces,
+        topology.num_ranks,
+        FINGERPRINT_SEED,
+    )
+    places = np.stack([message, rank, item, first_byte, end_byte], axis=1).tolist()
+    violations = [describe(RULES[code], *place) for code, place in zip(rule.tolist(), places, strict=True)]
+    return _report(rows, violations, total, scratch_bytes, FINGERPRINTS if used_fingerprints else EXACT_SETS)
+
+
+def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violation | None]:
+    """The links of every message where link orders matter, else those that the schedule names.
+
+    The second value tells of a message that has no path and that the topology cannot route. Messages whose ends are not
+    ranks are left alone: the form check words them.
+    """
+    routed = np.flatnonzero(np.diff(schedule.path.offsets) == 0)
+    if not len(routed) or not (schedule.src.is_single and schedule.dst.is_single):
+        # A multicast or in-switch reduction must name its links; mixed schedules route the rest.
+        routed = routed[(schedule.src.counts[routed] == 1) & (schedule.dst.counts[routed] == 1)]
+    if not len(routed):
+        return schedule.path, None
+    src = schedule.src.values[schedule.src.offsets[routed]]
+    dst = schedule.dst.values[schedule.dst.offsets[routed]]
+    ranks = np.stack([src, dst])
+    if ranks.min() < 0 or ranks.max() >= topology.num_ranks:
+        return schedule.path, None
+    pair = src.astype(np.int64) * topology.num_ranks + dst
+    pairs = _distinct(pair, topology.num_ranks**2)
+    pair_src, pair_dst = np.divmod(pairs, topology.num_ranks)
+    try:
+        routes = topology.routes(pair_src.astype(np.int32), pair_dst.astype(np.int32))
+    except InvalidInput as error:
+        return schedule.path, _unroutable(topology, routed, src, dst, str(error))
+    if not schedule.exclusive.any():
+        return schedule.path, None
+    counts = schedule.path.counts
+    counts[routed] = routes.counts[np.searchsorted(pairs, pair)]
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    values = np.zeros(int(offsets[-1]), np.int32)
+    is_routed = np.zeros(len(counts), np.bool_)
+    is_routed[routed] = True
+    from_route = np.repeat(is_routed, counts)
+    values[from_route] = routes.take(np.searchsorted(pairs, pair)).values
+    values[~from_route] = schedule.path.values
+    return Ragged(offsets.astype(np.int64), values), None
+
+
+def _distinct(values: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """The distinct values, ascending; all are below `limit`."""
+    if limit > max(2**20, 8 * len(values)):
+        return np.unique(values)
+    is_used = np.zeros(limit, np.bool_)
+    is_used[values] = True
+    return np.flatnonzero(is_used)
+
+
+def _unroutable(
+    topology: Topology, routed: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], reason: str
+) -> Violation:
+    """Name the first message whose ends the topology cannot join, by halving."""
+    first, last = 0, len(routed)
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            topology.routes(src[first:middle], dst[first:middle])
+            first = middle
+        except InvalidInput as error:
+            last, reason = middle, str(error)
+    message, rank = int(routed[first]), int(src[first])
+    return Violation(Rule.PATH_CONNECTS, message, rank, None, None, None, f"message {message} has no path: {reason}")
+
+
+def _as_ragged(sets: RankSets) -> Ragged:
+    """One row per item, or one row for all of them."""
+    if sets.shared is not None:
+        return Ragged.from_counts(np.array([len(sets.shared)]), sets.shared)
+    return sets.to_ragged()
+
+
+def _report(
+    rows: Schedule, violations: list[Violation], total: int, scratch_bytes: NDArray[np.int64], method: str
+) -> Report:
+    return Report(tuple(violations), total, scratch_bytes, method, rows.num_messages + rows.num_pieces)
