@@ -8,13 +8,15 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from interlock.cli import compare, doctor, plan, synth, verify
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
+
+# Typer brings its own copy of Click or uses the installed one, depending on its version: take the class from Typer.
+_CommandError = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
     name="interlock",
@@ -58,21 +60,22 @@ def run(words: list[str]) -> int:
     """Exit code of one invocation."""
     try:
         result = app(args=words, prog_name="interlock", standalone_mode=False)
-    except click.ClickException as error:
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            error.show()
-        else:
-            print(f"interlock: {error.format_message()}", file=sys.stderr)
-        return 2
     except InterlockError as error:
         print(f"interlock: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         print("interlock: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0
     except OSError as error:
         print(f"interlock: {error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if not isinstance(error, _CommandError):
+            raise
+        text = getattr(error, "format_message", lambda: str(error))()
+        is_help = type(error).__name__ == "NoArgsIsHelpError"
+        print(text if is_help else f"interlock: {' '.join(text.split())}", file=sys.stderr)
         return 2
     return result if isinstance(result, int) else 0
