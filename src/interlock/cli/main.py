@@ -74,7 +74,7 @@ def run(words: list[str]) -> int:
     except Exception as error:
         if not isinstance(error, _CommandError):
             raise
-        text = getattr(error, "format_message", lambda: str(error))()
+        text = str(getattr(error, "format_message", error.__str__)())
         is_help = type(error).__name__ == "NoArgsIsHelpError"
         print(text if is_help else f"interlock: {' '.join(text.split())}", file=sys.stderr)
         return 2

@@ -1,0 +1,87 @@
+"""What every benchmark shares: repeats, medians, machine facts, a table and a JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def arguments(description: str, **extra: object) -> argparse.Namespace:
+    """`--seed`, `--repeats`, `--json FILE` and any extra option given as name=default."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path, default=None, help="where to write results (default benchmarks/results)")
+    for name, default in extra.items():
+        if isinstance(default, bool):
+            parser.add_argument(f"--{name.replace('_', '-')}", action="store_true")
+        else:
+            parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
+    return parser.parse_args()
+
+
+def timed(call: Callable[[], object], repeats: int) -> dict[str, float]:
+    """Median, least and most seconds of `repeats` calls, after one that does not count."""
+    call()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return {"median_s": statistics.median(seconds), "least_s": min(seconds), "most_s": max(seconds), "repeats": repeats}
+
+
+def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Slope of log seconds over log size."""
+    import numpy as np
+
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def report(name: str, rows: Sequence[dict[str, object]], options: argparse.Namespace, **facts: object) -> None:
+    """Print rows as a table and write them with the machine's facts as JSON."""
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [header, *([_cell(row.get(key, "")) for key in header] for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    for key, value in facts.items():
+        print(f"{key}: {_cell(value)}")
+    target = options.json or RESULTS / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = {"benchmark": name, "machine": machine(), "seed": options.seed, "rows": list(rows), **facts}
+    target.write_text(json.dumps(made, indent=1) + "\n")
+    print(f"written to {target}")
+
+
+def machine() -> dict[str, object]:
+    """Commit, processor and versions."""
+    here = Path(__file__).parent
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=here).stdout
+    names = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
+    return {
+        "commit": commit.strip(),
+        "cpu": names[0] if names else platform.processor(),
+        "cores": len(names),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "interlock": version("interlock"),
+    }
+
+
+def _cpuinfo() -> list[str]:
+    file = Path("/proc/cpuinfo")
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
