@@ -20,4 +20,5 @@ NB_MODULE(_core, m) {
     nb::register_exception_translator(translate);
     interlock::bindings::bind_digest(m);
     interlock::bindings::bind_schedule_check(m);
+    interlock::bindings::bind_slot_delivery(m);
 }

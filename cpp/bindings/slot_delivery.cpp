@@ -1,0 +1,74 @@
+#include "interlock/slot_delivery.hpp"
+
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+
+namespace interlock::bindings {
+
+using namespace nb::literals;
+
+namespace {
+
+using I32 = Array1<std::int32_t>;
+using I64 = Array1<std::int64_t>;
+using FindingColumns = std::tuple<Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
+                                  std::int64_t>;
+
+FindingColumns columns(Findings&& found) {
+    return {column(std::move(found.rule)), column(std::move(found.message)), column(std::move(found.rank)),
+            column(std::move(found.item)), found.total};
+}
+
+template <typename Chunk>
+void bind_table(nb::module_& m) {
+    m.def(
+        "check_slot_table",
+        [](const Array2<Chunk>& table, const I32& origin, const I64& destination_offsets, const I32& destinations,
+           const I32& link_src, const I32& link_dst, std::int32_t num_nodes, bool is_reversed) {
+            const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
+                                 as_span(link_dst), num_nodes};
+            require(table.shape(1) == link_src.size(), "the table must have one column per link");
+            Findings found;
+            {
+                const nb::gil_scoped_release nogil;
+                found = check_slot_table<Chunk>(as_span(table), goal, is_reversed);
+            }
+            return columns(std::move(found));
+        },
+        "table"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(), "destinations"_a.noconvert(),
+        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a, "is_reversed"_a,
+        "Check a table of chunks by slot and link. Returns rule, place in the table, node, chunk and the number of findings.");
+}
+
+}  // namespace
+
+void bind_slot_delivery(nb::module_& m) {
+    bind_table<std::uint16_t>(m);
+    bind_table<std::uint32_t>(m);
+    m.def(
+        "check_transfers",
+        [](const I64& start_ticks, const I64& ticks, const I32& link, const I32& chunk, const I64& latency_ticks,
+           const I32& origin, const I64& destination_offsets, const I32& destinations, const I32& link_src, const I32& link_dst,
+           std::int32_t num_nodes) {
+            const TransferTable transfers{as_span(start_ticks), as_span(ticks), as_span(link), as_span(chunk),
+                                          as_span(latency_ticks)};
+            const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
+                                 as_span(link_dst), num_nodes};
+            Findings found;
+            {
+                const nb::gil_scoped_release nogil;
+                found = check_transfers(transfers, goal);
+            }
+            return columns(std::move(found));
+        },
+        "start_ticks"_a.noconvert(), "ticks"_a.noconvert(), "link"_a.noconvert(), "chunk"_a.noconvert(),
+        "latency_ticks"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(),
+        "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a,
+        "Check transfers of one chunk each, in order of start. Returns rule, transfer, node, chunk and the number of findings.");
+}
+
+}  // namespace interlock::bindings
