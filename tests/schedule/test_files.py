@@ -1,0 +1,259 @@
+"""Schedule files come back as written, and whatever is wrong with one is refused in one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import interlock as il
+from interlock.algorithms import registry
+from interlock.errors import InterlockError, InvalidInput
+from interlock.planning import solve
+from interlock.problem import Problem
+from interlock.schedule import read_schedule, write_atomically, write_schedule
+from interlock.schedule.files import MAGIC
+from interlock.validate import check
+from strategies import problems
+
+
+@pytest.fixture
+def saved(tmp_path: Path, h200_2x4: il.Cluster) -> Path:
+    """A file that is all right."""
+    path = tmp_path / "plan.ilk"
+    il.plan(h200_2x4, il.traffic.random(h200_2x4, "1 MB", seed=1), algorithm="pxn").save(path)
+    return path
+
+
+@settings(max_examples=60)
+@given(problems(max_servers=2, max_gpus=3, max_ranks=5))
+def test_a_schedule_comes_back_as_written(tmp_path_factory: pytest.TempPathFactory, problem: Problem) -> None:
+    path = tmp_path_factory.mktemp("ilk") / "x.ilk"
+    for name in registry.supported(problem)[:3]:
+        plan = solve(problem, name)
+        plan.save(path)
+        back = read_schedule(path)
+        assert back.algorithm == name
+        for column in ("kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order", "barriers"):
+            assert np.array_equal(getattr(back.schedule, column), getattr(plan.schedule, column)), column
+        for column in ("src", "dst", "path", "deps"):
+            assert getattr(back.schedule, column) == getattr(plan.schedule, column), column
+        assert np.array_equal(back.problem.items.size_bytes, problem.items.size_bytes)
+        assert check(back.schedule, back.problem).valid
+        path.unlink()
+
+
+def test_writing_twice_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
+    plan = il.load(saved)
+    plan.save(tmp_path / "again.ilk")
+    assert saved.read_bytes() == (tmp_path / "again.ilk").read_bytes()
+
+
+def test_columns_are_mapped_not_read(saved: Path) -> None:
+    column = read_schedule(saved).schedule.size_bytes
+    while column.base is not None and not isinstance(column, np.memmap):
+        column = column.base
+    assert isinstance(column, np.memmap)
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    target = tmp_path / "x.ilk"
+    target.write_bytes(b"old")
+
+    def half(file) -> None:
+        file.write(b"new")
+        raise RuntimeError("disk gone")
+
+    with pytest.raises(RuntimeError):
+        write_atomically(target, half)
+    assert target.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["x.ilk"]
+
+
+def test_every_truncation_is_refused(saved: Path) -> None:
+    whole = saved.read_bytes()
+    for length in [*range(0, 200, 7), len(whole) // 2, len(whole) - 1]:
+        saved.write_bytes(whole[:length])
+        with pytest.raises(InvalidInput):
+            read_schedule(saved)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_flipped_bytes_never_pass_unnoticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    path = tmp_path_factory.mktemp("ilk") / "x.ilk"
+    il.plan(cluster, il.traffic.uniform(cluster, "1 kB"), algorithm="direct").save(path)
+    whole = bytearray(path.read_bytes())
+    length = int.from_bytes(whole[8:16], "little")
+    place = data.draw(st.integers(0, 31 + length))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(whole)
+    with pytest.raises(InvalidInput):
+        read_schedule(path)
+    path.unlink()
+
+
+def _rewrite(path: Path, change: Callable[[dict[str, object]], None]) -> None:
+    """Change the header as an attacker would, digest included."""
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[8:16], "little")
+    header = json.loads(whole[32 : 32 + length])
+    body = whole[-(-(32 + length) // 64) * 64 :]
+    change(header)
+    text = json.dumps(header).encode()
+    start = MAGIC + len(text).to_bytes(8, "little") + hashlib.blake2b(text, digest_size=16).digest() + text
+    path.write_bytes(start + b"\0" * (-len(start) % 64) + body)
+
+
+def _column(column: str, **values: object) -> Callable[[dict[str, object]], None]:
+    def change(header: dict[str, object]) -> None:
+        columns = header["columns"]
+        assert isinstance(columns, list)
+        next(row for row in columns if row["name"] == column).update(values)
+
+    return change
+
+
+def _set(*path: str, value: object) -> Callable[[dict[str, object]], None]:
+    def change(header: dict[str, object]) -> None:
+        table = header
+        for key in path[:-1]:
+            inner = table[key]
+            assert isinstance(inner, dict)
+            table = inner
+        table[path[-1]] = value
+
+    return change
+
+
+def _drop(name: str) -> Callable[[dict[str, object]], None]:
+    def change(header: dict[str, object]) -> None:
+        columns = header["columns"]
+        assert isinstance(columns, list)
+        header["columns"] = [row for row in columns if row["name"] != name]
+
+    return change
+
+
+HOSTILE = {
+    "another version": _set("version", value=99),
+    "no version": _set("version", value=None),
+    "a column of objects": _column("size_bytes", dtype="object"),
+    "a column of strings": _column("size_bytes", dtype="S8"),
+    "a column of floats where integers belong": _column("size_bytes", dtype="float64"),
+    "a negative length": _column("size_bytes", length=-1),
+    "a length beyond the file": _column("size_bytes", length=2**40),
+    "a length beyond 64 bits": _column("size_bytes", length=2**70),
+    "a place beyond the file": _column("size_bytes", place=2**40),
+    "a negative place": _column("size_bytes", place=-64),
+    "a misaligned place": _column("size_bytes", place=3),
+    "one row too few": _column("stage", length=1),
+    "a length that is a word": _column("stage", length="many"),
+    "a digest that is no word": _column("stage", digest=5),
+    "a column named twice": _column("stage", name="slice"),
+    "a missing column": _drop("deps.values"),
+    "missing offsets": _drop("pieces.offsets"),
+    "a missing problem column": _drop("problem.demand"),
+    "no columns": _set("columns", value=[]),
+    "columns that are no list": _set("columns", value={"a": 1}),
+    "a column that is no table": _set("columns", value=[1]),
+    "too many columns": _set("columns", value=[{}] * 1000),
+    "no problem": _set("problem", value=None),
+    "a problem of words": _set("problem", value="all"),
+    "an unknown cluster field": _set("problem", "cluster", "warp", value=9),
+    "no servers": _set("problem", "cluster", "servers", value=0),
+    "servers that are a list": _set("problem", "cluster", "servers", value=[2]),
+    "a million servers": _set("problem", "cluster", "servers", value=10**6),
+    "zero bandwidth": _set("problem", "cluster", "scale_out_bandwidth_bytes_per_s", value=0.0),
+    "bandwidth of words": _set("problem", "cluster", "scale_out_bandwidth_bytes_per_s", value="fast"),
+    "infinite latency": _set("problem", "cluster", "scale_out_latency_s", value=1e300),
+    "an unknown fabric field": _set("problem", "cluster", "fabric", value={"ether": 1}),
+    "a fabric of words": _set("problem", "cluster", "fabric", value="ether"),
+    "an unknown fault": _set("problem", "cluster", "faults", value=[{"kind": "fire"}]),
+    "a fault outside the cluster": _set(
+        "problem", "cluster", "faults", value=[{"kind": "missing-gpu", "server": 9, "gpu": 0}]
+    ),
+    "faults of words": _set("problem", "cluster", "faults", value="all"),
+    "a demand seed of words": _set("problem", "demand", "seed", value="x"),
+    "no algorithm": _set("algorithm", value=None),
+    "a seed of words": _set("seed", value="x"),
+    "parameters that are a list": _set("parameters", value=[]),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_header_is_refused_in_one_sentence(saved: Path, name: str) -> None:
+    _rewrite(saved, HOSTILE[name])
+    with pytest.raises(InterlockError) as caught:
+        read_schedule(saved)
+    assert "\n" not in str(caught.value)
+
+
+def _schedule_with(saved: Path, column: str, place: int, value: int) -> Path:
+    """A file whose digests are right but whose one entry is not."""
+    back = il.load(saved)
+    schedule = back.schedule
+    target = {"src": "src.values", "dst": "dst.values", "deps": "deps.values", "path": "path.values"}.get(
+        column, column
+    )
+    whole = bytearray(saved.read_bytes())
+    length = int.from_bytes(whole[8:16], "little")
+    header = json.loads(whole[32 : 32 + length])
+    row = next(row for row in header["columns"] if row["name"] == target)
+    start = -(-(32 + length) // 64) * 64 + row["place"]
+    width = np.dtype(row["dtype"]).itemsize
+    whole[start + place * width : start + (place + 1) * width] = np.array([value], row["dtype"]).tobytes()
+    data = bytes(whole[start : start + row["length"] * width])
+    saved.write_bytes(whole)
+    _rewrite(saved, _column(target, digest=hashlib.blake2b(data, digest_size=16).hexdigest()))
+    assert schedule.num_messages > 2
+    return saved
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("src", -1),
+        ("src", 10**6),
+        ("dst", -(2**31)),
+        ("deps", 10**6),
+        ("kind", 200),
+        ("phase", 77),
+        ("stage", -5),
+        ("slice", -1),
+        ("size_bytes", -1),
+        ("pieces.item", -3),
+        ("pieces.item", 10**6),
+        ("pieces.offset", -1),
+        ("pieces.offset", 2**62),
+        ("pieces.length", 0),
+        ("pieces.length", 2**62),
+        ("src.offsets", 5),
+        ("deps.offsets", -1),
+        ("pieces.offsets", 10**9),
+        ("exclusive", 1),
+    ],
+)
+def test_a_wrong_entry_is_refused_or_found_invalid(saved: Path, column: str, value: int) -> None:
+    path = _schedule_with(saved, column, 1, value)
+    if column == "exclusive":
+        back = read_schedule(path)
+        assert not check(back.schedule, back.problem).valid
+        return
+    with pytest.raises(InvalidInput):
+        read_schedule(path)
+
+
+def test_a_header_longer_than_the_limit_is_not_written(tmp_path: Path, h200_2x4: il.Cluster) -> None:
+    plan = il.plan(h200_2x4, il.traffic.uniform(h200_2x4, "1 kB"), algorithm="direct")
+    with pytest.raises(InvalidInput, match="header"):
+        write_schedule(
+            tmp_path / "x.ilk", plan.schedule, plan.problem, algorithm="direct", parameters={"x": "y" * 2_000_000}
+        )
+    assert list(tmp_path.iterdir()) == []
