@@ -166,8 +166,11 @@ def _columns(
 
 
 def _leaves(cluster: Cluster) -> tuple[NDArray[np.int32], int]:
-    """Leaf switch of each rank: one per rail on rails, one per server on a flat fabric."""
+    """Leaf switch of each rank: one per rail on rails, one per server on a flat fabric; one for all where the spine
+    never binds, so that every route is connected."""
     rank = np.arange(cluster.num_ranks, dtype=np.int32)
+    if cluster.scale_out != "rail" and cluster.oversubscription <= 1.0:
+        return np.zeros_like(rank), 1
     if cluster.scale_out == "flat":
         return rank // np.int32(cluster.gpus_per_server), cluster.servers
     return rank % np.int32(cluster.gpus_per_server), cluster.gpus_per_server
