@@ -8,5 +8,6 @@ namespace interlock::bindings {
 void bind_digest(nanobind::module_& m);
 void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
+void bind_flow_sim(nanobind::module_& m);
 
 }  // namespace interlock::bindings

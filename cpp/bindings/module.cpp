@@ -21,4 +21,5 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_digest(m);
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);
+    interlock::bindings::bind_flow_sim(m);
 }

@@ -13,6 +13,7 @@ from interlock.schedule.model import (
     Schedule,
     check_rows,
 )
+from interlock.schedule.paths import resolved_paths
 from interlock.schedule.spec import check_form
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "is_schedule_file",
     "make_pieces",
     "read_schedule",
+    "resolved_paths",
     "write_atomically",
     "write_schedule",
 ]

@@ -4,6 +4,7 @@ from interlock.topology.cluster import Cluster
 from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, slow_nic
 from interlock.topology.graph import NodeKind, Topology, from_edges
+from interlock.topology.ports import receiving_ports
 from interlock.topology.presets import cluster, cluster_with, preset_names
 from interlock.topology.shapes import fully_connected, mesh, ring, torus
 
@@ -23,6 +24,7 @@ __all__ = [
     "mesh",
     "missing_gpu",
     "preset_names",
+    "receiving_ports",
     "ring",
     "slow_nic",
     "torus",

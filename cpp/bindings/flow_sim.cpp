@@ -1,0 +1,109 @@
+#include "interlock/flow_sim.hpp"
+
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+#include <utility>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "interlock/errors.hpp"
+
+namespace interlock::bindings {
+namespace {
+
+using namespace nb::literals;
+using Ints = Array1<std::int32_t>;
+using Longs = Array1<std::int64_t>;
+using Doubles = Array1<double>;
+using Flags = Array1<std::uint8_t>;
+
+/// Defines a native function whose arguments are a flow problem's arrays and then `Extra`, with names given.
+template <typename... Extra, typename Run, typename... Names>
+void define(nb::module_& m, const char* name, const char* doc, Run run, Names... extra_names) {
+    m.def(
+        name,
+        [run](const Doubles& capacity, const Flags& is_port, const Ints& channel_by_link, const Longs& size,
+              const Doubles& latency, const Doubles& overhead, const Ints& stage, const Flags& is_exclusive,
+              const Longs& order, const Longs& path_offsets, const Ints& path, const Longs& deps_offsets,
+              const Ints& deps, const Longs& senders_offsets, const Ints& senders, const Ints& barriers,
+              double stage_overhead_s, std::int32_t fan_in, const Doubles& loss, double tolerance, Extra... extra) {
+            require(loss.size() == 5, "loss must have 5 entries");
+            const double* const curve = loss.data();
+            const FlowProblem problem{
+                .capacity_bytes_per_s = as_span(capacity),
+                .is_receiving_port = as_span(is_port),
+                .channel_by_link = as_span(channel_by_link),
+                .size_bytes = as_span(size),
+                .latency_s = as_span(latency),
+                .overhead_s = as_span(overhead),
+                .stage = as_span(stage),
+                .is_exclusive = as_span(is_exclusive),
+                .order = as_span(order),
+                .path = as_csr(path_offsets, path),
+                .deps = as_csr(deps_offsets, deps),
+                .senders = as_csr(senders_offsets, senders),
+                .barriers = as_span(barriers),
+                .stage_overhead_s = stage_overhead_s,
+                .congestion = {.fan_in = fan_in,
+                               .loss_per_sender = curve[0],
+                               .sender_exponent = curve[1],
+                               .reference_bytes = curve[2],
+                               .size_exponent = curve[3],
+                               .max_loss = curve[4]},
+                .tolerance = tolerance,
+            };
+            return run(problem, extra...);
+        },
+        "capacity_bytes_per_s"_a.noconvert(), "is_receiving_port"_a.noconvert(), "channel_by_link"_a.noconvert(),
+        "size_bytes"_a.noconvert(), "latency_s"_a.noconvert(), "overhead_s"_a.noconvert(), "stage"_a.noconvert(),
+        "is_exclusive"_a.noconvert(), "order"_a.noconvert(), "path_offsets"_a.noconvert(), "path"_a.noconvert(),
+        "deps_offsets"_a.noconvert(), "deps"_a.noconvert(), "senders_offsets"_a.noconvert(), "senders"_a.noconvert(),
+        "barriers"_a.noconvert(), "stage_overhead_s"_a, "fan_in"_a, "loss"_a.noconvert(), "tolerance"_a, extra_names...,
+        doc);
+}
+
+}  // namespace
+
+void bind_flow_sim(nb::module_& m) {
+    define(
+        m, "simulate_flows",
+        "Times of every message of a schedule: (start_s, sent_s, finish_s, wait, waited_for, bottleneck, peak_fan_in, "
+        "(makespan_s, largest_idle_share, num_events)).",
+        [](const FlowProblem& problem) {
+            FlowTimes times;
+            {
+                const nb::gil_scoped_release nogil;
+                times = simulate_flows(problem);
+            }
+            return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.sent_s)), column(std::move(times.finish_s)),
+                                  column(std::move(times.wait)), column(std::move(times.waited_for)),
+                                  column(std::move(times.bottleneck)), column(std::move(times.peak_fan_in)),
+                                  std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
+        });
+    define(
+        m, "record_rates", "Every change of a message's rate: (time_s, message, rate_bytes_per_s).",
+        [](const FlowProblem& problem) {
+            RateChanges changes;
+            {
+                const nb::gil_scoped_release nogil;
+                changes = record_rates(problem);
+            }
+            return std::make_tuple(column(std::move(changes.time_s)), column(std::move(changes.message)),
+                                  column(std::move(changes.rate_bytes_per_s)));
+        });
+    define<std::int64_t, double>(
+        m, "channel_utilisation", "Part of each channel's capacity in use: [channels, num_bins].",
+        [](const FlowProblem& problem, std::int64_t num_bins, double horizon_s) {
+            require(num_bins > 0, "num_bins must be at least 1");
+            std::vector<double> share;
+            {
+                const nb::gil_scoped_release nogil;
+                share = channel_utilisation(problem, static_cast<std::size_t>(num_bins), horizon_s);
+            }
+            return table(std::move(share), problem.capacity_bytes_per_s.size(), static_cast<std::size_t>(num_bins));
+        },
+        "num_bins"_a, "horizon_s"_a);
+}
+
+}  // namespace interlock::bindings

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "interlock/csr.hpp"
+#include "interlock/winner_tree.hpp"
+
+namespace interlock {
+
+/// Max-min fair rates of flows over shared channels, kept exact while flows come and go.
+///
+/// Every flow is held back by one channel of its path, its *bottleneck*; all flows a channel holds back move at
+/// that channel's *level*. The channels of a connected component stand in order of level, and a flow's bottleneck
+/// is the first of its channels in that order: water filling, remembered. A change leaves a *residual* (capacity
+/// less the sum of rates) on some channels; `refill` walks the order once, gives each residual back to the flows the
+/// channel holds, passes the difference on to channels further along, and swaps neighbours whose levels crossed.
+/// Only channels with a residual are touched, and a channel that carries flows it does not hold back costs nothing.
+///
+/// Bytes are not counted flow by flow either: a channel adds up the bytes it gave to each flow it holds
+/// (*served*), and a flow leaves when that sum reaches its mark.
+class MaxMinShare {
+public:
+    static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+    struct Departure {
+        double time_s;
+        std::int32_t flow;
+    };
+
+    /// @param paths the channels of each flow, distinct within a flow; at least one where the flow is ever added
+    MaxMinShare(std::span<const double> capacity_bytes_per_s, Csr<std::int32_t> paths);
+
+    /// Starts `flow` over the first `num_hops` channels of its path. Needs a refill before time moves on.
+    void add(std::int32_t flow, std::size_t num_hops, double work_bytes, double now_s);
+
+    void change_capacity(std::int32_t channel, double capacity_bytes_per_s);
+
+    /// When the next flow leaves, if nothing else happens; kNever where none is under way.
+    [[nodiscard]] double next_departure_s() const { return departures_.least(); }
+    /// The channel that holds that flow back.
+    [[nodiscard]] std::int32_t next_channel() const { return departures_.winner(); }
+
+    /// Takes that flow out. Its capacity may lie idle until it would have moved `tolerance` of its own size again.
+    Departure depart(double tolerance);
+
+    /// Makes the rates fair again wherever that may not wait until `next_s`.
+    void refill_before(double next_s, double now_s);
+    [[nodiscard]] bool needs_refill_before(double next_s) const { return earliest_deadline_s_ < next_s; }
+
+    [[nodiscard]] double rate(std::int32_t flow) const;
+    [[nodiscard]] bool is_active(std::int32_t flow) const { return flows_[index(flow)].bottleneck >= 0; }
+    [[nodiscard]] double used_bytes_per_s(std::int32_t channel) const;
+    [[nodiscard]] std::int32_t bottleneck(std::int32_t flow) const { return flows_[index(flow)].bottleneck; }
+
+    /// Largest part of its own size any flow could have moved again before its capacity was given away.
+    [[nodiscard]] double largest_idle_share() const { return largest_idle_share_; }
+
+    /// Called by an observer: channels of the components refilled last.
+    [[nodiscard]] const std::vector<std::int32_t>& refilled_channels() const { return refilled_channels_; }
+    void keep_refilled_channels(bool keep) { keeps_refilled_channels_ = keep; }
+    template <typename Visit>
+    void for_each_flow_held_by(std::int32_t channel, Visit visit) const {
+        for (const Held& held : channels_[index(channel)].held) visit(held.flow);
+    }
+
+private:
+    struct Held {
+        std::int32_t flow;
+        std::int32_t other;  // the flow's other channel where it has two, kNoOther where it has one, kManyOthers beyond
+    };
+    using Mark = std::pair<double, std::int32_t>;  // bytes served at which the flow is done; flow
+    struct Channel {
+        double capacity = 0;
+        double served_bytes = 0;
+        double served_at_s = 0;
+        std::int32_t component = -1;
+        std::int32_t position = 0;
+        std::int32_t num_flows = 0;
+        std::int32_t num_many = 0;  // held flows with more than two channels
+        bool is_listed = false;     // in changed_
+        std::vector<Held> held;
+        std::vector<Mark> marks;  // min-heap; a mark is stale once its flow is held elsewhere
+    };
+    struct Flow {
+        double mark_bytes = 0;
+        double work_bytes = 0;
+        std::int32_t bottleneck = -1;
+        std::int32_t slot = 0;  // in the bottleneck's `held`
+        std::int32_t num_hops = 0;
+    };
+    struct Component {
+        std::vector<std::int32_t> order;
+        std::int32_t num_flows = 0;
+        std::int32_t num_idle_channels = 0;
+        std::size_t dirty_from = 0;
+        double deadline_s = kNever;  // by when it must be refilled; kNever while it is clean
+        double waits_since_s = 0;
+        double waits_slack_s = 0;  // time the quickest departed flow would have needed to send its size again
+    };
+
+    static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+    [[nodiscard]] std::span<const std::int32_t> hops(std::int32_t flow) const {
+        return paths_[index(flow)].first(static_cast<std::size_t>(flows_[index(flow)].num_hops));
+    }
+
+    // Components: which channels are tied together by flows.
+    std::int32_t component_for(std::span<const std::int32_t> channels);
+    std::int32_t new_component();
+    void append(std::int32_t component, std::int32_t channel);
+    void merge(std::int32_t into, std::int32_t from);
+    void dissolve(std::int32_t component);
+    void drop_idle_channels(std::int32_t component);
+    void mark_dirty(std::int32_t component, std::int32_t position, double deadline_s);
+
+    // Water filling.
+    void refill(std::int32_t component, double now_s);
+    [[nodiscard]] double fair_level(std::int32_t channel) const;
+    void raise(std::int32_t channel, double level, double now_s);
+    void swap_with_predecessor(Component& component, std::size_t position, double now_s);
+    void hand_over(std::int32_t flow, std::int32_t from, std::int32_t to, double now_s);
+
+    // Which flows a channel holds, and how far it has served them.
+    void hold(std::int32_t flow, std::int32_t channel, double remaining_bytes, double now_s);
+    void release(std::int32_t flow);
+    void settle(Channel& channel, double level, double now_s);
+    void reset(std::int32_t channel);
+    void list_change(std::int32_t channel);
+    void publish_changes();
+    [[nodiscard]] double next_departure_of(std::int32_t channel);
+
+    Csr<std::int32_t> paths_;
+    std::vector<double> residual_;  // [channels]; apart from Channel because the inner loop writes only this
+    std::vector<double> level_;     // [channels]; kNever while the channel holds no flow
+    std::vector<Channel> channels_;
+    std::vector<Flow> flows_;
+    std::vector<Component> components_;
+    std::vector<std::int32_t> free_components_;
+    std::vector<std::int32_t> dirty_components_;
+    std::vector<std::int32_t> changed_;  // channels whose next departure must be computed anew
+    std::vector<std::int32_t> merged_;   // scratch
+    std::vector<std::int32_t> refilled_channels_;
+    WinnerTree departures_;
+    double earliest_deadline_s_ = kNever;
+    double largest_idle_share_ = 0;
+    bool keeps_refilled_channels_ = false;
+};
+
+}  // namespace interlock

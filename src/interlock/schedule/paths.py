@@ -1,0 +1,37 @@
+"""The links every message takes: its own path, or the topology's route."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interlock.errors import InvalidInput
+from interlock.ragged import Ragged
+from interlock.schedule.model import Schedule
+from interlock.topology import Topology
+
+__all__ = ["resolved_paths"]
+
+
+def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
+    """Link ids of every message; rows the schedule leaves empty are filled with the topology's route."""
+    routed = np.flatnonzero(np.diff(schedule.path.offsets) == 0)
+    if not len(routed):
+        return schedule.path
+    is_single = (schedule.src.counts[routed] == 1) & (schedule.dst.counts[routed] == 1)
+    if not is_single.all():
+        message = int(routed[~is_single][0])
+        raise InvalidInput(f"message {message} has several sources or destinations and no path; it must name its links")
+    src = schedule.src.values[schedule.src.offsets[routed]]
+    dst = schedule.dst.values[schedule.dst.offsets[routed]]
+    routes = topology.routes(src, dst)
+    if len(routed) == len(schedule.path):
+        return routes
+    counts = schedule.path.counts
+    counts[routed] = routes.counts
+    is_routed = np.zeros(len(counts), np.bool_)
+    is_routed[routed] = True
+    from_route = np.repeat(is_routed, counts)
+    values = np.zeros(len(from_route), np.int32)
+    values[from_route] = routes.values
+    values[~from_route] = schedule.path.values
+    return Ragged.from_counts(counts, values)

@@ -1,0 +1,130 @@
+"""A schedule and a topology as the arrays the native simulator takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.ragged import Ragged
+from interlock.schedule import Schedule, resolved_paths
+from interlock.topology import Topology, receiving_ports
+
+__all__ = ["FlowArrays", "flow_arrays"]
+
+Arguments = tuple[
+    NDArray[np.float64],
+    NDArray[np.uint8],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.float64],
+    NDArray[np.int32],
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    float,
+    int,
+    NDArray[np.float64],
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowArrays:
+    """What the simulator knows: channels have capacity, links are named by paths, messages have sizes and waits."""
+
+    path: Ragged  # links of every message
+    channel_by_link: NDArray[np.int32]  # [num_links], numbered from 0 without gaps
+    is_port: NDArray[np.bool_]  # [num_links], where fan-in is counted
+    arguments: Arguments  # of `_core.simulate_flows`, all but the tolerance
+
+    @property
+    def num_channels(self) -> int:
+        """Capacities that flows share."""
+        return len(self.arguments[0])
+
+
+def flow_arrays(schedule: Schedule, topology: Topology) -> FlowArrays:
+    """Write a schedule on a topology as flat arrays."""
+    path = resolved_paths(schedule, topology)
+    channel_by_link, capacity = _channels(topology)
+    is_port = receiving_ports(topology)
+    port_channels = np.zeros(len(capacity), np.uint8)
+    port_channels[channel_by_link[is_port]] = 1
+    fabric = topology.fabric
+    curve = ("loss_per_sender", "sender_exponent", "reference_bytes", "size_exponent", "max_loss")
+    arguments = (
+        capacity,
+        port_channels,
+        channel_by_link,
+        np.ascontiguousarray(schedule.size_bytes, np.int64),
+        path_latency_s(path, schedule, topology),
+        _overhead_s(path, topology),
+        np.ascontiguousarray(schedule.stage, np.int32),
+        np.ascontiguousarray(schedule.exclusive).view(np.uint8),
+        np.ascontiguousarray(schedule.order, np.int64),
+        path.offsets,
+        path.values,
+        schedule.deps.offsets,
+        schedule.deps.values,
+        schedule.src.offsets,
+        schedule.src.values,
+        np.ascontiguousarray(schedule.barriers, np.int32),
+        float(topology.stage_overhead_s),
+        fabric.fan_in or 0,
+        np.array([getattr(fabric, name) for name in curve], np.float64),
+    )
+    return FlowArrays(path, channel_by_link, is_port, arguments)
+
+
+def _channels(topology: Topology) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Channel of each link, numbered without gaps, and the capacity of each channel (its slowest link's)."""
+    _, first, channel = np.unique(topology.channel, return_index=True, return_inverse=True)
+    capacity = topology.bandwidth_bytes_per_s[first].astype(np.float64)
+    if len(first) < topology.num_links:
+        np.minimum.at(capacity, channel, topology.bandwidth_bytes_per_s)
+    return channel.astype(np.int32), capacity
+
+
+def _overhead_s(path: Ragged, topology: Topology) -> NDArray[np.float64]:
+    """How long each message holds its first link before its bytes; nothing where it has no links."""
+    overhead_s = np.zeros(len(path))
+    some = path.counts > 0
+    overhead_s[some] = topology.message_overhead_s[path.values[path.offsets[:-1][some]]]
+    return overhead_s
+
+
+def path_latency_s(path: Ragged, schedule: Schedule, topology: Topology) -> NDArray[np.float64]:
+    """Propagation of each message: the sum over its links, or the longest branch where its path is a tree."""
+    running = np.concatenate([[0.0], np.cumsum(topology.latency_s[path.values])])
+    total_s: NDArray[np.float64] = running[path.offsets[1:]] - running[path.offsets[:-1]]
+    is_tree = (schedule.src.counts > 1) | (schedule.dst.counts > 1)
+    trees = np.flatnonzero(is_tree & (path.counts > 1))
+    if len(trees):
+        total_s[trees] = _deepest_branch_s(path.take(trees), topology)
+    return total_s
+
+
+def _deepest_branch_s(path: Ragged, topology: Topology) -> NDArray[np.float64]:
+    """Longest chain of latencies in each tree, towards the leaves or the root alike."""
+    links, row = path.values, path.row_of_value
+    enters = row * topology.num_nodes + topology.link_dst[links]
+    leaves = row * topology.num_nodes + topology.link_src[links]
+    nodes, place = np.unique(np.concatenate([enters, leaves]), return_inverse=True)
+    enters, leaves = place[: len(links)], place[len(links) :]
+    reached_s = np.zeros(len(nodes))
+    for _ in range(int(path.counts.max())):
+        before = reached_s.copy()
+        np.maximum.at(reached_s, enters, before[leaves] + topology.latency_s[links])
+        if np.array_equal(before, reached_s):
+            break
+    deepest_s = np.zeros(len(path))
+    np.maximum.at(deepest_s, row, reached_s[enters])
+    return deepest_s
