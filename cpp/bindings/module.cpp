@@ -18,6 +18,7 @@ static void translate(const std::exception_ptr& error, void*) {
 NB_MODULE(_core, m) {
     m.doc() = "Interlock's native kernels: arrays in, read-only arrays out.";
     nb::register_exception_translator(translate);
+    interlock::bindings::bind_cuts(m);
     interlock::bindings::bind_digest(m);
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);

@@ -6,6 +6,22 @@ import numpy
 from numpy.typing import NDArray
 
 
+def narrowest_cut_between(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], source: int, sink: int) -> tuple[int, Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)]]:
+    """Capacity and source side of the narrowest cut between two nodes."""
+
+def narrowest_cut_from(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], source: int) -> tuple[int, Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)]]:
+    """
+    Capacity and source side of the narrowest cut between a node and any other.
+    """
+
+def cheapest_partition(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], price: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]:
+    """
+    Block of each node in the partition with the least capacity between blocks - price * number of blocks.
+    """
+
+def shortest_distances(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], cost: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), writable=False)]:
+    """Least cost from each source to each node, [num_sources, num_nodes]."""
+
 def digest64(bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int) -> int:
     """64-bit digest of bytes, equal on every machine; not cryptographic."""
 

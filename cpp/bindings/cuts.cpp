@@ -1,0 +1,81 @@
+#include "interlock/cuts.hpp"
+
+#include <nanobind/stl/pair.h>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "interlock/shortest.hpp"
+
+namespace interlock::bindings {
+
+using namespace nb::literals;
+
+namespace {
+
+Arcs as_arcs(std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+             const Array1<std::int64_t>& capacity) {
+    return {num_nodes, as_span(src), as_span(dst), as_span(capacity)};
+}
+
+std::pair<std::int64_t, Column<std::uint8_t>> as_pair(Cut&& cut) {
+    return {cut.value, column(std::move(cut.source_side))};
+}
+
+}  // namespace
+
+void bind_cuts(nb::module_& m) {
+    m.def(
+        "narrowest_cut_between",
+        [](std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+           const Array1<std::int64_t>& capacity, std::int32_t source, std::int32_t sink) {
+            Cut cut;
+            {
+                const nb::gil_scoped_release nogil;
+                cut = narrowest_cut_between(as_arcs(num_nodes, src, dst, capacity), source, sink);
+            }
+            return as_pair(std::move(cut));
+        },
+        "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "capacity"_a.noconvert(), "source"_a, "sink"_a,
+        "Capacity and source side of the narrowest cut between two nodes.");
+    m.def(
+        "narrowest_cut_from",
+        [](std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+           const Array1<std::int64_t>& capacity, std::int32_t source) {
+            Cut cut;
+            {
+                const nb::gil_scoped_release nogil;
+                cut = narrowest_cut_from(as_arcs(num_nodes, src, dst, capacity), source);
+            }
+            return as_pair(std::move(cut));
+        },
+        "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "capacity"_a.noconvert(), "source"_a,
+        "Capacity and source side of the narrowest cut between a node and any other.");
+    m.def(
+        "cheapest_partition",
+        [](std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+           const Array1<std::int64_t>& capacity, std::int64_t price) {
+            std::vector<std::int32_t> block;
+            {
+                const nb::gil_scoped_release nogil;
+                block = cheapest_partition(as_arcs(num_nodes, src, dst, capacity), price);
+            }
+            return column(std::move(block));
+        },
+        "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "capacity"_a.noconvert(), "price"_a,
+        "Block of each node in the partition with the least capacity between blocks - price * number of blocks.");
+    m.def(
+        "shortest_distances",
+        [](std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+           const Array1<double>& cost, const Array1<std::int32_t>& sources) {
+            std::vector<double> distance;
+            {
+                const nb::gil_scoped_release nogil;
+                distance = shortest_distances(num_nodes, as_span(src), as_span(dst), as_span(cost), as_span(sources));
+            }
+            return table(std::move(distance), sources.size(), static_cast<std::size_t>(num_nodes));
+        },
+        "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "cost"_a.noconvert(), "sources"_a.noconvert(),
+        "Least cost from each source to each node, [num_sources, num_nodes].");
+}
+
+}  // namespace interlock::bindings
