@@ -10,5 +10,6 @@ void bind_digest(nanobind::module_& m);
 void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
 void bind_flow_sim(nanobind::module_& m);
+void bind_shortest_routes(nanobind::module_& m);
 
 }  // namespace interlock::bindings

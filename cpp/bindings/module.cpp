@@ -23,4 +23,5 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);
     interlock::bindings::bind_flow_sim(m);
+    interlock::bindings::bind_shortest_routes(m);
 }

@@ -5,8 +5,10 @@ from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, slow_nic
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.ports import receiving_ports
+from interlock.topology.named import clos, dgx1, dragonfly, rail
 from interlock.topology.presets import cluster, cluster_with, preset_names
-from interlock.topology.shapes import fully_connected, mesh, ring, torus
+from interlock.topology.shapes import fully_connected, hypercube, mesh, product, rfs, ring, switch, torus
+from interlock.topology.symmetry import find_symmetries, is_symmetry, map_links
 
 __all__ = [
     "Cluster",
@@ -16,16 +18,27 @@ __all__ = [
     "NicFault",
     "NodeKind",
     "Topology",
+    "clos",
     "cluster",
     "cluster_with",
     "dead_nic",
+    "dgx1",
+    "dragonfly",
+    "find_symmetries",
     "from_edges",
     "fully_connected",
+    "hypercube",
+    "is_symmetry",
+    "map_links",
     "mesh",
     "missing_gpu",
     "preset_names",
     "receiving_ports",
+    "product",
+    "rail",
+    "rfs",
     "ring",
     "slow_nic",
+    "switch",
     "torus",
 ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,9 @@ from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault
 from interlock.topology.graph import Topology
 from interlock.topology.lowering import lower
+from interlock.topology.rules import ScaleOut, ScaleUp, check_cluster
 
-__all__ = ["MAX_RANKS", "Cluster"]
-
-MAX_RANKS = 65_536
-
-ScaleUp = Literal["switch", "mesh"]
-ScaleOut = Literal["flat", "rail", "rail-spine"]
+__all__ = ["Cluster"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,11 @@ class Cluster:
 
     `scale_up` is a switch (each GPU has one port of `scale_up_bandwidth_bytes_per_s`) or a full mesh (each GPU's
     bandwidth is divided over its peers). `scale_out` is flat (any NIC reaches any NIC), rail (NIC k reaches only NIC k
-    of other servers) or rail-spine (rails joined by a spine). `oversubscription` divides what leaves a leaf.
+    of other servers) or rail-spine (rails joined by a spine). `oversubscription` divides what leaves a leaf (a server
+    on a flat fabric, a rail on rail-spine). Latencies are end to end, from GPU to GPU.
+
+    Every GPU has `nics_per_gpu` NICs of `scale_out_bandwidth_bytes_per_s`, unless `nic_rates_bytes_per_s` lists the
+    NICs of each GPU of a server: then the other two are their largest number and rate. `faults` change single NICs.
     """
 
     name: str
@@ -52,9 +51,10 @@ class Cluster:
     multicasts: bool = False  # the scale-up switch can replicate
     reduces: bool = False  # the scale-up switch can add
     faults: tuple[Fault, ...] = ()
+    nic_rates_bytes_per_s: tuple[tuple[float, ...], ...] = ()  # [gpus_per_server][NICs of that GPU], or nothing
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_cluster(self)
 
     @property
     def num_ranks(self) -> int:
@@ -67,9 +67,16 @@ class Cluster:
         return self.gpus_per_server
 
     @cached_property
+    def nominal_nic_bandwidth_bytes_per_s(self) -> NDArray[np.float64]:
+        """Rate of each rank's port with nothing broken, ``[num_ranks]``."""
+        port: NDArray[np.float64] = np.tile(self._nominal_rates().sum(axis=1), self.servers)
+        port.flags.writeable = False
+        return port
+
+    @cached_property
     def nic_bandwidth_bytes_per_s(self) -> NDArray[np.float64]:
         """Rate of each rank's port to the scale-out network, ``[num_ranks]``; 0 where it has none."""
-        rates = np.full((self.num_ranks, self.nics_per_gpu), self.scale_out_bandwidth_bytes_per_s)
+        rates = np.tile(self._nominal_rates(), (self.servers, 1))
         for fault in self.faults:
             rank = fault.server * self.gpus_per_server + fault.gpu
             if isinstance(fault, NicFault):
@@ -79,6 +86,15 @@ class Cluster:
         port: NDArray[np.float64] = rates.sum(axis=1)
         port.flags.writeable = False
         return port
+
+    def _nominal_rates(self) -> NDArray[np.float64]:
+        """Rate of every NIC of one server, ``[gpus_per_server, nics_per_gpu]``; 0 where a GPU has fewer."""
+        if not self.nic_rates_bytes_per_s:
+            return np.full((self.gpus_per_server, self.nics_per_gpu), self.scale_out_bandwidth_bytes_per_s)
+        rates = np.zeros((self.gpus_per_server, self.nics_per_gpu))
+        for gpu, nics in enumerate(self.nic_rates_bytes_per_s):
+            rates[gpu, : len(nics)] = nics
+        return rates
 
     @cached_property
     def present(self) -> NDArray[np.bool_]:
@@ -109,39 +125,3 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"Cluster({self.name!r}, {self.servers}x{self.gpus_per_server}, scale_out={self.scale_out!r})"
-
-
-def _check(cluster: Cluster) -> None:
-    for name, least in (("servers", 1), ("gpus_per_server", 1), ("nics_per_gpu", 1)):
-        value = getattr(cluster, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}")
-    if cluster.num_ranks > MAX_RANKS:
-        raise InvalidInput(
-            f"servers={cluster.servers} x gpus_per_server={cluster.gpus_per_server} is above {MAX_RANKS} ranks"
-        )
-    for name, kinds in (("scale_up", get_args(ScaleUp)), ("scale_out", get_args(ScaleOut))):
-        value = getattr(cluster, name)
-        if value not in kinds:
-            raise InvalidInput(f"{name}={value!r} is not one of {', '.join(kinds)}")
-    for name in ("scale_up_bandwidth_bytes_per_s", "scale_out_bandwidth_bytes_per_s"):
-        value = getattr(cluster, name)
-        if not 0.0 < value <= 1e18:
-            raise InvalidInput(f"{name}={value!r} must be above zero")
-    for name in ("scale_up_latency_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s"):
-        value = getattr(cluster, name)
-        if not 0.0 <= value <= 1e9:
-            raise InvalidInput(f"{name}={value!r} must be at least zero seconds")
-    if not 1.0 <= cluster.oversubscription <= 1000.0:
-        raise InvalidInput(f"oversubscription={cluster.oversubscription!r} must be between 1 and 1000")
-    for fault in cluster.faults:
-        _check_fault(cluster, fault)
-
-
-def _check_fault(cluster: Cluster, fault: Fault) -> None:
-    for name, limit in (("server", cluster.servers), ("gpu", cluster.gpus_per_server)):
-        value = getattr(fault, name)
-        if not 0 <= value < limit:
-            raise InvalidInput(f"{fault!r}: {name}={value} must be below {limit}")
-    if isinstance(fault, NicFault) and not 0 <= fault.nic < cluster.nics_per_gpu:
-        raise InvalidInput(f"{fault!r}: nic={fault.nic} must be below nics_per_gpu={cluster.nics_per_gpu}")

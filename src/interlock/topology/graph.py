@@ -15,10 +15,19 @@ from interlock.topology.fabric import Fabric
 from interlock.topology.routing import ShortestPaths
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
-__all__ = ["NodeKind", "Router", "Topology", "from_edges"]
+__all__ = ["MAX_LINKS", "MAX_NODES", "NodeKind", "Router", "Topology", "from_edges", "per_link"]
 
 MAX_NODES = 1_000_000
 MAX_LINKS = 50_000_000
+LINK_COLUMNS = {
+    "link_src": np.int32,
+    "link_dst": np.int32,
+    "bandwidth_bytes_per_s": np.float64,
+    "latency_s": np.float64,
+    "message_overhead_s": np.float64,
+    "channel": np.int32,
+}
+NODE_COLUMNS = {"node_kinds": np.uint8, "multicasts": np.bool_, "reduces": np.bool_}
 
 
 class NodeKind(IntEnum):
@@ -58,12 +67,13 @@ class Topology:
     stage_overhead_s: float = 0.0
     fabric: Fabric = field(default_factory=Fabric)
     router: Router = field(default_factory=ShortestPaths)
-    # Permutations of nodes that map the graph onto itself, declared by whoever built it: [num_generators, num_nodes].
+    # Permutations of nodes that map the graph onto itself: [num_generators, num_nodes]. A shape declares translations
+    # that carry any rank to any other where it has them; `interlock.topology.find_symmetries` finds more.
     symmetries: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        _check(self)
-        for name in ("node_kinds", "link_src", "link_dst", "bandwidth_bytes_per_s", "latency_s", "message_overhead_s"):
+        check_columns(self)
+        for name in (*LINK_COLUMNS, *NODE_COLUMNS):
             getattr(self, name).flags.writeable = False
 
     @property
@@ -103,6 +113,8 @@ def from_edges(
     *,
     num_ranks: int | None = None,
     switches: ArrayLike = (),
+    channel: ArrayLike | None = None,
+    symmetries: NDArray[np.int32] | None = None,
     name: str = "graph",
 ) -> Topology:
     """Build a topology from directed edges.
@@ -110,11 +122,15 @@ def from_edges(
     Parameters
     ----------
     src, dst
-        Node of each end, ``[num_links]``. Nodes are numbered from 0.
+        Node of each end, ``[num_links]``. Nodes are numbered from 0, ranks first.
     bandwidth, latency, message_overhead
         One quantity for all links, or one per link (numbers in SI units, or strings with units).
     num_ranks
         How many nodes are GPUs (the first ones); by default all that are not in `switches`.
+    channel
+        A number per link; links with the same number share one capacity. By default none do.
+    symmetries
+        Permutations of the nodes that map the graph onto itself, ``[num_generators, num_nodes]``; trusted as given.
 
     Examples
     --------
@@ -127,80 +143,118 @@ def from_edges(
         raise InvalidInput(f"src has {len(link_src)} entries and dst {len(link_dst)}; they must match")
     if len(link_src) == 0:
         raise InvalidInput("src is empty; a topology needs at least one link")
-    num_nodes = int(max(link_src.max(), link_dst.max())) + 1
-    switch_ids = _node_ids(switches, "switches")
-    if len(switch_ids):
-        num_nodes = max(num_nodes, int(switch_ids.max()) + 1)
-    num_nodes = max(num_nodes, num_ranks or 0)
-    if num_nodes > MAX_NODES:
-        raise InvalidInput(f"node id {num_nodes - 1} is above the limit of {MAX_NODES} nodes")
-    kinds = np.zeros(num_nodes, np.uint8)
-    kinds[switch_ids] = NodeKind.SWITCH
-    ranks = num_nodes - len(np.unique(switch_ids)) if num_ranks is None else num_ranks
-    kinds[ranks:] = np.maximum(kinds[ranks:], NodeKind.SWITCH)
-    num_links = len(link_src)
+    kinds = _kinds(int(max(link_src.max(), link_dst.max())) + 1, num_ranks, _node_ids(switches, "switches"))
+    num_nodes, num_links = len(kinds), len(link_src)
     return Topology(
         name=name,
-        num_ranks=ranks,
+        num_ranks=int(np.count_nonzero(kinds == NodeKind.GPU)),
         node_kinds=kinds,
         link_src=link_src,
         link_dst=link_dst,
-        bandwidth_bytes_per_s=_per_link(bandwidth, num_links, "bandwidth"),
-        latency_s=_per_link(0.0 if latency is None else latency, num_links, "latency"),
-        message_overhead_s=_per_link(
-            0.0 if message_overhead is None else message_overhead, num_links, "message_overhead"
-        ),
-        channel=np.arange(num_links, dtype=np.int32),
+        bandwidth_bytes_per_s=per_link(bandwidth, num_links, "bandwidth"),
+        latency_s=per_link(0 if latency is None else latency, num_links, "latency"),
+        message_overhead_s=per_link(0 if message_overhead is None else message_overhead, num_links, "message_overhead"),
+        channel=np.arange(num_links, dtype=np.int32) if channel is None else _node_ids(channel, "channel", MAX_LINKS),
         multicasts=np.zeros(num_nodes, np.bool_),
         reduces=np.zeros(num_nodes, np.bool_),
+        symmetries=symmetries,
     )
 
 
-def _node_ids(values: ArrayLike, name: str) -> NDArray[np.int32]:
+def _kinds(num_named: int, num_ranks: int | None, switches: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Kind of each node: the first `num_ranks` are GPUs, the others switches."""
+    if num_ranks is not None and (isinstance(num_ranks, bool) or not isinstance(num_ranks, int | np.integer)):
+        raise InvalidInput(f"num_ranks={num_ranks!r} must be a whole number")
+    num_nodes = max(num_named, int(switches.max(initial=-1)) + 1, num_ranks or 0)
+    if num_nodes > MAX_NODES:
+        raise InvalidInput(f"node {num_nodes - 1} is above the limit of {MAX_NODES} nodes")
+    kinds = np.zeros(num_nodes, np.uint8)
+    kinds[switches] = NodeKind.SWITCH
+    ranks = num_nodes - int(np.count_nonzero(kinds)) if num_ranks is None else int(num_ranks)
+    if not 1 <= ranks <= num_nodes or kinds[:ranks].any():
+        among = int(np.flatnonzero(kinds)[0]) if kinds.any() else 0
+        raise InvalidInput(f"switch {among} is among the first num_ranks={ranks} nodes; ranks come before switches")
+    kinds[ranks:] = NodeKind.SWITCH
+    return kinds
+
+
+def _node_ids(values: ArrayLike, name: str, limit: int = MAX_NODES) -> NDArray[np.int32]:
     array = np.asarray(values)
     if array.size == 0:
         return np.zeros(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(f"{name} must be a flat list of whole numbers, not {array.dtype} of shape {array.shape}")
-    if array.min() < 0 or array.max() >= MAX_NODES:
-        raise InvalidInput(f"{name} holds node {array.min()}..{array.max()}; ids must be between 0 and {MAX_NODES - 1}")
+    bad = (array < 0) | (array >= limit)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        raise InvalidInput(f"{name}[{place}]={array[place]} must be between 0 and {limit - 1}")
     return array.astype(np.int32)
 
 
-def _per_link(value: Quantity | ArrayLike, num_links: int, name: str) -> NDArray[np.float64]:
+def per_link(value: Quantity | ArrayLike, num_links: int, name: str) -> NDArray[np.float64]:
+    """A column of `num_links` SI values from one quantity or one per link; `name` says bandwidth, or else a time."""
     parse = parse_bandwidth if name == "bandwidth" else parse_seconds
     if isinstance(value, str | int | float):
         return np.full(num_links, parse(value, name))
     if isinstance(value, list | tuple) and any(isinstance(entry, str) for entry in value):
-        value = [parse(entry, name) for entry in value]
+        parsed = {entry: parse(entry, f"{name}[{value.index(entry)}]") for entry in dict.fromkeys(value)}
+        value = [parsed[entry] for entry in value]
     array = np.asarray(value)
     if array.shape != (num_links,) or array.dtype.kind not in "iuf":
         raise InvalidInput(
             f"{name} must be one quantity or {num_links} of them, not {array.dtype} of shape {array.shape}"
         )
-    array = array.astype(np.float64)
-    least = np.nextafter(0.0, 1.0) if name == "bandwidth" else 0.0
-    bad = ~np.isfinite(array) | (array < least)
-    if bad.any():
-        link = int(np.flatnonzero(bad)[0])
-        rule = "above zero" if name == "bandwidth" else "at least zero"
-        raise InvalidInput(f"{name}[{link}]={array[link]} must be finite and {rule}")
-    return array
+    column: NDArray[np.float64] = array.astype(np.float64)
+    _check_quantities(column, name)
+    return column
 
 
-def _check(topology: Topology) -> None:
-    """Raise unless every column has the right shape and every id is in range."""
+def _check_quantities(column: NDArray[np.float64], name: str) -> None:
+    is_rate = name.startswith("bandwidth")
+    most = 1e18 if is_rate else 1e9
+    good = (column > 0) if is_rate else (column >= 0)
+    good &= column <= most  # false for NaN too
+    if not good.all():
+        link = int(np.flatnonzero(~good)[0])
+        rule = "above zero and at most 1e18 B/s" if is_rate else "between 0 and 1e9 seconds"
+        raise InvalidInput(f"{name}[{link}]={column[link]} must be {rule}")
+
+
+def check_columns(topology: Topology) -> None:
+    """Raise unless every column has the right type and shape and every id is in range."""
     nodes, links = topology.num_nodes, topology.num_links
+    if links > MAX_LINKS or nodes > MAX_NODES:
+        raise InvalidInput(f"{links} links on {nodes} nodes are above the limits of {MAX_LINKS} and {MAX_NODES}")
+    for name, dtype in (LINK_COLUMNS | NODE_COLUMNS).items():
+        column, length = getattr(topology, name), links if name in LINK_COLUMNS else nodes
+        if not isinstance(column, np.ndarray) or column.dtype != dtype or column.shape != (length,):
+            raise InvalidInput(f"{name} must be {np.dtype(dtype)} of shape ({length},)")
     if not 1 <= topology.num_ranks <= nodes:
         raise InvalidInput(f"num_ranks={topology.num_ranks} must be between 1 and the number of nodes, {nodes}")
-    if links > MAX_LINKS:
-        raise InvalidInput(f"{links} links are above the limit of {MAX_LINKS}")
-    if (topology.node_kinds[: topology.num_ranks] != NodeKind.GPU).any():
-        raise InvalidInput(f"the first num_ranks={topology.num_ranks} nodes must be GPUs")
-    for name in ("link_src", "link_dst"):
+    is_gpu = topology.node_kinds == NodeKind.GPU
+    if not is_gpu[: topology.num_ranks].all() or is_gpu[topology.num_ranks :].any():
+        raise InvalidInput(f"the first num_ranks={topology.num_ranks} nodes, and no others, must be GPUs")
+    for name, limit in (("link_src", nodes), ("link_dst", nodes), ("channel", links)):
         ids = getattr(topology, name)
-        if len(ids) != links or (links and (ids.min() < 0 or ids.max() >= nodes)):
-            raise InvalidInput(f"{name} must name {links} nodes between 0 and {nodes - 1}")
-    if links and (topology.link_src == topology.link_dst).any():
-        node = int(topology.link_src[topology.link_src == topology.link_dst][0])
+        if links and (ids.min() < 0 or ids.max() >= limit):
+            raise InvalidInput(f"{name} holds {ids.min()}..{ids.max()}; ids must be between 0 and {limit - 1}")
+    for name in ("bandwidth_bytes_per_s", "latency_s", "message_overhead_s"):
+        _check_quantities(getattr(topology, name), name)
+    loops = np.flatnonzero(topology.link_src == topology.link_dst)
+    if len(loops):
+        node = topology.link_src[loops[0]]
         raise InvalidInput(f"node {node} has a link to itself; every link joins two nodes")
+    if topology.symmetries is not None:
+        _check_permutations(topology.symmetries, nodes)
+
+
+def _check_permutations(permutations: NDArray[np.int32], num_nodes: int) -> None:
+    good = permutations.ndim == 2 and permutations.shape[1] == num_nodes and permutations.dtype == np.int32
+    for row, permutation in enumerate(permutations if good else ()):
+        hit = np.zeros(num_nodes, np.bool_)
+        in_range = (permutation >= 0) & (permutation < num_nodes)
+        hit[permutation[in_range]] = True
+        if not hit.all():
+            raise InvalidInput(f"symmetries[{row}] is not a permutation of the {num_nodes} nodes")
+    if not good:
+        raise InvalidInput(f"symmetries must be int32 of shape [generators, {num_nodes}]")

@@ -2,7 +2,8 @@
 
 With R ranks and a scale-up switch, links are numbered: rank r to its server's switch r, switch to rank R + r, NIC out
 2R + r, NIC in 3R + r; links between leaves and spine follow where oversubscription makes them matter. A full mesh has
-its (gpus_per_server - 1) links per rank first. A dead NIC keeps its number but no route uses it.
+its (gpus_per_server - 1) links per rank first. The links of a dead NIC or a missing GPU keep their numbers, at
+`DEAD_BANDWIDTH`, and no route uses them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
 from interlock.topology.graph import NodeKind, Topology
+from interlock.topology.routing import DEAD_BANDWIDTH
 
 if TYPE_CHECKING:
     from interlock.topology.cluster import Cluster
 
 __all__ = ["TwoTierRoutes", "lower"]
 
-DEAD_BANDWIDTH = 1e-9  # keeps the column positive; no route names such a link
+Part = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64] | float, float]  # src, dst, bandwidth, latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class TwoTierRoutes:
     is_mesh: bool
     rails_only: bool
     nic_alive: NDArray[np.bool_]  # [num_ranks]
+    present: NDArray[np.bool_]  # [num_ranks]
     leaf_of_rank: NDArray[np.int32] | None  # where the links between leaf and spine can bind
     leaf_up: int  # first link id, leaf to spine
     leaf_down: int
@@ -91,56 +94,36 @@ class TwoTierRoutes:
         if dead.any():
             bad = int(np.flatnonzero(dead)[0])
             raise InvalidInput(f"rank {src[bad]} cannot reach rank {dst[bad]}: a NIC on the way is dead or missing")
+        absent = (src != dst) & ~(self.present[src] & self.present[dst])
+        if absent.any():
+            bad = int(np.flatnonzero(absent)[0])
+            raise InvalidInput(f"rank {src[bad]} cannot reach rank {dst[bad]}: one of the two GPUs is missing")
 
 
 def lower(cluster: Cluster) -> Topology:
-    """The graph of a cluster."""
+    """The graph of a cluster: its ranks, a switch per server, the leaves and one spine."""
     ranks, width = cluster.num_ranks, cluster.gpus_per_server
-    rank = np.arange(ranks, dtype=np.int32)
-    server_switch = ranks + rank // width
     leaf_of_rank, num_leaves = _leaves(cluster)
-    leaf = ranks + cluster.servers + leaf_of_rank
-    spine = ranks + cluster.servers + num_leaves
-    if cluster.scale_up == "mesh":
-        own = np.repeat(rank, width - 1)
-        peer = _mesh_peers(ranks, width)
-        inner = [(own, peer, cluster.scale_up_bandwidth_bytes_per_s / max(1, width - 1), cluster.scale_up_latency_s)]
-    else:
-        half_latency_s = cluster.scale_up_latency_s / 2
-        inner = [
-            (rank, server_switch, cluster.scale_up_bandwidth_bytes_per_s, half_latency_s),
-            (server_switch, rank, cluster.scale_up_bandwidth_bytes_per_s, half_latency_s),
-        ]
-    nic = np.asarray(np.maximum(cluster.nic_bandwidth_bytes_per_s, DEAD_BANDWIDTH), np.float64)
-    outer: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64] | float, float]] = [
-        (rank, leaf, nic, cluster.scale_out_latency_s / 2),
-        (leaf, rank, nic, cluster.scale_out_latency_s / 2),
-    ]
-    spine_links = cluster.scale_out != "rail" and cluster.oversubscription > 1.0
-    if spine_links:
-        leaves = np.arange(num_leaves, dtype=np.int32) + ranks + cluster.servers
-        into = np.full(num_leaves, spine, np.int32)
-        nominal = cluster.scale_out_bandwidth_bytes_per_s * cluster.nics_per_gpu
-        gpus = np.bincount(leaf_of_rank, minlength=num_leaves).astype(np.float64)
-        uplink: NDArray[np.float64] = gpus * (nominal / cluster.oversubscription)
-        outer += [(leaves, into, uplink, 0.0), (into, leaves, uplink, 0.0)]
-    columns = [np.concatenate(c) for c in zip(*(_columns(*part) for part in [*inner, *outer]), strict=True)]
-    src, dst, bandwidth, latency = columns
+    has_spine = cluster.scale_out != "rail" and cluster.oversubscription > 1.0
+    parts = [*_scale_up_links(cluster), *_nic_links(cluster, leaf_of_rank)]
+    first_leaf_link = sum(len(src) for src, *_ in parts)
+    if has_spine:
+        parts += _spine_links(cluster, leaf_of_rank, num_leaves)
+    src = np.concatenate([part[0] for part in parts]).astype(np.int32)
     num_nodes = ranks + cluster.servers + num_leaves + 1
     kinds = np.full(num_nodes, NodeKind.SWITCH, np.uint8)
     kinds[:ranks] = NodeKind.GPU
     is_server_switch = np.zeros(num_nodes, np.bool_)
     is_server_switch[ranks : ranks + cluster.servers] = cluster.scale_up == "switch"
-    first_nic = ranks * (width - 1) if cluster.scale_up == "mesh" else 2 * ranks
     return Topology(
         name=cluster.name,
         num_ranks=ranks,
         node_kinds=kinds,
-        link_src=src.astype(np.int32),
-        link_dst=dst.astype(np.int32),
-        bandwidth_bytes_per_s=bandwidth,
-        latency_s=latency,
-        message_overhead_s=np.full(len(src), cluster.message_overhead_s),
+        link_src=src,
+        link_dst=np.concatenate([part[1] for part in parts]).astype(np.int32),
+        bandwidth_bytes_per_s=np.concatenate([np.broadcast_to(part[2], len(part[0])) for part in parts]),
+        latency_s=np.concatenate([np.full(len(part[0]), part[3]) for part in parts]),
+        message_overhead_s=np.full(len(src), float(cluster.message_overhead_s)),
         channel=np.arange(len(src), dtype=np.int32),
         multicasts=is_server_switch & cluster.multicasts,
         reduces=is_server_switch & cluster.reduces,
@@ -152,17 +135,48 @@ def lower(cluster: Cluster) -> Topology:
             is_mesh=cluster.scale_up == "mesh",
             rails_only=cluster.scale_out == "rail",
             nic_alive=cluster.nic_bandwidth_bytes_per_s > 0,
-            leaf_of_rank=leaf_of_rank if spine_links else None,
-            leaf_up=first_nic + 2 * ranks,
-            leaf_down=first_nic + 2 * ranks + num_leaves,
+            present=cluster.present,
+            leaf_of_rank=leaf_of_rank if has_spine else None,
+            leaf_up=first_leaf_link,
+            leaf_down=first_leaf_link + num_leaves,
         ),
+        symmetries=_symmetries(cluster, num_leaves),
     )
 
 
-def _columns(
-    src: NDArray[np.int32], dst: NDArray[np.int32], bandwidth: NDArray[np.float64] | float, latency_s: float
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    return src, dst, np.broadcast_to(bandwidth, len(src)), np.full(len(src), latency_s)
+def _scale_up_links(cluster: Cluster) -> list[Part]:
+    ranks, width = cluster.num_ranks, cluster.gpus_per_server
+    rank = np.arange(ranks, dtype=np.int32)
+    if cluster.scale_up == "mesh":
+        own, peer = np.repeat(rank, width - 1), _mesh_peers(ranks, width)
+        works = cluster.present[own] & cluster.present[peer]
+        share = cluster.scale_up_bandwidth_bytes_per_s / max(1, width - 1)
+        return [(own, peer, np.where(works, share, DEAD_BANDWIDTH), cluster.scale_up_latency_s)]
+    switch = ranks + rank // np.int32(width)
+    rate = np.where(cluster.present, cluster.scale_up_bandwidth_bytes_per_s, DEAD_BANDWIDTH)
+    return [
+        (rank, switch, rate, cluster.scale_up_latency_s / 2),
+        (switch, rank, rate, cluster.scale_up_latency_s / 2),
+    ]
+
+
+def _nic_links(cluster: Cluster, leaf_of_rank: NDArray[np.int32]) -> list[Part]:
+    rank = np.arange(cluster.num_ranks, dtype=np.int32)
+    leaf = np.int32(cluster.num_ranks + cluster.servers) + leaf_of_rank
+    rate = np.asarray(np.maximum(cluster.nic_bandwidth_bytes_per_s, DEAD_BANDWIDTH), np.float64)
+    return [
+        (rank, leaf, rate, cluster.scale_out_latency_s / 2),
+        (leaf, rank, rate, cluster.scale_out_latency_s / 2),
+    ]
+
+
+def _spine_links(cluster: Cluster, leaf_of_rank: NDArray[np.int32], num_leaves: int) -> list[Part]:
+    """A leaf's links to the spine carry what its NICs could with nothing broken, over the oversubscription."""
+    leaves = np.arange(num_leaves, dtype=np.int32) + np.int32(cluster.num_ranks + cluster.servers)
+    spine = np.full(num_leaves, cluster.num_ranks + cluster.servers + num_leaves, np.int32)
+    nominal = np.bincount(leaf_of_rank, cluster.nominal_nic_bandwidth_bytes_per_s, minlength=num_leaves)
+    rate = np.asarray(np.maximum(nominal / cluster.oversubscription, DEAD_BANDWIDTH), np.float64)
+    return [(leaves, spine, rate, 0.0), (spine, leaves, rate, 0.0)]
 
 
 def _leaves(cluster: Cluster) -> tuple[NDArray[np.int32], int]:
@@ -178,7 +192,36 @@ def _leaves(cluster: Cluster) -> tuple[NDArray[np.int32], int]:
 
 def _mesh_peers(ranks: int, width: int) -> NDArray[np.int32]:
     """The other ranks of each rank's server, ascending: flat [ranks * (width - 1)]."""
-    gpu = np.arange(width)
-    others = np.array([[peer for peer in gpu if peer != own] for own in gpu], np.int32).reshape(width, width - 1)
-    base = np.arange(ranks, dtype=np.int32) // width * width
-    return (base[:, None] + others[np.arange(ranks) % width]).reshape(-1).astype(np.int32)
+    own, peer = np.divmod(np.arange(width * (width - 1)), max(1, width - 1))
+    others = peer + (peer >= own)
+    base = np.repeat(np.arange(ranks // width) * width, len(others))
+    peers: NDArray[np.int32] = (base + np.tile(others, ranks // width)).astype(np.int32)
+    return peers
+
+
+def _symmetries(cluster: Cluster, num_leaves: int) -> NDArray[np.int32]:
+    """Swaps and rotations of equal servers, and a rotation of the GPUs of every server where all are equal."""
+    ranks, servers, width = cluster.num_ranks, cluster.servers, cluster.gpus_per_server
+    rates = cluster.nic_bandwidth_bytes_per_s.reshape(servers, width)
+    here = cluster.present.reshape(servers, width)
+    is_flat = cluster.scale_out == "flat"
+    rows = []
+
+    def add(server: NDArray[np.int64], gpu: NDArray[np.int64]) -> None:
+        rank = (server[:, None] * width + gpu[None, :]).ravel()
+        leaf = (server if is_flat else gpu) + ranks + servers
+        rows.append(np.concatenate([rank, server + ranks, leaf, [ranks + servers + num_leaves]]))
+
+    all_servers, all_gpus = np.arange(servers), np.arange(width)
+    _, kind = np.unique(np.concatenate([rates, here], axis=1), axis=0, return_inverse=True)
+    for equal in (np.flatnonzero(kind.ravel() == k) for k in range(int(kind.max()) + 1)):
+        for count in sorted({2, len(equal)}) if len(equal) > 1 else ():
+            moved = all_servers.copy()
+            moved[equal[:count]] = np.roll(equal[:count], -1)
+            add(moved, all_gpus)
+    # Nominal rates too: on rails they set what a leaf passes to the spine.
+    nominal = cluster.nominal_nic_bandwidth_bytes_per_s[:width]
+    gpus_are_equal = (rates == rates[:, :1]).all() and (here == here[:, :1]).all() and (nominal == nominal[0]).all()
+    if width > 1 and gpus_are_equal:
+        add(all_servers, np.roll(all_gpus, -1))
+    return np.array(rows, np.int32).reshape(len(rows), ranks + servers + num_leaves + 1)

@@ -16,37 +16,38 @@ GBIT = 1e9 / 8
 INFINIBAND = Fabric(name="infiniband")
 ROCE = Fabric(name="roce-dcqcn", fan_in=8, loss_per_sender=0.05)
 
-_PRESETS: dict[str, dict[str, object]] = {
-    "h100": {"scale_up_bandwidth_bytes_per_s": 450e9, "scale_out_bandwidth_bytes_per_s": 400 * GBIT},
-    "h200": {"scale_up_bandwidth_bytes_per_s": 450e9, "scale_out_bandwidth_bytes_per_s": 400 * GBIT},
-    "h200-800g": {"scale_up_bandwidth_bytes_per_s": 450e9, "scale_out_bandwidth_bytes_per_s": 800 * GBIT},
-    "b200": {"scale_up_bandwidth_bytes_per_s": 900e9, "scale_out_bandwidth_bytes_per_s": 400 * GBIT},
-    "gb200-nvl72": {
-        "gpus_per_server": 72,
-        "scale_up_bandwidth_bytes_per_s": 900e9,
-        "scale_out_bandwidth_bytes_per_s": 400 * GBIT,
-    },
-    "mi300x": {
-        "scale_up": "mesh",
-        "scale_up_bandwidth_bytes_per_s": 448e9,
-        "scale_out_bandwidth_bytes_per_s": 400 * GBIT,
-    },
-    "mi300x-100g": {
-        "scale_up": "mesh",
-        "scale_up_bandwidth_bytes_per_s": 448e9,
-        "scale_out_bandwidth_bytes_per_s": 100 * GBIT,
-        "stage_overhead_s": 50e-6,
-        "fabric": ROCE,
-    },
-}
-_COMMON: dict[str, object] = {
+_HGX: dict[str, object] = {
     "scale_up_latency_s": 1e-6,
     "scale_out_latency_s": 3e-6,
     "message_overhead_s": 0.2e-6,
     "stage_overhead_s": 10e-6,
     "fabric": INFINIBAND,
 }
-_NVLINK_SHARP = ("h100", "h200", "h200-800g", "b200", "gb200-nvl72")
+_NVSWITCH_SHARP: dict[str, object] = _HGX | {"multicasts": True, "reduces": True}
+_MI300X: dict[str, object] = _HGX | {"scale_up": "mesh", "scale_up_bandwidth_bytes_per_s": 448e9}
+
+
+def _rates(scale_up_gb_per_s: float, nic_gbit_per_s: float) -> dict[str, object]:
+    return {
+        "scale_up_bandwidth_bytes_per_s": scale_up_gb_per_s * 1e9,
+        "scale_out_bandwidth_bytes_per_s": nic_gbit_per_s * GBIT,
+    }
+
+
+_PRESETS: dict[str, dict[str, object]] = {
+    "a100": _HGX | _rates(300, 200),
+    "h800": _NVSWITCH_SHARP | _rates(200, 400),
+    "h100": _NVSWITCH_SHARP | _rates(450, 400),
+    "h200": _NVSWITCH_SHARP | _rates(450, 400),
+    "h200-800g": _NVSWITCH_SHARP | _rates(450, 800),
+    "b200": _NVSWITCH_SHARP | _rates(900, 400),
+    "b300": _NVSWITCH_SHARP | _rates(900, 800),
+    "gh200-nvl32": _NVSWITCH_SHARP | _rates(450, 400) | {"gpus_per_server": 32, "scale_up_latency_s": 0.5e-6},
+    "gb200-nvl72": _NVSWITCH_SHARP | _rates(900, 400) | {"gpus_per_server": 72},
+    "gb300-nvl72": _NVSWITCH_SHARP | _rates(900, 800) | {"gpus_per_server": 72},
+    "mi300x": _MI300X | {"scale_out_bandwidth_bytes_per_s": 400 * GBIT},
+    "mi300x-100g": _MI300X | {"scale_out_bandwidth_bytes_per_s": 100 * GBIT, "stage_overhead_s": 50e-6, "fabric": ROCE},
+}
 
 
 def preset_names() -> list[str]:
@@ -58,22 +59,18 @@ def cluster(preset: str, servers: int = 4, **overrides: object) -> Cluster:
     """A cluster by name, any field changed by keyword.
 
     Keywords: gpus_per_server, scale_up ("switch", "mesh"), scale_up_bandwidth, scale_up_latency, scale_out ("flat",
-    "rail", "rail-spine"), scale_out_bandwidth (of one NIC), nics_per_gpu, scale_out_latency, oversubscription,
-    message_overhead, stage_overhead, fan_in (None: no limit), fabric, multicasts, reduces, faults.
+    "rail", "rail-spine"), scale_out_bandwidth (of one NIC), nics_per_gpu, nic_rates (a list of rates per GPU of a
+    server, instead of the two before), scale_out_latency, oversubscription, message_overhead, stage_overhead, fan_in
+    (None: no limit), fabric, multicasts, reduces, faults.
 
     Examples
     --------
     >>> cluster("h200", servers=2, scale_out_bandwidth="800 Gb/s").num_ranks
     16
     """
-    if preset not in _PRESETS:
-        raise InvalidInput(f"unknown cluster preset {preset!r}; {nearest(preset, _PRESETS)}")
-    able = preset in _NVLINK_SHARP
-    base = Cluster(
-        name=preset,
-        servers=_whole(servers, "servers"),
-        **(_COMMON | _PRESETS[preset] | {"multicasts": able, "reduces": able}),  # type: ignore[arg-type]
-    )
+    if not isinstance(preset, str) or preset not in _PRESETS:
+        raise InvalidInput(f"unknown cluster preset {str(preset)[:64]!r}; {nearest(str(preset)[:64], _PRESETS)}")
+    base = Cluster(name=preset, servers=_whole(servers, "servers"), **_PRESETS[preset])  # type: ignore[arg-type]
     return cluster_with(base, **overrides)
 
 
@@ -91,7 +88,22 @@ def cluster_with(base: Cluster, **overrides: object) -> Cluster:
         fan_in = changes.pop("fan_in")
         assert fan_in is None or isinstance(fan_in, int)
         changes["fabric"] = _limited(fabric, fan_in)
-    return base.with_(**changes)
+    return base.with_(**_settle_nics(base, changes))
+
+
+def _settle_nics(base: Cluster, changes: dict[str, object]) -> dict[str, object]:
+    """Keep the rate and number of NICs in step with a list of them; a new rate or number replaces an old list."""
+    rates = changes.get("nic_rates_bytes_per_s")
+    both = {"scale_out_bandwidth_bytes_per_s", "nics_per_gpu"} & set(changes)
+    if rates:
+        if both:
+            raise InvalidInput("nic_rates replaces scale_out_bandwidth and nics_per_gpu; give one or the others")
+        assert isinstance(rates, tuple)
+        fastest = max((rate for nics in rates for rate in nics), default=base.scale_out_bandwidth_bytes_per_s)
+        changes |= {"scale_out_bandwidth_bytes_per_s": fastest, "nics_per_gpu": max([1, *map(len, rates)])}
+    elif both and base.nic_rates_bytes_per_s:
+        changes["nic_rates_bytes_per_s"] = ()
+    return changes
 
 
 def _limited(fabric: Fabric, fan_in: int | None) -> Fabric:
@@ -151,6 +163,15 @@ def _fault_list(value: object, name: str) -> tuple[Fault, ...]:
     return tuple(value)
 
 
+def _rate_lists(value: object, name: str) -> tuple[tuple[float, ...], ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(nics, list | tuple) for nics in value):
+        raise InvalidInput(f"{name} must be a list of lists: the rate of every NIC of each GPU of a server")
+    return tuple(
+        tuple(parse_bandwidth(rate, f"{name}[{gpu}][{nic}]") for nic, rate in enumerate(nics))
+        for gpu, nics in enumerate(value)
+    )
+
+
 def _fabric(value: object, name: str) -> Fabric:
     if not isinstance(value, Fabric):
         raise InvalidInput(f"{name}={value!r} must be a Fabric")
@@ -168,6 +189,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "scale_out_bandwidth": ("scale_out_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
     "scale_out_latency": ("scale_out_latency_s", _quantity(parse_seconds)),
     "nics_per_gpu": ("nics_per_gpu", _whole),
+    "nic_rates": ("nic_rates_bytes_per_s", _rate_lists),
     "oversubscription": ("oversubscription", _number),
     "message_overhead": ("message_overhead_s", _quantity(parse_seconds)),
     "stage_overhead": ("stage_overhead_s", _quantity(parse_seconds)),

@@ -1,69 +1,47 @@
-"""Default routes on a general graph: shortest paths, ties by node index."""
+"""Default routes on a general graph: least time, ties shared out by destination."""
 
 from __future__ import annotations
 
-import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput
+from interlock._native import _core
 from interlock.ragged import Ragged
 
 if TYPE_CHECKING:
     from interlock.topology.graph import Topology
 
-__all__ = ["ShortestPaths"]
+__all__ = ["DEAD_BANDWIDTH", "ShortestPaths"]
 
 REFERENCE_BYTES = 2**20  # the message size whose time a route minimises
+DEAD_BANDWIDTH = 1e-9  # of a link that is there in name only: it keeps its number, and no route uses it
+_MOST_PS = 2**42  # 4.4 s; slower links cost no more, so that no sum overflows
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ShortestPaths:
-    """Least time for a message of 1 MiB; links out of other ranks are not used (a relay needs a message of its own)."""
-
-    _parent_link_by_source: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+    """Least time for a message of 1 MiB that passes no other rank: a relay needs a message of its own."""
 
     def routes(self, topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]) -> Ragged:
         """Link ids from each source rank to each destination rank; a rank to itself takes none."""
-        paths = [self._path(topology, int(s), int(d)) for s, d in zip(src, dst, strict=True)]
-        return Ragged.from_lists(paths)
-
-    def _path(self, topology: Topology, src: int, dst: int) -> list[int]:
-        if src == dst:
-            return []
-        if src not in self._parent_link_by_source:
-            self._parent_link_by_source[src] = _shortest_tree(topology, src)
-        parent_link = self._parent_link_by_source[src]
-        path: list[int] = []
-        node = dst
-        while node != src:
-            link = int(parent_link[node])
-            if link < 0:
-                raise InvalidInput(f"rank {dst} cannot be reached from rank {src} without relaying at another rank")
-            path.append(link)
-            node = int(topology.link_src[link])
-        return path[::-1]
+        offsets, links = _core.shortest_routes(
+            topology.num_ranks,
+            topology.num_nodes,
+            topology.link_src,
+            topology.link_dst,
+            _cost_ps(topology),
+            np.ascontiguousarray(src, np.int32),
+            np.ascontiguousarray(dst, np.int32),
+        )
+        return Ragged(offsets, links)
 
 
-def _shortest_tree(topology: Topology, src: int) -> NDArray[np.int32]:
-    cost_s = topology.latency_s + topology.message_overhead_s + REFERENCE_BYTES / topology.bandwidth_bytes_per_s
-    out = topology.out_links()
-    parent_link = np.full(topology.num_nodes, -1, np.int32)
-    done = np.zeros(topology.num_nodes, np.bool_)
-    queue: list[tuple[float, int, int]] = [(0.0, src, -1)]
-    while queue:
-        distance_s, node, link = heapq.heappop(queue)
-        if done[node]:
-            continue
-        done[node] = True
-        parent_link[node] = link
-        if node != src and node < topology.num_ranks:
-            continue
-        for next_link in out[node]:
-            neighbour = int(topology.link_dst[next_link])
-            if not done[neighbour]:
-                heapq.heappush(queue, (distance_s + float(cost_s[next_link]), neighbour, int(next_link)))
-    return parent_link
+def _cost_ps(topology: Topology) -> NDArray[np.int64]:
+    """Whole picoseconds per link, so that ties are exact; negative for a dead link."""
+    seconds = topology.latency_s + topology.message_overhead_s + REFERENCE_BYTES / topology.bandwidth_bytes_per_s
+    cost_ps = np.clip(np.rint(seconds * 1e12), 1, _MOST_PS).astype(np.int64)
+    cost_ps[topology.bandwidth_bytes_per_s <= DEAD_BANDWIDTH] = -1
+    return cost_ps

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from interlock.errors import InvalidInput
 
-__all__ = ["MAX_TOTAL_BYTES", "Demand", "HasRanks", "matrix"]
+__all__ = ["MAX_RANKS", "MAX_TOTAL_BYTES", "Demand", "HasRanks", "matrix"]
 
 MAX_TOTAL_BYTES = 2**62
-MAX_RANKS = 65_536
+MAX_RANKS = 8192
 
 
 class HasRanks(Protocol):
