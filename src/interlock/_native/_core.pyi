@@ -37,6 +37,8 @@ def scratch_spans(src_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,
     """
     Where bytes wait on the way: rank, item, first_byte, end_byte, first_stage, last_stage of each span, and the
     high-water mark of each rank.
+    """
+
 def shortest_routes(num_ranks: int, num_nodes: int, link_src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], link_dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], cost: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)]]:
     """
     Offsets and link ids of the cheapest route of every pair, passing through no other rank.

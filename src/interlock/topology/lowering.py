@@ -22,7 +22,7 @@ from interlock.topology.routing import DEAD_BANDWIDTH
 if TYPE_CHECKING:
     from interlock.topology.cluster import Cluster
 
-__all__ = ["TwoTierRoutes", "lower"]
+__all__ = ["DEAD_BANDWIDTH", "TwoTierRoutes", "lower"]
 
 Part = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64] | float, float]  # src, dst, bandwidth, latency
 
