@@ -6,6 +6,7 @@ from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, mis
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.ports import receiving_ports
 from interlock.topology.named import clos, dgx1, dragonfly, rail
+from interlock.topology.ports import receiving_ports
 from interlock.topology.presets import cluster, cluster_with, preset_names
 from interlock.topology.shapes import fully_connected, hypercube, mesh, product, rfs, ring, switch, torus
 from interlock.topology.symmetry import find_symmetries, is_symmetry, map_links
@@ -36,6 +37,7 @@ __all__ = [
     "receiving_ports",
     "product",
     "rail",
+    "receiving_ports",
     "rfs",
     "ring",
     "slow_nic",

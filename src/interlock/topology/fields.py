@@ -36,12 +36,20 @@ def cluster_from_dict(values: Mapping[str, object]) -> Cluster:
         made["fabric"] = _record(Fabric, made["fabric"], "fabric")
     if "faults" in made:
         made["faults"] = _faults(made["faults"])
+    if "nic_rates_bytes_per_s" in made:
+        made["nic_rates_bytes_per_s"] = _rate_lists(made["nic_rates_bytes_per_s"])
     return _record(Cluster, made, "cluster")
 
 
 def _fault_to_dict(fault: Fault) -> dict[str, object]:
     kind = next(name for name, made in _FAULTS.items() if isinstance(fault, made))
     return {"kind": kind} | asdict(fault)
+
+
+def _rate_lists(values: object) -> tuple[tuple[float, ...], ...]:
+    if not isinstance(values, list | tuple) or not all(isinstance(nics, list | tuple) for nics in values):
+        raise InvalidInput("nic_rates_bytes_per_s must be a list of lists: the rate of every NIC of each GPU")
+    return tuple(tuple(nics) for nics in values)
 
 
 def _faults(values: object) -> tuple[Fault, ...]:

@@ -140,7 +140,7 @@ def lower(cluster: Cluster) -> Topology:
             leaf_up=first_leaf_link,
             leaf_down=first_leaf_link + num_leaves,
         ),
-        symmetries=_symmetries(cluster, num_leaves),
+        symmetries=_symmetries(cluster, leaf_of_rank, num_leaves),
     )
 
 
@@ -199,18 +199,18 @@ def _mesh_peers(ranks: int, width: int) -> NDArray[np.int32]:
     return peers
 
 
-def _symmetries(cluster: Cluster, num_leaves: int) -> NDArray[np.int32]:
+def _symmetries(cluster: Cluster, leaf_of_rank: NDArray[np.int32], num_leaves: int) -> NDArray[np.int32]:
     """Swaps and rotations of equal servers, and a rotation of the GPUs of every server where all are equal."""
     ranks, servers, width = cluster.num_ranks, cluster.servers, cluster.gpus_per_server
     rates = cluster.nic_bandwidth_bytes_per_s.reshape(servers, width)
     here = cluster.present.reshape(servers, width)
-    is_flat = cluster.scale_out == "flat"
     rows = []
 
     def add(server: NDArray[np.int64], gpu: NDArray[np.int64]) -> None:
         rank = (server[:, None] * width + gpu[None, :]).ravel()
-        leaf = (server if is_flat else gpu) + ranks + servers
-        rows.append(np.concatenate([rank, server + ranks, leaf, [ranks + servers + num_leaves]]))
+        leaf = np.zeros(num_leaves, np.int64)
+        leaf[leaf_of_rank] = leaf_of_rank[rank]
+        rows.append(np.concatenate([rank, ranks + server, ranks + servers + leaf, [ranks + servers + num_leaves]]))
 
     all_servers, all_gpus = np.arange(servers), np.arange(width)
     _, kind = np.unique(np.concatenate([rates, here], axis=1), axis=0, return_inverse=True)
