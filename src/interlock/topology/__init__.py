@@ -4,7 +4,6 @@ from interlock.topology.cluster import Cluster
 from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, slow_nic
 from interlock.topology.graph import NodeKind, Topology, from_edges
-from interlock.topology.ports import receiving_ports
 from interlock.topology.named import clos, dgx1, dragonfly, rail
 from interlock.topology.ports import receiving_ports
 from interlock.topology.presets import cluster, cluster_with, preset_names
@@ -34,7 +33,6 @@ __all__ = [
     "mesh",
     "missing_gpu",
     "preset_names",
-    "receiving_ports",
     "product",
     "rail",
     "receiving_ports",
