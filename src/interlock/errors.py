@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = ["InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "nearest"]
@@ -26,6 +25,8 @@ class MissingDependency(InterlockError, ImportError):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known name a wrong one resembles, as the tail of an error message."""
+    import difflib  # only ever needed on the way to an error message
+
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
