@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import Bytes, dependencies, group, local_batch, refuses_faults
+from interlock.algorithms.relay import relay
+from interlock.algorithms.two_tier import Bytes, local_batch, refuses_faults
 from interlock.problem import Problem
-from interlock.schedule import Phase, Schedule, assemble
+from interlock.schedule import Schedule
 
 __all__ = ["ALGORITHM", "no_stage"]
 
@@ -16,26 +17,9 @@ __all__ = ["ALGORITHM", "no_stage"]
 def no_stage(problem: Problem, *, seed: int = 0) -> Schedule:
     """Every GPU of a server ends up owing each other server the same, and sends it on its own rail."""
     assert problem.cluster is not None
-    width = problem.cluster.gpus_per_server
     local, far = local_batch(problem)
-    far, carrier = balance(far, width)
-    landing = (far.dst // width * width + carrier % width).astype(np.int32)
-    moved, misplaced = carrier != far.src, landing != far.dst
-    hopping, landed = far.where(moved), far.where(misplaced)
-    hop = group(hopping, hopping.src, carrier[moved])
-    wire = group(far, carrier, landing)
-    fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced])
-    first_wire = len(local) + len(hop)
-    wire_deps = dependencies(wire.message[moved], len(local) + hop.message, len(wire))
-    fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
-    return assemble(
-        [
-            local,
-            hop.to_batch(Phase.BALANCE),
-            wire.to_batch(Phase.SCALE_OUT, wire_deps),
-            fan.to_batch(Phase.REDISTRIBUTE, fan_deps),
-        ]
-    )
+    far, carrier = balance(far, problem.cluster.gpus_per_server)
+    return relay(problem, local, far, carrier)
 
 
 def balance(far: Bytes, width: int) -> tuple[Bytes, NDArray[np.int32]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import dependencies, group, local_batch, refuses_faults
+from interlock.algorithms.relay import relay
+from interlock.algorithms.two_tier import local_batch, refuses_faults
 from interlock.problem import Problem
-from interlock.schedule import Phase, Schedule, assemble
+from interlock.schedule import Schedule
 
 __all__ = ["ALGORITHM", "pxn"]
 
@@ -15,15 +16,9 @@ __all__ = ["ALGORITHM", "pxn"]
 def pxn(problem: Problem, *, seed: int = 0) -> Schedule:
     """Each pair's bytes take one NVLink hop at the sender, then the NIC of the destination's index."""
     assert problem.cluster is not None
-    width = problem.cluster.gpus_per_server
+    width = np.int32(problem.cluster.gpus_per_server)
     local, far = local_batch(problem)
-    carrier = (far.src // width * width + far.dst % width).astype(np.int32)
-    hops = carrier != far.src
-    hopping = far.where(hops)
-    hop = group(hopping, hopping.src, carrier[hops], hopping.dst)
-    wire = group(far, carrier, far.dst, far.src)
-    deps = dependencies(wire.message[hops], len(local) + hop.message, len(wire))
-    return assemble([local, hop.to_batch(Phase.BALANCE), wire.to_batch(Phase.SCALE_OUT, deps)])
+    return relay(problem, local, far, carrier=far.src // width * width + far.dst % width, flows=far.item)
 
 
 ALGORITHM = Algorithm(

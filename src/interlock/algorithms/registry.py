@@ -22,6 +22,9 @@ _MODULES = {
     "no-stage": "no_stage",
     "forward": "forward",
     "padded": "padded",
+    "ecmp": "ecmp",
+    "spray": "spray",
+    "rails": "rails",
 }
 
 

@@ -1,0 +1,49 @@
+"""Schedules for an All-to-Allv once every byte has a carrier: the GPU whose NIC takes it to the other server.
+
+Three hops where needed: to the carrier over scale-up, along the carrier's rail, and on to the final GPU over scale-up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.algorithms.two_tier import Bytes, dependencies, group
+from interlock.problem import Problem
+from interlock.schedule import Batch, Phase, Schedule, assemble
+
+__all__ = ["relay"]
+
+
+def relay(
+    problem: Problem, local: Batch, far: Bytes, carrier: NDArray[np.int32], *, flows: NDArray[np.int64] | None = None
+) -> Schedule:
+    """Local traffic, then balance, wire and redistribution for the bytes in `far`.
+
+    Parameters
+    ----------
+    carrier
+        Rank at the source server that sends each row, ``[len(far)]``; its bytes land on the same GPU index.
+    flows
+        Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
+    """
+    assert problem.cluster is not None
+    width = np.int32(problem.cluster.gpus_per_server)
+    landing = far.dst // width * width + carrier % width
+    moved, misplaced = carrier != far.src, landing != far.dst
+    hopping, landed = far.where(moved), far.where(misplaced)
+    kept_apart = np.zeros(len(far), np.int64) if flows is None else flows
+    hop = group(hopping, hopping.src, carrier[moved], kept_apart[moved])
+    wire = group(far, carrier, landing, kept_apart)
+    fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced], kept_apart[misplaced])
+    first_wire = len(local) + len(hop)
+    wire_deps = dependencies(wire.message[moved], len(local) + hop.message, len(wire))
+    fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
+    return assemble(
+        [
+            local,
+            hop.to_batch(Phase.BALANCE),
+            wire.to_batch(Phase.SCALE_OUT, wire_deps),
+            fan.to_batch(Phase.REDISTRIBUTE, fan_deps),
+        ]
+    )
