@@ -62,7 +62,7 @@ def _wires(plan: il.Plan, cluster: il.Cluster) -> str:
     tip = '<path d="M0 0L8 4L0 8z" fill="#0072B2"/>'
     marks = [
         _text(310, 30, "2. schedule: one-to-one stages"),
-        f'<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="6" orient="auto">{tip}</marker></defs>',
+        f'<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" orient="auto">{tip}</marker></defs>',
     ]
     height = 240 / max(1, len(stages))
     for row, stage in enumerate(stages):

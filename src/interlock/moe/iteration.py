@@ -1,0 +1,130 @@
+"""How long a training step of an MoE model takes on a cluster, communication planned by a named algorithm.
+
+Modelled, not measured: compute at a fixed rate per GPU, expert compute by the busiest rank, communication simulated.
+A layer has four All-to-Allv per step: dispatch and combine, forward and backward. Combine is dispatch transposed; the
+backward pass of combine has dispatch's shape and that of dispatch has combine's. Tensor, pipeline and data parallel
+traffic and the optimizer are left out: they are the same for every algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.comparison import GRID_TOLERANCE
+from interlock.errors import InvalidInput
+from interlock.moe.models import ModelShape
+from interlock.planning import plan
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["ACHIEVED_FLOPS_PER_S", "Iteration", "expert_demand", "iteration_time", "iteration_times"]
+
+# bf16 grouped GEMMs on an H200 at 512 tokens per expert and more: benchmarks/results/gemm_tiles.json, 643-717e12.
+ACHIEVED_FLOPS_PER_S = 680e12
+BYTES_PER_VALUE = 2  # bf16 both ways
+BACKWARD = 2  # a backward pass costs two forward passes
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One training step of all layers, one micro-batch per GPU."""
+
+    model: str
+    algorithm: str
+    overlap: bool
+    attention_s: float
+    experts_s: float
+    communication_s: float
+    iteration_s: float
+    communication_share: float
+
+
+def expert_demand(
+    shape: ModelShape, cluster: Cluster, tokens_per_gpu: int, skew: float, seed: int
+) -> tuple[Demand, NDArray[np.int64]]:
+    """Dispatch bytes between ranks and tokens that each rank's experts receive, for one layer.
+
+    Experts are laid out contiguously over the ranks; with fewer experts than ranks each expert has equal replicas and
+    a rank uses the replica whose place matches its own. Popularity follows a Zipf law with exponent `skew`.
+    """
+    ranks = cluster.num_ranks
+    if max(ranks, shape.experts) % min(ranks, shape.experts):
+        raise InvalidInput(f"{shape.experts} experts do not divide over {ranks} ranks evenly")
+    if tokens_per_gpu < 1:
+        raise InvalidInput(f"tokens_per_gpu={tokens_per_gpu} must be at least 1")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    popularity = np.arange(1, shape.experts + 1, dtype=np.float64) ** -skew
+    popularity = popularity[rng.permutation(shape.experts)]
+    # Gumbel top-k draws k distinct experts per token with these odds.
+    noise = rng.gumbel(size=(ranks, tokens_per_gpu, shape.experts))
+    chosen = np.argpartition(-(noise + np.log(popularity)), shape.top_k - 1, axis=2)[:, :, : shape.top_k]
+    source = np.broadcast_to(np.arange(ranks)[:, None, None], chosen.shape)
+    if shape.experts >= ranks:
+        target = chosen // (shape.experts // ranks)
+    else:
+        replicas = ranks // shape.experts
+        target = chosen * replicas + source % replicas
+    pairs = np.bincount((source * ranks + target).reshape(-1), minlength=ranks * ranks).reshape(ranks, ranks)
+    demand = Demand(pairs.astype(np.int64) * shape.hidden * BYTES_PER_VALUE, f"{shape.name}, zipf {skew:g}", seed)
+    return demand, pairs.sum(axis=0)
+
+
+def iteration_times(
+    shape: ModelShape,
+    cluster: Cluster,
+    algorithms: Sequence[str],
+    *,
+    tokens_per_gpu: int | None = None,
+    skew: float = 0.8,
+    overlap: bool = False,
+    seed: int = 0,
+    flops_per_s: float = ACHIEVED_FLOPS_PER_S,
+) -> list[Iteration]:
+    """One row per algorithm, on the same routing."""
+    tokens = shape.sequence if tokens_per_gpu is None else tokens_per_gpu
+    demand, received = expert_demand(shape, cluster, tokens, skew, seed)
+    made = []
+    for name in algorithms:
+        there, back = (
+            plan(cluster, d, name).simulate(GRID_TOLERANCE).makespan_s for d in (demand, demand.transposed())
+        )
+        made.append(
+            iteration_time(shape, name, there, back, tokens, received, overlap=overlap, flops_per_s=flops_per_s)
+        )
+    return made
+
+
+def iteration_time(
+    shape: ModelShape,
+    algorithm: str,
+    dispatch_s: float,
+    combine_s: float,
+    tokens: int,
+    received: NDArray[np.int64],
+    *,
+    overlap: bool,
+    flops_per_s: float,
+) -> Iteration:
+    """Put a step together from its parts; with `overlap`, communication hides behind expert compute or the reverse."""
+    dense_layers = shape.layers - shape.moe_layers
+    attention = shape.layers * shape.attention_flops_per_token + dense_layers * shape.dense_flops_per_token
+    attention_s = (1 + BACKWARD) * tokens * attention / flops_per_s
+    busiest = int(received.max()) + tokens * shape.shared_experts
+    experts_s = shape.moe_layers * (1 + BACKWARD) * busiest * shape.expert_flops_per_token / flops_per_s
+    communication_s = shape.moe_layers * 2 * (dispatch_s + combine_s)
+    layer_s = max(experts_s, communication_s) if overlap else experts_s + communication_s
+    total_s = attention_s + layer_s
+    return Iteration(
+        shape.name,
+        algorithm,
+        overlap,
+        attention_s,
+        experts_s,
+        communication_s,
+        total_s,
+        communication_share=(total_s - attention_s - experts_s) / total_s if not overlap else communication_s / total_s,
+    )
