@@ -14,6 +14,7 @@ from interlock.schedule.model import (
     check_rows,
 )
 from interlock.schedule.paths import resolved_paths
+from interlock.schedule.scratch import ScratchSpans, scratch_spans
 from interlock.schedule.spec import check_form
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RankProgram",
     "SavedSchedule",
     "Schedule",
+    "ScratchSpans",
     "assemble",
     "check_form",
     "check_rows",
@@ -35,6 +37,7 @@ __all__ = [
     "make_pieces",
     "read_schedule",
     "resolved_paths",
+    "scratch_spans",
     "write_atomically",
     "write_schedule",
 ]

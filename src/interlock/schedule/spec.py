@@ -8,7 +8,9 @@ Form (checked here, cheaply, column by column):
 3. A message's pieces lie inside their items, have at least one byte each, and add up to at most its size; the excess
    is padding.
 4. Dependencies name other messages, ascending and without repetition.
-5. Paths name links of the topology; an empty path is the topology's route.
+5. Paths name links of the topology that carry data and lead from source to destination, through no other rank (a
+   relay needs a message of its own); a multicast's or in-switch reduction's links are a tree that branches only at
+   switches with the ability. An empty path is the topology's route.
 6. `barriers` ascend.
 
 Meaning (checked by `interlock.validate`, which executes the schedule symbolically):
@@ -21,9 +23,10 @@ Meaning (checked by `interlock.validate`, which executes the schedule symbolical
     once; in the end every destination holds every byte with every contribution exactly once.
 11. A write to bytes that other messages read at that rank is ordered after those reads.
 
-Scratch: bytes brought to a rank that is neither contributor nor destination of their item wait in its scratch from
-the stage of the message that brings them to the stage of the last message that takes them away, both included. The
-high-water mark is the largest sum over stages.
+Scratch (`interlock.schedule.scratch` lists it): bytes brought to a rank that is neither contributor nor destination of
+their item wait in its scratch from the stage of the message that brings them to the stage of the last message that
+takes them away, both included; bytes that nobody takes away count in the stage that brings them. The high-water mark
+is the largest sum over stages.
 """
 
 from __future__ import annotations

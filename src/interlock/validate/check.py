@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InvalidInput
-from interlock.problem import Problem, RankSets
+from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule import CompactSchedule, Schedule
+from interlock.schedule import CompactSchedule, Schedule, resolved_paths
+from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
-from interlock.topology.lowering import DEAD_BANDWIDTH
+from interlock.topology.routing import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, FINGERPRINTS, Report, Rule, Violation, describe
 
 __all__ = ["check"]
@@ -42,7 +43,7 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
     if unroutable is not None:
         return _report(rows, [unroutable], 1, np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
     items = problem.items
-    contributors, destinations = _as_ragged(items.contributors), _as_ragged(items.destinations)
+    contributors, destinations = rows_of(items.contributors), rows_of(items.destinations)
     rule, message, rank, item, first_byte, end_byte, total, scratch_bytes, used_fingerprints = _core.check_schedule(
         rows.src.offsets,
         rows.src.values,
@@ -86,38 +87,23 @@ def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violat
     """The links of every message where link orders matter, else those that the schedule names.
 
     The second value tells of a message that has no path and that the topology cannot route. Messages whose ends are not
-    ranks are left alone: the form check words them.
+    ranks, and multicasts and reductions without links, are left alone: the native check words them.
     """
     routed = np.flatnonzero(np.diff(schedule.path.offsets) == 0)
-    if not len(routed) or not (schedule.src.is_single and schedule.dst.is_single):
-        # A multicast or in-switch reduction must name its links; mixed schedules route the rest.
-        routed = routed[(schedule.src.counts[routed] == 1) & (schedule.dst.counts[routed] == 1)]
-    if not len(routed):
+    is_single = (np.diff(schedule.src.offsets)[routed] == 1) & (np.diff(schedule.dst.offsets)[routed] == 1)
+    if not len(routed) or not is_single.all():
         return schedule.path, None
     src = schedule.src.values[schedule.src.offsets[routed]]
     dst = schedule.dst.values[schedule.dst.offsets[routed]]
-    ranks = np.stack([src, dst])
-    if ranks.min() < 0 or ranks.max() >= topology.num_ranks:
+    if min(src.min(), dst.min()) < 0 or max(src.max(), dst.max()) >= topology.num_ranks:
         return schedule.path, None
-    pair = src.astype(np.int64) * topology.num_ranks + dst
-    pairs = _distinct(pair, topology.num_ranks**2)
+    pairs = _distinct(src.astype(np.int64) * topology.num_ranks + dst, topology.num_ranks**2)
     pair_src, pair_dst = np.divmod(pairs, topology.num_ranks)
     try:
-        routes = topology.routes(pair_src.astype(np.int32), pair_dst.astype(np.int32))
+        topology.routes(pair_src.astype(np.int32), pair_dst.astype(np.int32))
     except InvalidInput as error:
         return schedule.path, _unroutable(topology, routed, src, dst, str(error))
-    if not schedule.exclusive.any():
-        return schedule.path, None
-    counts = schedule.path.counts
-    counts[routed] = routes.counts[np.searchsorted(pairs, pair)]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    values = np.zeros(int(offsets[-1]), np.int32)
-    is_routed = np.zeros(len(counts), np.bool_)
-    is_routed[routed] = True
-    from_route = np.repeat(is_routed, counts)
-    values[from_route] = routes.take(np.searchsorted(pairs, pair)).values
-    values[~from_route] = schedule.path.values
-    return Ragged(offsets.astype(np.int64), values), None
+    return (resolved_paths(schedule, topology) if schedule.exclusive.any() else schedule.path), None
 
 
 def _distinct(values: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
@@ -143,13 +129,6 @@ def _unroutable(
             last, reason = middle, str(error)
     message, rank = int(routed[first]), int(src[first])
     return Violation(Rule.PATH_CONNECTS, message, rank, None, None, None, f"message {message} has no path: {reason}")
-
-
-def _as_ragged(sets: RankSets) -> Ragged:
-    """One row per item, or one row for all of them."""
-    if sets.shared is not None:
-        return Ragged.from_counts(np.array([len(sets.shared)]), sets.shared)
-    return sets.to_ragged()
 
 
 def _report(
