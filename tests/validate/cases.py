@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from rows import REDUCE, Case
 
 from interlock.topology import Topology, from_edges, fully_connected
+from validate.rows import REDUCE, Case
 
 
 def ring_all_gather(num_ranks: int = 4, exclusive: bool = True) -> Case:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from rows import COPY, REDUCE, Case, Row
+from validate.rows import COPY, REDUCE, Case, Row
 
 Change = Callable[[Case, Random], Case | None]
 

@@ -9,10 +9,10 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-from rows import COPY, REDUCE, Case, Row
 
 from interlock.errors import InvalidInput
 from interlock.topology import Topology
+from validate.rows import COPY, REDUCE, Case, Row
 
 
 def is_valid(case: Case) -> bool:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from random import Random
 
-from cases import COLLECTIVE, PLAIN
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mutants import DOUBTFUL, HARMLESS, change_dependency, change_stage, drop_message, forget_dependency, swap_order
-from reference import is_valid
+
+from validate.cases import COLLECTIVE, PLAIN
+from validate.mutants import (
+    DOUBTFUL,
+    HARMLESS,
+    change_dependency,
+    change_stage,
+    drop_message,
+    forget_dependency,
+    swap_order,
+)
+from validate.reference import is_valid
 
 CASES = [build() for build in [*PLAIN, *COLLECTIVE]]
 CHANGES = [*DOUBTFUL, *HARMLESS, forget_dependency, drop_message, change_stage, change_dependency, swap_order]

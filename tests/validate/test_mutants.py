@@ -7,10 +7,11 @@ from collections import Counter
 from random import Random
 
 import pytest
-from cases import COLLECTIVE, PLAIN
-from mutants import DOUBTFUL, HARMFUL, HARMLESS, Change
-from reference import is_valid
-from rows import Case
+
+from validate.cases import COLLECTIVE, PLAIN
+from validate.mutants import DOUBTFUL, HARMFUL, HARMLESS, Change
+from validate.reference import is_valid
+from validate.rows import Case
 
 REPEATS_PLAIN, REPEATS_COLLECTIVE = 200, 80
 

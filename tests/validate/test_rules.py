@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cases import (
+
+from interlock.topology import cluster, fully_connected
+from interlock.validate import Rule, Violation
+from validate.cases import (
     barrier_all_reduce,
     combine,
     direct_all_to_all,
@@ -19,10 +22,7 @@ from cases import (
     scattered_broadcast,
     tree_all_reduce,
 )
-from rows import COPY, REDUCE, Case
-
-from interlock.topology import cluster, fully_connected
-from interlock.validate import Rule, Violation
+from validate.rows import COPY, REDUCE, Case
 
 
 def first(case: Case) -> Violation:

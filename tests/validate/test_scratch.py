@@ -6,12 +6,12 @@ from collections import defaultdict
 from random import Random
 
 import pytest
-from cases import COLLECTIVE, PLAIN
-from mutants import change_stage, split_piece
-from rows import REDUCE, Case
 
 from interlock.schedule import scratch_spans
 from interlock.topology import fully_connected
+from validate.cases import COLLECTIVE, PLAIN
+from validate.mutants import change_stage, split_piece
+from validate.rows import REDUCE, Case
 
 
 def relay_chain(*stages: int) -> Case:
