@@ -1,17 +1,111 @@
-"""The lower bound of any problem."""
+"""The lower bound of any problem: the best of all families that are cheap enough for its size."""
 
 from __future__ import annotations
 
-from interlock.cost.bound import Bound
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.cost.bound import Bound, tightest
+from interlock.cost.cuts import group_cuts, group_partition, rank_cuts, sweep_cuts, total_bandwidth
+from interlock.cost.flows import stream_bounds
+from interlock.cost.latency import farthest_pair, hop_volume, least_message_s
+from interlock.cost.network import Network, usable_network
+from interlock.cost.streams import sort_into_streams
 from interlock.cost.two_tier import two_tier_bound
-from interlock.errors import InvalidInput
-from interlock.problem import Problem
+from interlock.problem import Items, Problem
+from interlock.topology import Cluster, Topology
 
 __all__ = ["lower_bound"]
 
+MAX_STREAMS = 4  # more than that: cuts known in advance only
+MAX_SWEPT_ITEMS = 2_000_000  # items * sweeps
+
 
 def lower_bound(problem: Problem) -> Bound:
-    """A time that no schedule of the problem can beat, and the resource that forces it."""
+    """A time that no schedule of the problem can beat, and the resource that forces it.
+
+    Examples
+    --------
+    >>> from interlock.collectives import all_gather
+    >>> from interlock.problem import collective_problem
+    >>> from interlock.topology import mesh
+    >>> lower_bound(collective_problem(mesh(4, 4, bandwidth="1 GB/s"), all_gather("16 GB"))).binds
+    'links into rank 0'
+    """
     if problem.cluster is not None and problem.demand is not None:
         return two_tier_bound(problem.cluster, problem.demand)
-    raise InvalidInput(f"{problem.name} has no lower bound yet: only demands on clusters do")
+    if len(problem.items) == 0:
+        return Bound(0.0, "nothing to move")
+    return _graph_bound(problem, usable_network(problem))
+
+
+def _graph_bound(problem: Problem, network: Network) -> Bound:
+    items, orbit = problem.items, _orbits(problem.topology)
+    moves = [
+        *rank_cuts(network, items),
+        total_bandwidth(network, items),
+        *_cluster_cuts(network, items, problem.cluster),
+        *_grid_cuts(network, items),
+        *hop_volume(network, items),
+    ]
+    streams_share_ends = items.contributors.shared is not None or items.destinations.shared is not None
+    if streams_share_ends or len(items) <= MAX_STREAMS:
+        streams = sort_into_streams(items, problem.num_ranks)
+        for stream in streams if len(streams) <= MAX_STREAMS else []:
+            moves.extend(stream_bounds(network, stream, max(seconds for seconds, _ in moves), orbit))
+    start_s = least_message_s(network)
+    parts = [(seconds + start_s, resource) for seconds, resource in moves if seconds > 0]
+    return tightest([*parts, farthest_pair(network, items, orbit)])
+
+
+def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:
+    """Around each server, with its switch, and on a flat oversubscribed fabric with its leaf."""
+    if cluster is None or cluster.servers == 1:
+        return
+    ranks, servers = cluster.num_ranks, cluster.servers
+    server = np.full(network.num_nodes, -1, np.int64)
+    server[:ranks] = np.arange(ranks) // cluster.gpus_per_server
+    server[ranks : ranks + servers] = np.arange(servers)
+    yield from group_cuts(network, items, server, "server")
+    yield group_partition(network, items, server, "NICs of all servers together")
+    if cluster.scale_out == "flat" and cluster.oversubscription > 1:
+        with_leaf = server.copy()
+        with_leaf[ranks + servers : ranks + 2 * servers] = np.arange(servers)
+        yield from group_cuts(network, items, with_leaf, "server and leaf")
+        yield group_partition(network, items, with_leaf, "leaves of all servers together")
+
+
+def _grid_cuts(network: Network, items: Items) -> Iterator[tuple[float, str]]:
+    """Across each dimension, where neighbours' numbers differ by the strides of a grid."""
+    if network.num_nodes != network.num_ranks:
+        return
+    strides = np.unique(np.abs(network.dst.astype(np.int64) - network.src))
+    rank = np.arange(network.num_nodes, dtype=np.int64)
+    dimensions = [
+        (stride, beyond)
+        for beyond in [network.num_nodes, *strides[::-1].tolist()]
+        for stride in strides[strides < beyond].tolist()
+        if beyond % stride == 0
+    ]
+    found = [(0.0, "cuts across the grid")]
+    for stride, beyond in dimensions[: max(8, MAX_SWEPT_ITEMS // len(items))][:64]:
+        layer = f"coordinate of stride {stride}" if beyond < network.num_nodes else f"rank / {stride}"
+        found.extend(sweep_cuts(network, items, rank % beyond // stride, layer))
+    yield max(found)
+
+
+def _orbits(topology: Topology) -> NDArray[np.int64] | None:
+    """Ranks that declared symmetries map onto each other share a number."""
+    if topology.symmetries is None or len(topology.symmetries) == 0:
+        return None
+    orbit = np.arange(topology.num_nodes)
+    while True:
+        before = orbit.copy()
+        for image in topology.symmetries:
+            least = np.minimum(orbit, orbit[image])
+            np.minimum.at(least, image, least.copy())
+            orbit = least
+        if np.array_equal(before, orbit):
+            return orbit[: topology.num_ranks]

@@ -31,6 +31,13 @@ class Stream:
         ends = self.destinations if self.contributors is None else self.contributors
         return self.root_bytes is not None and ends is not None and len(ends) == 1
 
+    @property
+    def is_all_reduce(self) -> bool:
+        """Whether the same ranks contribute and receive, and the sum may be formed anywhere."""
+        if self.contributors is None or self.destinations is None:
+            return False
+        return np.array_equal(self.contributors, self.destinations)
+
 
 def sort_into_streams(items: Items, num_ranks: int) -> list[Stream]:
     """Streams of all items. Plain items that share their destinations share a stream; so do sums for one rank that
