@@ -20,6 +20,7 @@ NB_MODULE(_core, m) {
     nb::register_exception_translator(translate);
     interlock::bindings::bind_cuts(m);
     interlock::bindings::bind_digest(m);
+    interlock::bindings::bind_rail_shares(m);
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);
     interlock::bindings::bind_flow_sim(m);

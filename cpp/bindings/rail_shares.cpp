@@ -1,0 +1,28 @@
+#include "interlock/rail_shares.hpp"
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "interlock/errors.hpp"
+
+namespace interlock::bindings {
+
+using namespace nb::literals;
+
+void bind_rail_shares(nb::module_& m) {
+    m.def(
+        "rail_shares",
+        [](const Array1<std::int64_t>& owed_bytes, const Array2<double>& rates, std::int32_t own) {
+            std::vector<std::int64_t> shares(rates.size());
+            const auto servers = rates.shape(0), rails = rates.shape(1);
+            {
+                const nb::gil_scoped_release nogil;
+                require(rail_shares(as_span(owed_bytes), as_span(rates), own, static_cast<std::int32_t>(rails), shares),
+                        "bytes are owed to a server that no rail reaches");
+            }
+            return table(std::move(shares), servers, rails);
+        },
+        "owed_bytes"_a.noconvert(), "rates"_a.noconvert(), "own"_a,
+        "Bytes [servers, rails] that server `own` puts on each rail for each server, knowing only what it owes.");
+}
+
+}  // namespace interlock::bindings
