@@ -74,14 +74,14 @@ def test_gpus_behind_their_switch_receive_through_its_ports():
     assert found.seconds == pytest.approx(max(30 / 60, 33 / (150 + 10)))
 
 
-def test_every_message_pays_overhead_and_latency_once():
+def test_opening_a_stage_overhead_and_latency_are_paid_once():
     slow = cluster("h200", servers=2, gpus_per_server=2, scale_out_latency="3 us", message_overhead="1 us")
-    found = bound(slow, pairs(4, {(0, 2): 100_000}))
-    assert found.seconds == pytest.approx(4e-6 + 100_000 / 100e9)
+    found = bound(slow.with_(stage_overhead_s=5e-6), pairs(4, {(0, 2): 100_000}))
+    assert found.seconds == pytest.approx(5e-6 + 4e-6 + 100_000 / 100e9)
 
 
 def test_a_byte_that_changes_rail_needs_a_hop_inside():
-    rails = cluster("h200", servers=2, gpus_per_server=2, scale_out="rail", message_overhead="1 us")
+    rails = cluster("h200", servers=2, gpus_per_server=2, scale_out="rail", message_overhead="1 us", stage_overhead=0)
     found = bound(rails, pairs(4, {(0, 3): 1}))
     assert found.binds == "latency"
     assert found.seconds == pytest.approx((1e-6 + 3e-6) + (1e-6 + 1e-6))

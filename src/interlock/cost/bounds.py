@@ -55,9 +55,10 @@ def _graph_bound(problem: Problem, network: Network) -> Bound:
         streams = sort_into_streams(items, problem.num_ranks)
         for stream in streams if len(streams) <= MAX_STREAMS else []:
             moves.extend(stream_bounds(network, stream, max(seconds for seconds, _ in moves), orbit))
-    start_s = least_message_s(network)
-    parts = [(seconds + start_s, resource) for seconds, resource in moves if seconds > 0]
-    return tightest([*parts, farthest_pair(network, items, orbit)])
+    open_s, start_s = problem.topology.stage_overhead_s, least_message_s(network)
+    parts = [(open_s + start_s + seconds, resource) for seconds, resource in moves if seconds > 0]
+    farthest_s, pair = farthest_pair(network, items, orbit)
+    return tightest([*parts, (open_s + farthest_s, pair)])
 
 
 def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:

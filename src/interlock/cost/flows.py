@@ -21,6 +21,7 @@ __all__ = ["stream_bounds"]
 
 SCALE = 2**44  # whole numbers for the flow kernel; the bound itself is taken from the cut in floating point
 MAX_ROUNDS = 30
+FEW_SINKS = 8
 MAX_WORK_ALL_SINKS = 10_000_000  # nodes * links: some 30 ms
 MAX_WORK_PER_SINK = 1_000_000  # sinks * links
 MAX_WORK_PARTITION = 100_000  # nodes * links
@@ -35,10 +36,10 @@ def stream_bounds(
     """Bounds of one stream that beat `known_s`. `orbit` numbers alike the ranks that a symmetry maps to each other."""
     if stream.root_bytes is not None and stream.destinations is not None:
         search = _RootedSearch.of(network, stream.root_bytes)
-        yield from search.run(_representatives(stream.destinations, orbit), stream.destinations, known_s, "into")
+        yield from search.run(stream.destinations, orbit, known_s, "into")
     elif stream.root_bytes is not None and stream.contributors is not None:
         search = _RootedSearch.of(network.reversed(), stream.root_bytes)
-        yield from search.run(_representatives(stream.contributors, orbit), stream.contributors, known_s, "out of")
+        yield from search.run(stream.contributors, orbit, known_s, "out of")
     elif stream.contributors is not None and stream.is_all_reduce:
         yield from _separating_cuts(network, stream.total_bytes, stream.contributors, known_s)
         yield from _partitions(network, stream.total_bytes, stream.contributors, known_s)
@@ -64,12 +65,12 @@ class _RootedSearch:
         )
 
     def run(
-        self, sinks: NDArray[np.int32], ends: NDArray[np.int32], known_s: float, verb: str
+        self, ends: NDArray[np.int32], orbit: NDArray[np.int64] | None, known_s: float, verb: str
     ) -> Iterator[tuple[float, str]]:
         hub, num_arcs = self.network.num_nodes, len(self.src)
-        every_node_is_a_sink = len(sinks) == len(ends) == self.network.num_nodes
+        sinks = self._representatives(ends, orbit)
         finders: list[Callable[[NDArray[np.int64]], KernelCut]] = []
-        if every_node_is_a_sink and hub * num_arcs <= MAX_WORK_ALL_SINKS:
+        if len(ends) == hub and len(sinks) > FEW_SINKS and hub * num_arcs <= MAX_WORK_ALL_SINKS:
             finders.append(lambda room: _core.narrowest_cut_from(hub + 1, self.src, self.dst, room, hub))
         elif len(sinks) * num_arcs <= MAX_WORK_PER_SINK:
             finders.extend(self._towards(sink) for sink in sinks.tolist())
@@ -78,6 +79,17 @@ class _RootedSearch:
             if better is not None:
                 known_s, sides = better
                 yield known_s, f"cut {verb} {_ranks_in_words(~sides[: self.network.num_ranks])}"
+
+    def _representatives(self, ranks: NDArray[np.int32], orbit: NDArray[np.int64] | None) -> NDArray[np.int32]:
+        """One rank of each orbit, where the symmetry also maps the bytes onto themselves (but for rounding)."""
+        if orbit is None:
+            return ranks
+        most, least = np.zeros(len(orbit)), np.full(len(orbit), np.inf)
+        np.maximum.at(most, orbit, self.root_bytes)
+        np.minimum.at(least, orbit, self.root_bytes)
+        if (most[orbit] > least[orbit] * (1 + 1e-6) + 1).any():
+            return ranks
+        return ranks[np.unique(orbit[ranks], return_index=True)[1]]
 
     def _towards(self, sink: int) -> Callable[[NDArray[np.int64]], KernelCut]:
         hub = self.network.num_nodes
@@ -144,11 +156,6 @@ def _partitions(
             return
         known_s = seconds
         yield seconds, f"links between {num_blocks} parts of the graph"
-
-
-def _representatives(ranks: NDArray[np.int32], orbit: NDArray[np.int64] | None) -> NDArray[np.int32]:
-    """One rank of each orbit; any choice gives a true bound, and this one loses nothing under a symmetry."""
-    return ranks if orbit is None else ranks[np.unique(orbit[ranks], return_index=True)[1]]
 
 
 def _ranks_in_words(chosen: Sides) -> str:

@@ -2,7 +2,8 @@
 
 Bytes that must leave a set of nodes cannot leave faster than the links out of it, however they are split, relayed or
 ordered. The sets tried are those that matter on two tiers: a rank, a server, part of a server with or without its
-switch, a rail. Every message also pays its overhead before its bytes move and its latency after they have left.
+switch, a rail. Every message also waits for its sender to open a stage and pays its overhead before its bytes move,
+and its latency after they have left.
 """
 
 from __future__ import annotations
@@ -75,9 +76,10 @@ def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
 def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
     """One server, one rank, one rail."""
     nic = _usable_nics(cluster)
-    server_s = _divide(loads.leaves_server.sum(axis=1), np.minimum(nic.sum(axis=1), _uplink(cluster)))
+    all_nics, uplink = nic.sum(axis=1), np.broadcast_to(_uplink(cluster), cluster.servers)
+    server_s = _divide(loads.leaves_server.sum(axis=1), np.minimum(all_nics, uplink))
     worst = int(server_s.argmax())
-    what = "NICs" if nic[worst].sum() <= _uplink(cluster) else "leaf uplink"
+    what = "NICs" if all_nics[worst] <= uplink[worst] else "leaf uplink"
     yield _total(server_s[worst], _server_start_s(cluster)), f"{what} of server {worst}, {loads.verb}"
     rank_s = _divide(loads.leaves_rank, nic + _scale_up_port(cluster)).reshape(-1)
     worst = int(rank_s.argmax())
@@ -136,13 +138,12 @@ def _worth_cutting(cluster: Cluster, loads: _Loads, nic: Floats, per_link: float
 
 def _latency(cluster: Cluster, demand: Demand, sends: _Loads) -> tuple[float, str]:
     """Overhead and latency of the hops that some pair cannot avoid."""
-    overhead_s = cluster.message_overhead_s
-    far_s, near_s = overhead_s + cluster.scale_out_latency_s, overhead_s + cluster.scale_up_latency_s
     if not sends.leaves_server.any():
-        return (min(far_s, near_s) if sends.leaves_rank.any() else 0.0), "latency"
+        return (_rank_start_s(cluster) if sends.leaves_rank.any() else 0.0), "latency"
+    hop_inside_s = cluster.message_overhead_s + cluster.scale_up_latency_s
     from_dead_nic = bool(sends.leaves_server[_usable_nics(cluster) == 0.0].any())
     needs_hop_inside = from_dead_nic or (cluster.scale_out == "rail" and _changes_rail(cluster, demand))
-    return far_s + needs_hop_inside * near_s, "latency"
+    return _server_start_s(cluster) + needs_hop_inside * hop_inside_s, "latency"
 
 
 def _changes_rail(cluster: Cluster, demand: Demand) -> bool:
@@ -164,24 +165,26 @@ def _usable_nics(cluster: Cluster) -> Floats:
     return usable
 
 
-def _uplink(cluster: Cluster) -> float:
-    """What leaves a server's own leaf on a flat fabric."""
+def _uplink(cluster: Cluster) -> Floats | float:
+    """What leaves each server's own leaf on a flat fabric."""
     if cluster.scale_out != "flat" or cluster.oversubscription <= 1:
         return np.inf
-    return cluster.gpus_per_server * _nominal(cluster) / cluster.oversubscription
+    uplink: Floats = _nominal(cluster).sum(axis=1) / cluster.oversubscription
+    return uplink
 
 
-def _beyond_rail(cluster: Cluster) -> float:
-    """What leaves a rail's leaf for other rails."""
+def _beyond_rail(cluster: Cluster) -> Floats | float:
+    """What leaves each rail's leaf for other rails."""
     if cluster.scale_out == "rail":
         return 0.0
     if cluster.oversubscription <= 1:
         return np.inf
-    return cluster.servers * _nominal(cluster) / cluster.oversubscription
+    uplink: Floats = _nominal(cluster).sum(axis=0) / cluster.oversubscription
+    return uplink
 
 
-def _nominal(cluster: Cluster) -> float:
-    return cluster.scale_out_bandwidth_bytes_per_s * cluster.nics_per_gpu
+def _nominal(cluster: Cluster) -> Floats:
+    return cluster.nominal_nic_bandwidth_bytes_per_s.reshape(cluster.servers, cluster.gpus_per_server)
 
 
 def _scale_up_port(cluster: Cluster) -> Floats:
@@ -204,11 +207,13 @@ def _subsets(count: int) -> Floats:
 
 
 def _server_start_s(cluster: Cluster) -> float:
-    return cluster.message_overhead_s + cluster.scale_out_latency_s
+    """What the first message between servers pays on top of its bytes: opening a stage, overhead, latency."""
+    return cluster.stage_overhead_s + cluster.message_overhead_s + cluster.scale_out_latency_s
 
 
 def _rank_start_s(cluster: Cluster) -> float:
-    return cluster.message_overhead_s + min(cluster.scale_out_latency_s, cluster.scale_up_latency_s)
+    latency_s = min(cluster.scale_out_latency_s, cluster.scale_up_latency_s)
+    return cluster.stage_overhead_s + cluster.message_overhead_s + latency_s
 
 
 def _divide(bytes_: Floats, rate: Floats) -> Floats:
