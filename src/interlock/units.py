@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 from interlock.errors import InvalidInput
@@ -19,6 +20,8 @@ __all__ = [
     "parse_bandwidth",
     "parse_bytes",
     "parse_seconds",
+    "write_bandwidth",
+    "write_seconds",
 ]
 
 Quantity = str | int | float
@@ -123,3 +126,26 @@ def format_bandwidth(bandwidth_bytes_per_s: float) -> str:
     '50 GB/s'
     """
     return format_bytes(bandwidth_bytes_per_s) + "/s"
+
+
+def write_bandwidth(bandwidth_bytes_per_s: float) -> str:
+    """Bandwidth for files: reads back as exactly the same number.
+
+    >>> write_bandwidth(4.5e11)
+    '450 GB/s'
+    """
+    return _exact(bandwidth_bytes_per_s, 1e9, "GB/s", "B/s", parse_bandwidth)
+
+
+def write_seconds(seconds: float) -> str:
+    """Seconds for files: reads back as exactly the same number.
+
+    >>> write_seconds(2.5e-05)
+    '25 us'
+    """
+    return _exact(seconds, 1e-6, "us", "s", parse_seconds)
+
+
+def _exact(value: float, factor: float, unit: str, base: str, parse: Callable[[Quantity], float]) -> str:
+    text = f"{value / factor:.12g} {unit}"
+    return text if parse(text) == value else f"{float(value)!r} {base}"

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
+from interlock.files import write_atomically
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule.model import Pieces, Schedule
@@ -137,33 +137,6 @@ def is_schedule_file(path: str | os.PathLike[str]) -> bool:
     """Whether a file starts like a schedule file."""
     with Path(path).open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
-
-
-def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
-    """Call `write` with a binary file that replaces `path` only when all of it is on disk."""
-    target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; a file is needed")
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    except OSError as error:
-        raise InvalidInput(f"{target} cannot be written: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _read_header(file: Path) -> tuple[dict[str, object], int]:

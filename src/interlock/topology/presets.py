@@ -10,7 +10,7 @@ from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
-__all__ = ["cluster", "cluster_with", "preset_names"]
+__all__ = ["CLUSTER_KEYS", "cluster", "cluster_with", "preset_names"]
 
 GBIT = 1e9 / 8
 INFINIBAND = Fabric(name="infiniband")
@@ -199,3 +199,4 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "reduces": ("reduces", _flag),
     "faults": ("faults", _fault_list),
 }
+CLUSTER_KEYS = set(_FIELDS)

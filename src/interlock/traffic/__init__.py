@@ -1,6 +1,35 @@
-"""What has to be moved between ranks: byte matrices, and the generators and readers that make them."""
+"""What has to be moved between ranks: byte matrices, token routing, and the generators and readers that make them."""
 
 from interlock.traffic.demand import Demand, matrix
 from interlock.traffic.generators import hot_expert, lognormal, random, sparse, uniform, zipf
+from interlock.traffic.moe_router import expert_popularity, moe, moe_routing, token_bytes
+from interlock.traffic.placement import Placement, contiguous_placement, eplb_placement
+from interlock.traffic.readers import read_demand
+from interlock.traffic.routing import Routing, RoutingStatistics
+from interlock.traffic.routing_files import read_expert_loads, read_routing
+from interlock.traffic.words import kinds, parse
 
-__all__ = ["Demand", "hot_expert", "lognormal", "matrix", "random", "sparse", "uniform", "zipf"]
+__all__ = [
+    "Demand",
+    "Placement",
+    "Routing",
+    "RoutingStatistics",
+    "contiguous_placement",
+    "eplb_placement",
+    "expert_popularity",
+    "hot_expert",
+    "kinds",
+    "lognormal",
+    "matrix",
+    "moe",
+    "moe_routing",
+    "parse",
+    "random",
+    "read_demand",
+    "read_expert_loads",
+    "read_routing",
+    "sparse",
+    "token_bytes",
+    "uniform",
+    "zipf",
+]

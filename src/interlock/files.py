@@ -1,0 +1,88 @@
+"""Files: read within limits, written whole or not at all. Errors name the file and the rule."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from interlock.errors import InvalidInput, LimitExceeded
+
+__all__ = ["FilePath", "check_file", "read_text", "write_atomically", "write_text"]
+
+FilePath = str | os.PathLike[str]
+
+
+def check_file(path: FilePath, max_bytes: int) -> Path:
+    """The path, if it names a readable file of at most `max_bytes`."""
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise InvalidInput(f"{file} is a folder; a file is needed")
+        if not file.is_file():
+            raise InvalidInput(f"{file} does not exist or is not a file")
+        size = file.stat().st_size
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if size > max_bytes:
+        raise LimitExceeded(f"{file} has {size} bytes; at most {max_bytes} are read")
+    return file
+
+
+def read_text(path: FilePath, max_bytes: int) -> str:
+    """The text of a UTF-8 file of at most `max_bytes`."""
+    file = check_file(path, max_bytes)
+    try:
+        with file.open("rb") as handle:
+            data = handle.read(max_bytes + 1)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
+    if len(data) > max_bytes:
+        raise LimitExceeded(f"{file} grew while being read; at most {max_bytes} bytes are read")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file}: byte {error.start} is not UTF-8 text") from None
+    if "\0" in text:
+        raise InvalidInput(f"{file}: byte {text.index(chr(0))} is NUL; this is not a text file")
+    return text
+
+
+def write_atomically(path: FilePath, write: Callable[[BinaryIO], None]) -> None:
+    """Call `write` with a binary file that replaces `path` only when all of it is on disk."""
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidInput(f"{target} is a folder; a file is needed")
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise InvalidInput(f"{target} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: FilePath, text: str) -> None:
+    """Replace a file by some text, whole or not at all."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(text.encode())
+
+    write_atomically(path, write)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,152 @@
+"""Clusters in TOML files.
+
+Keys are the keywords of `interlock.cluster`; `preset` names a base to change. A table `[fabric]` holds the fields of
+`Fabric`; each `[[faults]]` has a `kind` (slow-nic, dead-nic, missing-gpu) and the arguments of that function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from interlock.errors import InvalidInput, nearest
+from interlock.files import FilePath, write_text
+from interlock.topology.cluster import Cluster
+from interlock.topology.fabric import Fabric
+from interlock.topology.faults import Fault, MissingGpu, dead_nic, missing_gpu, slow_nic
+from interlock.topology.presets import CLUSTER_KEYS, cluster, cluster_with
+from interlock.topology.toml_text import check_keys, read_toml, table, to_toml
+from interlock.units import write_bandwidth, write_seconds
+
+__all__ = [
+    "cluster_from_table",
+    "cluster_to_toml",
+    "fabric_from_table",
+    "fabric_to_table",
+    "read_cluster",
+    "write_cluster",
+]
+
+MAX_FILE_BYTES = 1 << 22
+MAX_FAULTS = 10_000
+
+_FAULT_KEYS: dict[str, tuple[Callable[..., Fault], set[str], set[str]]] = {
+    "slow-nic": (slow_nic, {"server", "gpu", "bandwidth"}, {"nic"}),
+    "dead-nic": (dead_nic, {"server", "gpu"}, {"nic"}),
+    "missing-gpu": (missing_gpu, {"server", "gpu"}, set()),
+}
+
+
+def read_cluster(path: FilePath) -> Cluster:
+    """A cluster from a TOML file."""
+    return cluster_from_table(read_toml(path, MAX_FILE_BYTES), str(path), default_name=Path(path).stem)
+
+
+def write_cluster(cluster: Cluster, path: FilePath) -> None:
+    """Write a cluster to a TOML file that reads back as an equal one."""
+    write_text(path, cluster_to_toml(cluster))
+
+
+def cluster_from_table(values: dict[str, object], where: str, default_name: str = "cluster") -> Cluster:
+    """A cluster from the values of a TOML file; `where` begins every error."""
+    check_keys(values, CLUSTER_KEYS | {"preset"}, where)
+    changes = dict(values)
+    preset, servers = changes.pop("preset", None), changes.pop("servers", None)
+    if "fabric" in changes:
+        changes["fabric"] = fabric_from_table(changes["fabric"], f"{where}: fabric")
+    if "faults" in changes:
+        changes["faults"] = _faults(changes["faults"], f"{where}: faults")
+    if servers is None:
+        raise InvalidInput(f"{where}: servers is missing; it must be a whole number")
+    if preset is not None and not isinstance(preset, str):
+        raise InvalidInput(f"{where}: preset={preset!r} must be a word")
+    try:
+        if preset is not None:
+            return cluster(preset, servers, **changes)  # type: ignore[arg-type]
+        if isinstance(servers, bool) or not isinstance(servers, int):
+            raise InvalidInput(f"servers={servers!r} must be a whole number")
+        return cluster_with(Cluster(default_name[:100] or "cluster", servers), **changes)
+    except InvalidInput as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def cluster_to_toml(cluster: Cluster) -> str:
+    """The text of a TOML file."""
+    values: dict[str, object] = {
+        "name": cluster.name,
+        "servers": cluster.servers,
+        "gpus_per_server": cluster.gpus_per_server,
+        "scale_up": cluster.scale_up,
+        "scale_up_bandwidth": write_bandwidth(cluster.scale_up_bandwidth_bytes_per_s),
+        "scale_up_latency": write_seconds(cluster.scale_up_latency_s),
+        "scale_out": cluster.scale_out,
+    }
+    if cluster.nic_rates_bytes_per_s:
+        values["nic_rates"] = [[write_bandwidth(rate) for rate in nics] for nics in cluster.nic_rates_bytes_per_s]
+    else:
+        values["scale_out_bandwidth"] = write_bandwidth(cluster.scale_out_bandwidth_bytes_per_s)
+        values["nics_per_gpu"] = cluster.nics_per_gpu
+    values |= {
+        "scale_out_latency": write_seconds(cluster.scale_out_latency_s),
+        "oversubscription": float(cluster.oversubscription),
+        "message_overhead": write_seconds(cluster.message_overhead_s),
+        "stage_overhead": write_seconds(cluster.stage_overhead_s),
+        "multicasts": cluster.multicasts,
+        "reduces": cluster.reduces,
+        "fabric": fabric_to_table(cluster.fabric),
+        "faults": [_fault_to_table(fault) for fault in cluster.faults],
+    }
+    return to_toml(values)
+
+
+def fabric_to_table(fabric: Fabric) -> dict[str, object]:
+    """The fields of a fabric; None is left out."""
+    return {key: value for key, value in asdict(fabric).items() if value is not None}
+
+
+def fabric_from_table(value: object, where: str) -> Fabric:
+    """A fabric from the values of a TOML table."""
+    held = table(value, where)
+    defaults = asdict(Fabric())
+    check_keys(held, {field.name for field in fields(Fabric)}, where)
+    for key, given in held.items():
+        is_word = isinstance(defaults[key], str)
+        if isinstance(given, bool) or not isinstance(given, str if is_word else int | float):
+            raise InvalidInput(f"{where}.{key}={given!r} must be a {'word' if is_word else 'number'}")
+    try:
+        return Fabric(**held)  # type: ignore[arg-type]
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _faults(value: object, where: str) -> list[Fault]:
+    if not isinstance(value, list) or len(value) > MAX_FAULTS:
+        raise InvalidInput(f"{where} must be a list of at most {MAX_FAULTS} tables")
+    return [_fault(entry, f"{where}[{place}]") for place, entry in enumerate(value)]
+
+
+def _fault(value: object, where: str) -> Fault:
+    held = dict(table(value, where))
+    kind = held.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _FAULT_KEYS:
+        raise InvalidInput(f"{where}: kind={kind!r} is not a fault; {nearest(str(kind)[:64], _FAULT_KEYS)}")
+    make, needed, optional = _FAULT_KEYS[kind]
+    check_keys(held, needed | optional, where)
+    missing = sorted(needed - set(held))
+    if missing:
+        raise InvalidInput(f"{where}: {missing[0]} is missing; {kind} needs {', '.join(sorted(needed))}")
+    try:
+        return make(**held)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _fault_to_table(fault: Fault) -> dict[str, object]:
+    place: dict[str, object] = {"server": fault.server, "gpu": fault.gpu}
+    if isinstance(fault, MissingGpu):
+        return {"kind": "missing-gpu"} | place
+    place["nic"] = fault.nic
+    if fault.bandwidth_bytes_per_s == 0:
+        return {"kind": "dead-nic"} | place
+    return {"kind": "slow-nic"} | place | {"bandwidth": write_bandwidth(fault.bandwidth_bytes_per_s)}

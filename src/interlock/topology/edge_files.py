@@ -1,0 +1,121 @@
+"""Topologies in edge-list CSV files.
+
+A header names the columns src, dst, one for the bandwidth and perhaps one each for latency, message_overhead and
+channel; a quantity column says its unit (bandwidth_bytes_per_s, gb_per_s, gib_per_s, gbit_per_s, latency_us, ...) or
+carries units in its cells. A line ``# num_ranks = 8`` says which nodes are GPUs.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+
+from interlock.errors import InvalidInput, nearest
+from interlock.files import FilePath, read_text, write_text
+from interlock.topology.graph import Topology, from_edges
+from interlock.units import parse_bandwidth, parse_seconds
+
+__all__ = ["read_edges", "write_edges"]
+
+MAX_FILE_BYTES = 1 << 26
+
+# Column of an edge list -> what it holds, and its unit (None: written in the cell, or SI).
+_TIMES = {"": None, "_s": "s", "_ms": "ms", "_us": "us", "_ns": "ns"}
+_RATES = {"bandwidth": None, "bandwidth_bytes_per_s": "B/s", "gb_per_s": "GB/s", "gib_per_s": "GiB/s"}
+_RATES |= {"gbit_per_s": "Gb/s", "bandwidth_gb_per_s": "GB/s", "bandwidth_gib_per_s": "GiB/s"}
+_COLUMNS: dict[str, tuple[str, str | None]] = {name: (name, None) for name in ("src", "dst", "channel")}
+_COLUMNS |= {name: ("bandwidth", unit) for name, unit in _RATES.items()}
+_COLUMNS |= {what + end: (what, unit) for what in ("latency", "message_overhead") for end, unit in _TIMES.items()}
+
+
+def read_edges(path: FilePath) -> Topology:
+    """A topology from an edge-list CSV file."""
+    text = read_text(path, MAX_FILE_BYTES)
+    try:
+        return _from_csv(text, Path(path).stem)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _from_csv(text: str, name: str) -> Topology:
+    lines = text.splitlines()
+    is_comment = [line.lstrip().startswith("#") for line in lines]
+    said = _said([line for line, comment in zip(lines, is_comment, strict=True) if comment])
+    kept = enumerate(zip(lines, is_comment, strict=True), 1)
+    body = [(number, line) for number, (line, comment) in kept if line.strip() and not comment]
+    if not body:
+        raise InvalidInput("the file is empty; an edge list needs a header with src, dst and bandwidth")
+    try:
+        rows = list(csv.reader((line for _, line in body), strict=True, skipinitialspace=True))
+    except csv.Error as error:
+        raise InvalidInput(f"this is not CSV: {error}") from None
+    if len(rows) != len(body):
+        raise InvalidInput("a quoted cell runs over several lines; every link takes one line")
+    columns = _header([cell.strip().lower() for cell in rows[0]])
+    values: dict[str, list[int | float]] = {what: [] for what, _ in columns}
+    known: dict[tuple[str, str], int | float] = {}  # few speeds occur many times
+    for (number, _), row in zip(body[1:], rows[1:], strict=True):
+        if len(row) != len(columns):
+            raise InvalidInput(f"line {number} has {len(row)} cells; the header has {len(columns)}")
+        for (what, unit), cell in zip(columns, row, strict=True):
+            if (what, cell) not in known:
+                known[what, cell] = _cell(what, unit, cell.strip(), number)
+            values[what].append(known[what, cell])
+    num_ranks = said.get("num_ranks")
+    if num_ranks is not None and not num_ranks.strip().isdecimal():
+        raise InvalidInput(f"num_ranks = {num_ranks} must be a whole number")
+    return from_edges(
+        values["src"],
+        values["dst"],
+        values["bandwidth"],
+        values.get("latency"),
+        values.get("message_overhead"),
+        channel=values.get("channel"),
+        num_ranks=None if num_ranks is None else int(num_ranks[:12]),
+        name=said.get("name", name).strip(),
+    )
+
+
+def _said(comments: list[str]) -> dict[str, str]:
+    """What comments like ``# num_ranks = 8`` say; the others are skipped."""
+    matches = [re.fullmatch(r"\s*#\s*(\w+)\s*=\s*(.{1,200}?)\s*", line) for line in comments]
+    return {match[1]: match[2] for match in matches if match}
+
+
+def _header(cells: list[str]) -> list[tuple[str, str | None]]:
+    for cell in cells:
+        if cell not in _COLUMNS:
+            raise InvalidInput(f"unknown column {cell[:64]!r} in the header; {nearest(cell[:64], _COLUMNS)}")
+    columns = [_COLUMNS[cell] for cell in cells]
+    held = [what for what, _ in columns]
+    for what in dict.fromkeys(held):
+        if held.count(what) > 1:
+            raise InvalidInput(f"the header names {what} twice")
+    for what in ("src", "dst", "bandwidth"):
+        if what not in held:
+            raise InvalidInput(f"the header has no column for {what}; it must name src, dst and bandwidth")
+    return columns
+
+
+def _cell(what: str, unit: str | None, cell: str, line: int) -> int | float:
+    if what in ("src", "dst", "channel"):
+        if not re.fullmatch(r"-?[0-9]{1,9}", cell):
+            raise InvalidInput(f"line {line}: {what}={cell[:40]!r} must be a whole number")
+        return int(cell)
+    parse = parse_bandwidth if what == "bandwidth" else parse_seconds
+    return parse(f"{cell} {unit}" if unit else cell, f"line {line}: {what}")
+
+
+def write_edges(topology: Topology, path: FilePath) -> None:
+    """Write the links of a topology to an edge-list CSV file; abilities, fabric and symmetries are not kept."""
+    columns = ["link_src", "link_dst", "bandwidth_bytes_per_s", "latency_s", "message_overhead_s", "channel"]
+    names = ["src", "dst", *columns[2:]]
+    if (topology.channel == np.arange(topology.num_links)).all():
+        columns, names = columns[:-1], names[:-1]
+    lines = [f"# name = {topology.name}", f"# num_ranks = {topology.num_ranks}", ",".join(names)]
+    rows = zip(*(getattr(topology, column).tolist() for column in columns), strict=True)
+    lines += [",".join(map(repr, row)) for row in rows]
+    write_text(path, "\n".join(lines) + "\n")

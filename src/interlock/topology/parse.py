@@ -1,0 +1,145 @@
+"""Topologies by name or file, as the command line writes them: ``torus:4x4x4``, ``ring:4*switch:8``, ``links.csv``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from interlock.errors import InvalidInput, nearest
+from interlock.files import FilePath
+from interlock.topology import named, shapes
+from interlock.topology.cluster_files import cluster_from_table
+from interlock.topology.edge_files import read_edges
+from interlock.topology.graph import Topology
+from interlock.topology.graph_files import read_topology_table, topology_from_table
+from interlock.topology.presets import cluster, preset_names
+from interlock.topology.shapes import Dimension, PerDimension
+from interlock.topology.toml_text import check_keys
+
+__all__ = ["parse_topology", "read_topology", "shape_names"]
+
+_MANY = 0
+# Shape -> how many dimensions it takes, and what makes it.
+_SHAPES: dict[str, tuple[int, Callable[..., Topology]]] = {
+    "ring": (1, shapes.ring),
+    "fully-connected": (_MANY, shapes.fully_connected),
+    "mesh": (_MANY, shapes.mesh),
+    "torus": (_MANY, shapes.torus),
+    "hypercube": (1, shapes.hypercube),
+    "switch": (_MANY, shapes.switch),
+    "rfs": (3, shapes.rfs),
+    "dragonfly": (2, named.dragonfly),
+    "clos": (3, named.clos),
+    "rail": (2, named.rail),
+}
+
+
+def shape_names() -> list[str]:
+    """Names that `parse_topology` accepts before the colon."""
+    return sorted([*_SHAPES, "dgx1", *preset_names()])
+
+
+def parse_topology(
+    words: str,
+    bandwidth: PerDimension = "50 GB/s",
+    latency: PerDimension = 0,
+    message_overhead: PerDimension = 0,
+) -> Topology:
+    """A topology from ``SHAPE:DIMS``, ``PRESET:SERVERS[xGPUS]`` or the path of a TOML or CSV file.
+
+    Quantities are those of each link, or one per dimension separated by commas; a preset or a file brings its own.
+
+    >>> parse_topology("torus:4x4x4", bandwidth="50 GB/s")
+    Topology('torus:4x4x4', 64 ranks, 64 nodes, 384 links)
+    >>> parse_topology("ring:4*switch:8", bandwidth="200 GB/s,50 GB/s").num_ranks
+    32
+    """
+    if not isinstance(words, str) or not words.strip():
+        raise InvalidInput("the topology is empty; write SHAPE:DIMS like torus:4x4x4, or a file")
+    words = words.strip()
+    if _is_file(words):
+        return read_topology(words)
+    quantities = {
+        "bandwidth": _split(bandwidth),
+        "latency": _split(latency),
+        "message_overhead": _split(message_overhead),
+    }
+    try:
+        return _product(words, quantities) if "*" in words else _shape(words, quantities)
+    except InvalidInput as error:
+        raise InvalidInput(f"topology {words[:64]!r}: {error}") from None
+
+
+def read_topology(path: FilePath) -> Topology:
+    """A topology from a TOML file (a graph, a shape or a cluster) or an edge-list CSV file."""
+    if Path(path).suffix.lower() == ".csv":
+        return read_edges(path)
+    if Path(path).suffix.lower() != ".toml":
+        raise InvalidInput(f"{str(path)[:200]} must end in .toml or .csv to be read as a topology")
+    values = read_topology_table(path)
+    if "servers" in values:
+        return cluster_from_table(values, str(path), default_name=Path(path).stem).topology
+    if "shape" not in values:
+        return topology_from_table(values, str(path))
+    check_keys(values, {"shape", "bandwidth", "latency", "message_overhead"}, str(path))
+    shape = values.pop("shape")
+    if not isinstance(shape, str) or _is_file(shape):
+        raise InvalidInput(f"{path}: shape={str(shape)[:64]!r} must be SHAPE:DIMS like torus:4x4x4")
+    for key, value in values.items():
+        good = isinstance(value, str | int | float | list)
+        if not good:
+            raise InvalidInput(f"{path}: {key}={value!r} must be a quantity or a list of them")
+    try:
+        return parse_topology(shape, **values)  # type: ignore[arg-type]
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _is_file(words: str) -> bool:
+    return "/" in words or words.lower().endswith((".toml", ".csv")) or Path(words[:200]).is_file()
+
+
+def _split(quantity: PerDimension) -> PerDimension:
+    if isinstance(quantity, str) and "," in quantity:
+        return [part.strip() for part in quantity.split(",")]
+    return quantity
+
+
+def _shape(words: str, quantities: dict[str, PerDimension]) -> Topology:
+    name, dims = _name_and_dims(words)
+    if name == "dgx1":
+        if dims:
+            raise InvalidInput("dgx1 takes no dimensions; it has 8 GPUs")
+        return named.dgx1(**quantities)  # type: ignore[arg-type]
+    if name in preset_names():
+        if not 1 <= len(dims) <= 2:
+            raise InvalidInput(f"{name} takes servers, or servers x GPUs, like {name}:4x8")
+        return cluster(name, dims[0], **({"gpus_per_server": dims[1]} if len(dims) == 2 else {})).topology
+    if name not in _SHAPES:
+        raise InvalidInput(f"unknown shape {name[:64]!r}; {nearest(name[:64], shape_names())}")
+    count, make = _SHAPES[name]
+    if not dims or count not in (_MANY, len(dims)):
+        raise InvalidInput(
+            f"{name} takes {count or 'one or more'} dimensions like {name}:{'x'.join(['4'] * (count or 2))}"
+        )
+    return make(*dims, **quantities)
+
+
+def _product(words: str, quantities: dict[str, PerDimension]) -> Topology:
+    dimensions = []
+    for part in words.split("*"):
+        name, dims = _name_and_dims(part)
+        if len(dims) != 1:
+            raise InvalidInput(f"{part[:64]!r} must be a dimension like ring:4")
+        dimensions.append((name if name in list(Dimension) else {"fully-connected": "full"}.get(name, name), dims[0]))
+    return shapes.product(*dimensions, **quantities, name=words)
+
+
+def _name_and_dims(words: str) -> tuple[str, tuple[int, ...]]:
+    name, colon, dims = words.partition(":")
+    if not colon:
+        return name, ()
+    if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", dims, re.ASCII):
+        raise InvalidInput(f"{dims[:64]!r} must be whole numbers joined by x, like 4x4x4")
+    return name, tuple(int(size) for size in dims.split("x"))

@@ -1,0 +1,137 @@
+"""Numbers from strangers' files: text matrices and npz, within limits, never unpickled.
+
+Text is one row per line, cells separated by spaces (as nccl-tests write them), commas or semicolons; a line that starts
+with # is skipped. An npz holds one array, or one of the names asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput, LimitExceeded, nearest
+from interlock.files import FilePath, check_file, read_text
+from interlock.traffic.demand import MAX_RANKS, Demand, matrix
+
+__all__ = ["npz_names", "read_array", "read_demand", "read_integers", "read_npz"]
+
+MAX_TEXT_BYTES = 1 << 29
+MAX_NPZ_BYTES = 1 << 32
+MAX_ENTRIES = 1 << 28  # 2 GiB of int64
+
+
+def read_demand(path: FilePath, scale_bytes: int = 1) -> Demand:
+    """A byte matrix from an nccl-tests matrix, a CSV or an npz file.
+
+    Parameters
+    ----------
+    scale_bytes
+        What one unit of the file stands for, e.g. the bytes of a chunk.
+    """
+    array = read_array(path, names=("demand", "bytes_matrix", "matrix"))
+    if isinstance(scale_bytes, bool) or not isinstance(scale_bytes, int) or not 1 <= scale_bytes <= 2**40:
+        raise InvalidInput(f"scale_bytes={scale_bytes!r} must be a whole number between 1 and 2^40")
+    try:
+        demand = matrix(array, name=Path(path).stem)
+        return demand if scale_bytes == 1 else matrix(_scaled(demand.bytes_matrix, scale_bytes), demand.name)
+    except InvalidInput as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _scaled(array: NDArray[np.int64], scale_bytes: int) -> NDArray[np.int64]:
+    if int(array.max()) > 2**62 // scale_bytes:
+        raise InvalidInput(f"{array.max()} x scale_bytes={scale_bytes} is more than 2^62 bytes")
+    return array * np.int64(scale_bytes)
+
+
+def read_array(path: FilePath, names: Sequence[str]) -> NDArray[Any]:
+    """An array of numbers from a text or npz file; `names` are tried in an npz of several arrays."""
+    return read_npz(path, names) if Path(path).suffix.lower() == ".npz" else read_integers(path)
+
+
+def read_integers(path: FilePath) -> NDArray[np.int64]:
+    """A table of whole numbers from a text file, ``[rows, columns]``."""
+    text = read_text(path, MAX_TEXT_BYTES)
+    rows = [
+        (k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not rows:
+        raise InvalidInput(f"{path} is empty; a matrix of whole numbers is needed")
+    cells = [re.split(r"[,;]\s*|\s+", line.strip().rstrip(",;")) for _, line in rows]
+    width = len(cells[0])
+    for (number, _), row in zip(rows, cells, strict=True):
+        if len(row) != width:
+            raise InvalidInput(f"{path}: line {number} has {len(row)} cells but the first has {width}; rows must match")
+    if width > MAX_RANKS or len(rows) * width > MAX_ENTRIES:
+        raise LimitExceeded(f"{path} has {len(rows)} x {width} cells; at most {MAX_RANKS} columns are read")
+    try:
+        return np.array(cells).astype(np.int64)
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"{path}: {_first_bad_cell(rows, cells)}") from None
+
+
+def _first_bad_cell(rows: list[tuple[int, str]], cells: list[list[str]]) -> str:
+    for (number, _), row in zip(rows, cells, strict=True):
+        for column, cell in enumerate(row, 1):
+            if not re.fullmatch(r"[+-]?[0-9]+", cell, re.ASCII):
+                return f"line {number}, column {column}: {cell[:40]!r} is not a whole number"
+            if len(cell) > 19 or abs(int(cell)) > 2**62:
+                return f"line {number}, column {column}: {cell[:40]} is beyond 2^62"
+    return "a cell is not a whole number"
+
+
+def read_npz(path: FilePath, names: Sequence[str], *, or_only: bool = True) -> NDArray[Any]:
+    """One array of an npz file: the first of `names` that is there, or else (if `or_only`) the only one."""
+    file = check_file(path, MAX_NPZ_BYTES)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+            by_name = {entry.filename[: -len(".npy")]: entry for entry in members}
+            chosen = next((name for name in names if name in by_name), None)
+            if chosen is None and or_only and len(by_name) == 1:
+                chosen = next(iter(by_name))
+            if chosen is None:
+                known = nearest(names[0], by_name) if by_name else "it holds none"
+                raise InvalidInput(f"{path} has no array named {' or '.join(names)}; {known}")
+            return _npy(archive, by_name[chosen], f"{path}: {chosen}")
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise InvalidInput(f"{path} is not an npz file: {error}") from None
+
+
+def npz_names(path: FilePath) -> list[str]:
+    """Names of the arrays of an npz file."""
+    file = check_file(path, MAX_NPZ_BYTES)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return [name[: -len(".npy")] for name in archive.namelist() if name.endswith(".npy")]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise InvalidInput(f"{path} is not an npz file: {error}") from None
+
+
+def _npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> NDArray[Any]:
+    """The array of one member, its header checked before a byte of data is expanded."""
+    with archive.open(entry) as member:
+        try:
+            version = np.lib.format.read_magic(member)
+            read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+            if version not in read_header:
+                raise InvalidInput(f"{where}: npy version {version} is not read; 1.0 and 2.0 are")
+            shape, _, dtype = read_header[version](member)
+        except ValueError as error:
+            raise error if isinstance(error, InvalidInput) else InvalidInput(f"{where}: {error}") from None
+    if dtype.hasobject or dtype.kind not in "iufb":
+        raise InvalidInput(f"{where} holds {dtype}; only numbers are read")
+    if int(np.prod(shape, dtype=object)) > MAX_ENTRIES:
+        raise LimitExceeded(f"{where} has shape {shape}; at most {MAX_ENTRIES} entries are read")
+    with archive.open(entry) as member:
+        try:
+            array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
+        except ValueError as error:
+            raise InvalidInput(f"{where} is truncated or malformed: {error}") from None
+    return array
