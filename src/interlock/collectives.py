@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import index
 
 from interlock.errors import InvalidInput, nearest
 from interlock.units import Quantity, parse_bytes
@@ -39,6 +40,9 @@ class CollectiveKind(StrEnum):
     REDUCE = "reduce"
     GATHER = "gather"
     SCATTER = "scatter"
+
+
+_NAMES = [kind.value for kind in CollectiveKind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,34 @@ def collective(kind: str, size: Quantity, group: Sequence[int] | None = None, ro
     try:
         known = CollectiveKind(kind)
     except ValueError:
-        raise InvalidInput(f"unknown collective {kind!r}; {nearest(kind, list(CollectiveKind))}") from None
-    members = None if group is None else tuple(int(rank) for rank in group)
-    if members is not None and (len(members) == 0 or len(set(members)) != len(members) or min(members) < 0):
-        raise InvalidInput(f"group={members!r} must name at least one rank, each once")
-    size_bytes = parse_bytes(size, "size")
-    made = Collective(known, size_bytes, members, root)
+        raise InvalidInput(f"unknown collective {str(kind)[:64]!r}; {nearest(str(kind)[:64], _NAMES)}") from None
+    members = None if group is None else _members(group)
+    made = Collective(known, parse_bytes(size, "size"), members, _rank(root, "root"))
     if made.is_rooted and members is not None and root not in members:
-        raise InvalidInput(f"root={root} is not in group={members!r}")
+        raise InvalidInput(f"root={root} is not among the {len(members)} ranks of the group")
     return made
+
+
+def _members(group: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(group, str | bytes) or not hasattr(group, "__len__") or not hasattr(group, "__iter__"):
+        raise InvalidInput(f"group={str(group)[:64]!r} must be a list of ranks")
+    members = tuple(_rank(rank, f"group[{place}]") for place, rank in enumerate(group))
+    if not members:
+        raise InvalidInput("group is empty; it must name at least one rank")
+    if len(set(members)) != len(members):
+        twice = next(rank for place, rank in enumerate(members) if rank in members[:place])
+        raise InvalidInput(f"group names rank {twice} twice; each rank may be in it once")
+    return members
+
+
+def _rank(value: object, name: str) -> int:
+    try:
+        rank = -1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        rank = -1
+    if not 0 <= rank < 2**31:
+        raise InvalidInput(f"{name}={str(value)[:64]!r} must be a rank, a whole number of at least 0")
+    return rank
 
 
 def all_gather(size: Quantity, group: Sequence[int] | None = None) -> Collective:

@@ -88,7 +88,7 @@ PLAN: list[tuple[list[str], str]] = [
     (["--size", "1e300 B"], ""),
     (["--size", "1.5 B"], "whole"),
     (["--size", ""], ""),
-    (["--size", "9 PB"], "2^62"),
+    (["--size", "900 PB"], "2^62"),
     (["--servers", "0"], "servers=0"),
     (["--servers", "-3"], "servers=-3"),
     (["--servers", "100000"], "100000"),

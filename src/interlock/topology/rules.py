@@ -38,7 +38,7 @@ def check_cluster(cluster: Cluster) -> None:
     for name, kinds in (("scale_up", get_args(ScaleUp)), ("scale_out", get_args(ScaleOut))):
         value = getattr(cluster, name)
         if value not in kinds:
-            raise InvalidInput(f"{name}={value!r} is not one of {', '.join(kinds)}; {nearest(str(value), kinds)}")
+            raise InvalidInput(f"{name}={str(value)[:64]!r} is unknown; {nearest(str(value)[:64], kinds)}")
     for name in ("scale_up_bandwidth_bytes_per_s", "scale_out_bandwidth_bytes_per_s"):
         _check_number(name, getattr(cluster, name), above=0.0, most=1e18)
     for name in ("scale_up_latency_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s"):

@@ -1,0 +1,19 @@
+"""Problem: a topology and the items to be moved on it, checked once; made from demand, collectives or routing."""
+
+from interlock.problem.from_collective import collective_problem
+from interlock.problem.from_demand import check_demand, demand_problem
+from interlock.problem.from_routing import combine_problem, dispatch_problem
+from interlock.problem.items import MAX_ITEMS, Items, RankSets
+from interlock.problem.model import Problem
+
+__all__ = [
+    "MAX_ITEMS",
+    "Items",
+    "Problem",
+    "RankSets",
+    "check_demand",
+    "collective_problem",
+    "combine_problem",
+    "demand_problem",
+    "dispatch_problem",
+]

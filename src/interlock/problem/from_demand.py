@@ -1,0 +1,43 @@
+"""All-to-Allv as items."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interlock.errors import InvalidInput
+from interlock.problem.items import Items, RankSets
+from interlock.problem.model import Problem
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["check_demand", "demand_problem"]
+
+
+def demand_problem(cluster: Cluster, demand: Demand) -> Problem:
+    """An All-to-Allv on a cluster: one item per pair of ranks with bytes to move, row by row."""
+    check_demand(cluster, demand)
+    off_diagonal = demand.bytes_matrix.copy()
+    np.fill_diagonal(off_diagonal, 0)
+    src, dst = np.nonzero(off_diagonal)
+    items = Items(
+        off_diagonal[src, dst],
+        RankSets.one(src.astype(np.int32)),
+        RankSets.one(dst.astype(np.int32)),
+    )
+    return Problem(cluster.topology, items, cluster=cluster, demand=demand)
+
+
+def check_demand(cluster: Cluster, demand: Demand) -> None:
+    """Raise unless the demand fits the cluster."""
+    if demand.num_ranks != cluster.num_ranks:
+        raise InvalidInput(
+            f"the demand has {demand.num_ranks} ranks but the cluster has {cluster.num_ranks} "
+            f"({cluster.servers} servers x {cluster.gpus_per_server} GPUs); they must match"
+        )
+    if not cluster.present.all():
+        missing = np.flatnonzero(~cluster.present)
+        touched = missing[(demand.bytes_matrix[missing].sum(axis=1) + demand.bytes_matrix[:, missing].sum(axis=0)) > 0]
+        if len(touched):
+            raise InvalidInput(
+                f"the demand names rank {touched[0]}, whose GPU is missing; its row and column must be 0"
+            )
