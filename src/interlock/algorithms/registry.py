@@ -25,6 +25,12 @@ _MODULES = {
     "ecmp": "ecmp",
     "spray": "spray",
     "rails": "rails",
+    "ring": "ring",
+    "halving-doubling": "halving_doubling",
+    "double-tree": "double_tree",
+    "two-tree": "two_tree",
+    "hierarchical": "hierarchical",
+    "multitree": "multitree",
 }
 
 

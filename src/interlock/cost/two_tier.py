@@ -43,7 +43,8 @@ def two_tier_bound(cluster: Cluster, demand: Demand) -> Bound:
     --------
     >>> from interlock.topology import cluster
     >>> from interlock.traffic import matrix
-    >>> pair = cluster("h200", servers=2, gpus_per_server=1, scale_out_latency=0, message_overhead=0)
+    >>> free = {"scale_out_latency": 0, "message_overhead": 0, "stage_overhead": 0}
+    >>> pair = cluster("h200", servers=2, gpus_per_server=1, **free)
     >>> bound = two_tier_bound(pair, matrix([[0, 50_000_000], [0, 0]]))
     >>> bound.seconds, bound.binds
     (0.001, 'NICs of server 0, sending')

@@ -1,0 +1,209 @@
+"""What round-by-round collectives have in common: shares of the ranks, moves by round, and schedules made of them.
+
+An algorithm cuts the items into *parts*, says which part moves from which rank to which in which round, and gets a
+schedule: parts with the same sender, receiver, round and kind travel in one message; every message depends directly on
+those that brought its parts to its sender; links are exclusive and serve rounds in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.collectives import CollectiveKind
+from interlock.errors import InvalidInput
+from interlock.problem import Problem
+from interlock.ragged import Ragged
+from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
+
+__all__ = [
+    "Moves",
+    "Parts",
+    "cut_evenly",
+    "group_members",
+    "owned_parts",
+    "refuses_kinds",
+    "schedule_moves",
+    "unroutable",
+    "whole_number",
+]
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Ranges of items that travel whole, in columns."""
+
+    item: Ids
+    offset: Ids
+    length: Ids
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def take(self, which: Ids) -> Parts:
+        """The chosen parts."""
+        return Parts(self.item[which], self.offset[which], self.length[which])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Part `part[i]` goes from rank `src[i]` to rank `dst[i]` in round `round[i]`, to be added or to be copied."""
+
+    part: Ids
+    src: Ids
+    dst: Ids
+    round: Ids
+    reduces: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, part: Ids, src: Ids, dst: Ids, round_: Ids, *, reduces: bool) -> Moves:
+        """Columns of any shapes that broadcast together; all of one kind."""
+        parts, sources, ends, rounds = (np.ravel(column) for column in np.broadcast_arrays(part, src, dst, round_))
+        return cls(parts, sources, ends, rounds, np.full(len(parts), reduces))
+
+    @classmethod
+    def join(cls, several: Sequence[Moves]) -> Moves:
+        """All moves of several tables."""
+        names = ("part", "src", "dst", "round", "reduces")
+        return cls(*(np.concatenate([getattr(moves, name) for moves in several]) for name in names))
+
+    @property
+    def num_rounds(self) -> int:
+        """One more than the last round."""
+        return int(self.round.max(initial=-1)) + 1
+
+    def later(self, rounds: int) -> Moves:
+        """The same, `rounds` later."""
+        return Moves(self.part, self.src, self.dst, self.round + rounds, self.reduces)
+
+
+def refuses_kinds(problem: Problem, kinds: Sequence[CollectiveKind]) -> str | None:
+    """A reason where the problem is none of these collectives."""
+    able = ", ".join(kinds)
+    if problem.collective is None:
+        return f"it plans collectives ({able}) only"
+    if problem.collective.kind not in kinds:
+        return f"it plans {able}, not {problem.collective.kind}"
+    if problem.topology.num_ranks > 1 and _names_missing_rank(problem):
+        return "a rank of the group is missing"
+    return None
+
+
+def _names_missing_rank(problem: Problem) -> bool:
+    return problem.cluster is not None and not problem.cluster.present[group_members(problem)].all()
+
+
+def group_members(problem: Problem) -> NDArray[np.int32]:
+    """Ranks of the collective, in the order of its group."""
+    assert problem.collective is not None
+    if problem.collective.group is not None:
+        return np.array(problem.collective.group, np.int32)
+    return np.arange(problem.num_ranks, dtype=np.int32)
+
+
+def owned_parts(problem: Problem) -> tuple[Parts, Ids]:
+    """Every item whole, and the place in the group that owns it: its origin, its destination, or for sums that all
+    ranks receive the place by turns, in blocks of equal bytes."""
+    items, members = problem.items, group_members(problem)
+    parts = Parts(np.arange(len(items)), np.zeros(len(items), np.int64), items.size_bytes)
+    place = np.zeros(problem.num_ranks, np.int64)
+    place[members] = np.arange(len(members))
+    if items.contributors.is_single:
+        return parts, place[items.contributors.to_ragged().values]
+    if items.destinations.is_single:
+        return parts, place[items.destinations.to_ragged().values]
+    before = np.cumsum(items.size_bytes) - items.size_bytes
+    return parts, before * len(members) // max(1, int(items.size_bytes.sum()))
+
+
+def cut_evenly(problem: Problem, count: int) -> tuple[Parts, Ids]:
+    """All bytes, item after item, cut into `count` blocks of nearly equal size: parts, and the block of each."""
+    size = problem.items.size_bytes
+    end = np.cumsum(size)
+    total = int(end[-1]) if len(end) else 0
+    edges = np.array([total * k // count for k in range(1, count)], np.int64)
+    stops = np.unique(np.concatenate([end, edges[(edges > 0) & (edges < total)]]))
+    starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
+    item = np.searchsorted(end, starts, side="right")
+    parts = Parts(item, starts - (end[item] - size[item]), stops - starts)
+    return parts, np.searchsorted(edges, starts, side="right")
+
+
+def unroutable(problem: Problem, src: Ids, dst: Ids) -> str | None:
+    """A reason where some sender cannot reach its receiver without a relay."""
+    try:
+        problem.topology.routes(np.asarray(src, np.int32), np.asarray(dst, np.int32))
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+def whole_number(value: object, name: str) -> int:
+    """A parameter that counts something."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInput(f"{name}={value!r} must be a whole number of at least 1")
+    return value
+
+
+def schedule_moves(problem: Problem, parts: Parts, moves: Moves, turn: Ids | None = None) -> Schedule:
+    """Messages by round; stages are rounds. `turn` of each move, the same for all of a message, orders the messages of
+    a round where they share links."""
+    if len(moves.part) == 0:
+        return empty_schedule()
+    check_rows(len(moves.part))
+    ranks = problem.num_ranks
+    turn = np.zeros(len(moves.part), np.int64) if turn is None else turn
+    order = np.lexsort((moves.part, moves.reduces, moves.dst, moves.src, turn, moves.round))
+    part, src, dst = moves.part[order], moves.src[order], moves.dst[order]
+    round_, reduces = moves.round[order], moves.reduces[order]
+    is_first = np.ones(len(part), np.bool_)
+    is_first[1:] = (np.diff(round_) != 0) | (np.diff(src) != 0) | (np.diff(dst) != 0) | (reduces[1:] != reduces[:-1])
+    first = np.flatnonzero(is_first)
+    message = np.cumsum(is_first) - 1
+    kind = np.where(reduces[first], Kind.REDUCE, Kind.COPY).astype(np.uint8)
+    phase = np.where(reduces[first], Phase.REDUCE, Phase.SPREAD).astype(np.uint8)
+    length = parts.length[part]
+    sender, receiver = src[first].astype(np.int32), dst[first].astype(np.int32)
+    return Schedule(
+        src=Ragged.single(sender),
+        dst=Ragged.single(receiver),
+        kind=kind,
+        phase=phase,
+        stage=round_[first].astype(np.int32),
+        slice=np.zeros(len(first), np.int32),
+        size_bytes=np.add.reduceat(length, first),
+        path=problem.topology.routes(sender, receiver),
+        exclusive=np.ones(len(first), np.bool_),
+        order=np.arange(len(first), dtype=np.int64),
+        deps=_deliveries_before(part * ranks + src, part * ranks + dst, round_, reduces, message),
+        pieces=Pieces(
+            np.append(first, len(part)).astype(np.int64),
+            parts.item[part].astype(np.int32),
+            parts.offset[part],
+            length,
+        ),
+    )
+
+
+def _deliveries_before(needed: Ids, brought: Ids, round_: Ids, reduces: NDArray[np.bool_], message: Ids) -> Ragged:
+    """Each message's direct causes: the copy that brought a part to its sender, or all sums into it so far."""
+    by_key = np.argsort(brought, kind="stable")
+    low = np.searchsorted(brought[by_key], needed, side="left")
+    high = np.searchsorted(brought[by_key], needed, side="right")
+    count = high - low
+    row = np.repeat(np.arange(len(needed)), count)
+    cause = by_key[np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
+    earlier = round_[cause] < round_[row]
+    row, cause = row[earlier], cause[earlier]
+    has_copy = np.zeros(len(needed), np.bool_)
+    has_copy[row[~reduces[cause]]] = True
+    kept = ~reduces[cause] | ~has_copy[row]
+    num_messages = int(message[-1]) + 1
+    pair = np.unique(message[row[kept]] * num_messages + message[cause[kept]])
+    counts = np.bincount(pair // num_messages, minlength=num_messages)
+    return Ragged.from_counts(counts, (pair % num_messages).astype(np.int32))
