@@ -30,11 +30,18 @@ bool Cutter::cut(std::span<const Carried> carried, std::int64_t size) {
         if (part.first != 0) cuts_.push_back(part.first);
         if (part.end != size) cuts_.push_back(part.end);
     }
-    if (cuts_.size() > 2) {
-        std::sort(cuts_.begin(), cuts_.end());
-        cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
-    }
     first_carrier_.assign(cuts_.size(), 0);
+    if (cuts_.size() == 2) {  // every piece is the whole item, as in most collectives
+        visits_left_ -= static_cast<std::int64_t>(carried.size());
+        if (visits_left_ < 0) return false;
+        first_carrier_[1] = carried.size();
+        carriers_.resize(carried.size());
+        for (std::size_t k = 0; k < carried.size(); ++k) carriers_[k] = carried[k].message;
+        return true;
+    }
+    std::sort(cuts_.begin(), cuts_.end());
+    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+    first_carrier_.resize(cuts_.size());
     for (const Carried& part : carried) {
         const auto [first, end] = segments_of(part);
         visits_left_ -= static_cast<std::int64_t>(end - first);

@@ -37,7 +37,7 @@ void SumHoldings::start_item(std::int32_t item) {
     num_words_ = is_exact_ ? (contributors.size() + 63) / 64 : 2;
     num_words_ = std::max<std::size_t>(num_words_, 1);
     sums_.resize(std::max(sums_.size(), holdings_.size() * num_words_));
-    incoming_.assign(num_words_, 0);
+    switch_sum_.assign(num_words_, 0);
     complete_.assign(num_words_, 0);
     std::int32_t index = 0;
     for (const std::int32_t rank : contributors) {
@@ -54,24 +54,32 @@ void SumHoldings::follow(const Segment& segment) {
 }
 
 void SumHoldings::send(std::int32_t message, const Segment& segment) {
-    std::fill(incoming_.begin(), incoming_.end(), 0);
+    const auto sources = messages_.src[at(message)];
     const auto targets = messages_.dst[at(message)];
-    for (const std::int32_t rank : messages_.src[at(message)]) {
-        if (!holding(rank).is_held) {
+    for (const std::int32_t rank : sources) {
+        if (holding(rank).is_held) {
+            read(rank, message, segment);
+        } else {
             found_.add(Rule::held_before_sent, message, rank, segment.item, segment.first, segment.end);
-            continue;
         }
-        read(rank, message, segment);
-        if (overlap(incoming_, sum_of(rank)))
-            found_.add(Rule::contributes_once, message, targets.front(), segment.item, segment.first, segment.end);
-        add(incoming_, sum_of(rank));
+    }
+    // What nobody holds is an empty sum, so a source that holds nothing adds nothing.
+    Sum arriving = sum_of(sources.front());
+    if (sources.size() > 1) {
+        std::copy(arriving.begin(), arriving.end(), switch_sum_.begin());
+        for (const std::int32_t rank : sources.subspan(1)) {
+            if (overlap(switch_sum_, sum_of(rank)))
+                found_.add(Rule::contributes_once, message, targets.front(), segment.item, segment.first, segment.end);
+            add(switch_sum_, sum_of(rank));
+        }
+        arriving = switch_sum_;
     }
     for (const std::int32_t rank : targets) {
-        check_readers(rank, message, segment);
+        check_readers(rank, message, arriving, segment);
         if (messages_.kind[at(message)] == kReduce) {
-            reduce_into(rank, message, segment);
+            reduce_into(rank, message, arriving, segment);
         } else {
-            copy_into(rank, message, segment);
+            copy_into(rank, message, arriving, segment);
         }
     }
 }
@@ -90,13 +98,13 @@ void SumHoldings::read(std::int32_t rank, std::int32_t message, const Segment& s
     ++held.num_readers;
 }
 
-void SumHoldings::check_readers(std::int32_t rank, std::int32_t message, const Segment& segment) {
+void SumHoldings::check_readers(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
     const Holding& held = holding(rank);
     if (held.num_readers == 0) return;
     // A rank's own contribution leaves it only through its readers, and every step of its way waits for the step before.
     // So where it comes back in a copy and there was one reader, that reader has arrived long since.
     const bool comes_back = messages_.kind[at(message)] == kCopy && held.num_readers == 1 && held.copied_by < 0 &&
-                            is_contributor(rank) && surely_contains(incoming_, rank);
+                            is_contributor(rank) && surely_contains(arriving, rank);
     if (comes_back) return;
     for (std::int32_t k = held.readers; k >= 0; k = notes_[at(k)].next) {
         if (causality_.starts_after_sending(message, notes_[at(k)].message)) continue;
@@ -105,7 +113,7 @@ void SumHoldings::check_readers(std::int32_t rank, std::int32_t message, const S
     }
 }
 
-void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, const Segment& segment) {
+void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
     Holding& held = holding(rank);
     if (held.copied_by >= 0)
         found_.add(Rule::arrives_once, message, rank, segment.item, segment.first, segment.end);
@@ -116,7 +124,7 @@ void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, const Segme
         found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
         break;
     }
-    std::copy(incoming_.begin(), incoming_.end(), sum_of(rank).begin());
+    std::copy(arriving.begin(), arriving.end(), sum_of(rank).begin());
     held.is_held = true;
     held.copied_by = message;
     held.writers = note(message, -1);
@@ -126,13 +134,13 @@ void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, const Segme
     held.num_readers = 0;
 }
 
-void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, const Segment& segment) {
+void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
     Holding& held = holding(rank);
-    if (overlap(incoming_, sum_of(rank)))
+    if (overlap(arriving, sum_of(rank)))
         found_.add(Rule::contributes_once, message, rank, segment.item, segment.first, segment.end);
     if (held.copied_by >= 0 && !causality_.starts_after_arrival(message, held.copied_by))
         found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
-    add(sum_of(rank), incoming_);
+    add(sum_of(rank), arriving);
     const std::int32_t stage = causality_.stage(message);
     held.last_writer_stage = held.writers < 0 ? stage : std::max(held.last_writer_stage, stage);
     held.is_held = true;
@@ -179,24 +187,22 @@ void SumHoldings::add_own(std::int32_t rank, std::span<std::uint64_t> sum) const
     }
 }
 
-bool SumHoldings::overlap(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const {
+bool SumHoldings::overlap(Sum a, Sum b) const {
     if (!is_exact_) return false;  // a doubled contribution shows in the fingerprint of the end result
-    for (std::size_t w = 0; w < a.size(); ++w)
-        if (a[w] & b[w]) return true;
-    return false;
+    std::uint64_t shared = 0;
+    for (std::size_t w = 0; w < a.size(); ++w) shared |= a[w] & b[w];
+    return shared != 0;
 }
 
-void SumHoldings::add(std::span<std::uint64_t> into, std::span<const std::uint64_t> sum) const {
-    for (std::size_t w = 0; w < into.size(); ++w) {
-        if (is_exact_) {
-            into[w] |= sum[w];
-        } else {
-            into[w] += sum[w];
-        }
+void SumHoldings::add(std::span<std::uint64_t> into, Sum sum) const {
+    if (is_exact_) {
+        for (std::size_t w = 0; w < into.size(); ++w) into[w] |= sum[w];
+    } else {
+        for (std::size_t w = 0; w < into.size(); ++w) into[w] += sum[w];
     }
 }
 
-bool SumHoldings::surely_contains(std::span<const std::uint64_t> sum, std::int32_t rank) const {
+bool SumHoldings::surely_contains(Sum sum, std::int32_t rank) const {
     if (!is_exact_) return std::equal(sum.begin(), sum.end(), complete_.begin());
     const auto index = at(members_[at(rank)].index);
     return (sum[index / 64] >> (index % 64)) & 1;

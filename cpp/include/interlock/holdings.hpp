@@ -43,6 +43,9 @@ public:
     [[nodiscard]] bool used_fingerprints() const { return used_fingerprints_; }
 
 private:
+    /// A set of contributions: one bit each, or the sums of two fingerprints.
+    using Sum = std::span<const std::uint64_t>;
+
     /// What a rank holds of the segment; its contributions are the rank's row of sums_.
     struct Holding {
         std::int64_t segment = 0;
@@ -67,15 +70,15 @@ private:
     std::span<std::uint64_t> sum_of(std::int32_t rank);
     [[nodiscard]] bool is_contributor(std::int32_t rank) const;
     void add_own(std::int32_t rank, std::span<std::uint64_t> sum) const;
-    [[nodiscard]] bool overlap(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const;
-    void add(std::span<std::uint64_t> into, std::span<const std::uint64_t> sum) const;
-    [[nodiscard]] bool surely_contains(std::span<const std::uint64_t> sum, std::int32_t rank) const;
+    [[nodiscard]] bool overlap(Sum a, Sum b) const;
+    void add(std::span<std::uint64_t> into, Sum sum) const;
+    [[nodiscard]] bool surely_contains(Sum sum, std::int32_t rank) const;
 
     void send(std::int32_t message, const Segment& segment);
     void read(std::int32_t rank, std::int32_t message, const Segment& segment);
-    void check_readers(std::int32_t rank, std::int32_t message, const Segment& segment);
-    void copy_into(std::int32_t rank, std::int32_t message, const Segment& segment);
-    void reduce_into(std::int32_t rank, std::int32_t message, const Segment& segment);
+    void check_readers(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
+    void copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
+    void reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
     void check_destinations(const Segment& segment);
     std::int32_t note(std::int32_t message, std::int32_t next);
 
@@ -93,7 +96,7 @@ private:
     std::vector<std::uint64_t> complete_;  // the sum of all contributors
     std::vector<Holding> holdings_;        // by rank; current if its segment is num_segments_
     std::vector<std::uint64_t> sums_;      // [num_ranks, num_words_]
-    std::vector<std::uint64_t> incoming_;
+    std::vector<std::uint64_t> switch_sum_;  // of several sources
     std::vector<Note> notes_;
     std::int64_t num_segments_ = 0;
 };

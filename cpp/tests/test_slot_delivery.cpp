@@ -1,0 +1,100 @@
+#include "interlock/slot_delivery.hpp"
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+#include "schedule_builder.hpp"
+
+using namespace interlock;
+using interlock::testing::broke;
+using interlock::testing::counting;
+using interlock::testing::Rows;
+
+namespace {
+
+constexpr std::uint16_t kNothing = 0xffff;
+
+/// All-Gather of one chunk per node round a ring.
+struct Ring {
+    explicit Ring(std::int32_t size) : nodes(counting(static_cast<std::size_t>(size))), num_nodes(size) {
+        for (const std::int32_t node : nodes) next.push_back((node + 1) % size);
+        everyone.add(nodes);
+        for (std::int32_t slot = 0; slot + 1 < size; ++slot)
+            for (const std::int32_t node : nodes) table.push_back(static_cast<std::uint16_t>((node - slot + size) % size));
+    }
+    [[nodiscard]] ChunkGoal goal() const { return {nodes, everyone.view(), nodes, next, num_nodes}; }
+    [[nodiscard]] Findings check() const { return check_slot_table<std::uint16_t>(table, goal(), false); }
+
+    std::vector<std::int32_t> nodes, next;
+    std::int32_t num_nodes;
+    Rows everyone;
+    std::vector<std::uint16_t> table;
+};
+
+void ring_is_valid_and_each_change_is_not() {
+    CHECK(Ring(5).check().total == 0);
+    CHECK(Ring(70).check().total == 0);  // more chunks than a word has bits
+    for (std::size_t k = 0; k < Ring(5).table.size(); ++k) {
+        Ring ring(5);
+        ring.table[k] = kNothing;
+        CHECK(broke(ring.check(), Rule::destination_holds));
+        ring.table[k] = static_cast<std::uint16_t>((Ring(5).table[k] + 1) % 5);
+        CHECK(ring.check().total > 0);
+        ring.table[k] = 5;
+        CHECK(broke(ring.check(), Rule::item_exists));
+    }
+}
+
+void reversal_swaps_ends_and_slots() {
+    Ring ring(4);
+    std::vector<std::uint16_t> backwards;
+    for (std::size_t slot = 3; slot-- > 0;)
+        backwards.insert(backwards.end(), ring.table.begin() + 4 * static_cast<std::ptrdiff_t>(slot),
+                         ring.table.begin() + 4 * static_cast<std::ptrdiff_t>(slot) + 4);
+    const ChunkGoal reversed{ring.nodes, ring.everyone.view(), ring.next, ring.nodes, 4};
+    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, true).total == 0);
+    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, false).total > 0);
+}
+
+void transfers_hold_links_and_travel() {
+    const Ring ring(2);
+    const std::vector<std::int64_t> latency{3, 3};
+    const std::vector<std::int32_t> link{0, 1}, chunk{0, 1};
+    const std::vector<std::int64_t> start{0, 2}, ticks{5, 5};
+    CHECK(check_transfers({start, ticks, link, chunk, latency}, ring.goal()).total == 0);
+    const std::vector<std::int32_t> same{0, 0};
+    CHECK(broke(check_transfers({start, ticks, same, chunk, latency}, ring.goal()), Rule::exclusive_link));
+    const std::vector<std::int32_t> unknown{0, 2};
+    CHECK(broke(check_transfers({start, ticks, unknown, chunk, latency}, ring.goal()), Rule::link_exists));
+    const std::vector<std::int64_t> late{2, 0};
+    CHECK_THROWS(check_transfers({late, ticks, link, chunk, latency}, ring.goal()), InvalidInput);
+    const std::vector<std::int64_t> forever{INT64_MAX, INT64_MAX};
+    CHECK_THROWS(check_transfers({start, forever, link, chunk, latency}, ring.goal()), InvalidInput);
+}
+
+void random_tables_never_crash() {
+    std::mt19937 random(5);
+    for (int round = 0; round < 2000; ++round) {
+        Ring ring(4);
+        for (auto& chunk : ring.table) chunk = static_cast<std::uint16_t>(random() % 6 == 0 ? kNothing : random() % 7);
+        CHECK(ring.check().total > 0);
+    }
+    Ring ring(4);
+    ring.table.pop_back();
+    CHECK_THROWS(ring.check(), InvalidInput);
+    ring = Ring(4);
+    ring.next[0] = 4;
+    CHECK_THROWS(ring.check(), InvalidInput);
+}
+
+}  // namespace
+
+int main() {
+    ring_is_valid_and_each_change_is_not();
+    reversal_swaps_ends_and_slots();
+    transfers_hold_links_and_travel();
+    random_tables_never_crash();
+    return 0;
+}
