@@ -1,15 +1,15 @@
 """What does it cost to check a schedule, per row, and how does that grow?
 
-All-to-Allv relayed over rails (`pxn`), an All-Gather and an All-Reduce round a ring with exclusive links, and an All-Reduce
-with everyone straight to the owner. Rows are messages and pieces together; building the schedules is not timed.
+All-to-Allv relayed over rails (`pxn`), and an All-Gather and an All-Reduce round a ring with exclusive links. Rows are
+messages and pieces together; building the schedules is not timed.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from common import arguments, fitted_exponent, report, timed
 
 import interlock as il
+from common import arguments, fitted_exponent, report, timed
 from interlock.algorithms import registry
 from interlock.problem import Problem, collective_problem, demand_problem
 from interlock.ragged import Ragged
@@ -62,7 +62,8 @@ def main() -> None:
     scale = options.largest
     cases = {
         "all-to-all, relayed": [
-            lambda servers=servers: relayed_all_to_all(servers, options.seed) for servers in (8, 16, 32, 64, int(128 * scale))
+            lambda servers=servers: relayed_all_to_all(servers, options.seed)
+            for servers in (8, 16, 32, 64, int(128 * scale))
         ],
         "all-gather, ring": [
             lambda ranks=ranks: ring_collective(ranks, False) for ranks in (128, 256, 512, 1024, int(2048 * scale))
