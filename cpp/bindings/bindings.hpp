@@ -8,6 +8,7 @@ namespace interlock::bindings {
 void bind_cuts(nanobind::module_& m);
 void bind_digest(nanobind::module_& m);
 void bind_rail_shares(nanobind::module_& m);
+void bind_task_sim(nanobind::module_& m);
 void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
 void bind_flow_sim(nanobind::module_& m);

@@ -21,6 +21,7 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_cuts(m);
     interlock::bindings::bind_digest(m);
     interlock::bindings::bind_rail_shares(m);
+    interlock::bindings::bind_task_sim(m);
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);
     interlock::bindings::bind_flow_sim(m);
