@@ -1,0 +1,79 @@
+"""Closed forms for an MoE layer: every link and every GPU as a fluid, phases added or overlapped.
+
+Notation of the paper's analysis: D dispatch, C combine, X experts. Used to check the tile-level model and to calibrate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from interlock.moe.constants import Machine
+from interlock.moe.layer import Layer, LayerTraffic
+
+__all__ = ["Loads", "fluid_time_s", "loads", "useless_nvls_traffic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Seconds that the busiest link or GPU spends on each part."""
+
+    out_s: float  # a token copy to every GPU it goes to leaves its GPU
+    in_s: float  # those copies arrive
+    once_s: float  # every token that leaves, leaves once
+    everyone_s: float  # every token goes to every GPU
+    experts_s: float
+    fused_up_s: float  # dispatch once and combine copies on one uplink
+    fused_down_s: float  # dispatch copies and combine once on one downlink
+
+
+def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> Loads:
+    """Count copies per link and choices per GPU; backward doubles the compute."""
+    gpus = traffic.num_gpus
+    token, other = traffic.copies()
+    token_s = layer.hidden * layer.dispatch_bytes / machine.goodput_bytes_per_s
+    back_s = layer.hidden * layer.combine_bytes / machine.goodput_bytes_per_s
+    arriving = np.bincount(other, minlength=gpus)
+    leaving = np.bincount(traffic.gpu_of_token[token], minlength=gpus)
+    leaving_once = np.bincount(traffic.gpu_of_token[np.unique(token)], minlength=gpus)
+    tokens = np.bincount(traffic.gpu_of_token, minlength=gpus)
+    choices = np.bincount(traffic.targets.reshape(-1), minlength=gpus)
+    compute = (2 if backward else 1) * layer.flops_per_choice / machine.flops_per_s
+    return Loads(
+        out_s=float(leaving.max()) * token_s,
+        in_s=float(arriving.max()) * token_s,
+        once_s=float(leaving_once.max()) * token_s,
+        everyone_s=float((tokens.sum() - tokens).max()) * token_s,
+        experts_s=float(choices.max()) * compute,
+        fused_up_s=float((leaving_once * token_s + arriving * back_s).max()),
+        fused_down_s=float((arriving * token_s + leaving_once * back_s).max()),
+    )
+
+
+def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> float:
+    """Layer time of a scheme; raises KeyError for one that has no closed form."""
+    part = loads(layer, traffic, machine, backward)
+    back = layer.combine_bytes / layer.dispatch_bytes
+    dispatch_s = max(part.out_s, part.in_s)
+    combine_s = back * dispatch_s
+    forms = {
+        "deepep": dispatch_s + combine_s + part.experts_s,
+        "nvls": (1 + back) * part.everyone_s + part.experts_s,
+        "comet": max(dispatch_s, part.experts_s / 2) + max(combine_s, part.experts_s / 2),
+        "dysharp-addressing": max(part.in_s, part.experts_s / 2) + max(back * part.in_s, part.experts_s / 2),
+        "dysharp-fusion": max((1 + back) * dispatch_s, part.experts_s),
+        "dysharp": max(part.fused_up_s, part.fused_down_s, part.experts_s),
+        "inswitch": max(part.fused_up_s, part.fused_down_s, part.experts_s),
+    }
+    return forms[scheme]
+
+
+def useless_nvls_traffic(layer: Layer, num_gpus: int) -> float:
+    """Copies that NVLS all-gather delivers for nothing, over those that are needed, uniform routing."""
+    per_gpu = layer.experts // num_gpus
+    missed = 1.0
+    for taken in range(layer.top_k):
+        missed *= (layer.experts - per_gpu - taken) / (layer.experts - taken)
+    needed = (num_gpus - 1) * (1 - missed)
+    return (num_gpus - 1 - needed) / needed

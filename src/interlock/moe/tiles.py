@@ -1,0 +1,215 @@
+"""The tile-level timing model: an MoE layer as tasks on links and SMs, run by the native task simulator.
+
+Tokens leave in chunks, token-major. A chunk crosses its GPU's uplink, then the downlink of each GPU it goes to; expert
+tiles start when their tokens are there; a chunk's results go back when all of its tiles at a GPU are done. Links serve
+one chunk at a time, in chunk order, so a switch port holds at most a chunk: store and forward at chunk size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.moe.constants import Machine
+from interlock.moe.layer import Layer, LayerTraffic
+from interlock.ragged import Ragged
+
+__all__ = ["Chunks", "LayerTime", "Tasks", "cut_chunks", "cut_tiles", "groups"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerTime:
+    """What the tile-level model found. Simulated; the hardware does not exist."""
+
+    scheme: str
+    makespan_s: float
+    up_busy_s: NDArray[np.float64]  # [num_gpus]
+    down_busy_s: NDArray[np.float64]
+    compute_busy_s: NDArray[np.float64]
+    start_s: NDArray[np.float64]  # [num_tasks]
+    finish_s: NDArray[np.float64]
+    resource: NDArray[np.int32]
+    part: NDArray[np.uint8]  # of each task: index into PARTS
+
+
+PARTS = ("dispatch up", "dispatch down", "gemm-1", "gemm-2", "combine up", "combine down", "barrier")
+
+
+@dataclass(slots=True)
+class Tasks:
+    """Collects tasks block by block, then runs them."""
+
+    num_gpus: int
+    compute_places: int = 1
+    resource: list[Ints] = field(default_factory=list)
+    duration_s: list[NDArray[np.float64]] = field(default_factory=list)
+    delay_s: list[NDArray[np.float64]] = field(default_factory=list)
+    priority: list[Ints] = field(default_factory=list)
+    part: list[Ints] = field(default_factory=list)
+    deps: list[Ragged] = field(default_factory=list)
+    count: int = 0
+
+    def add(
+        self,
+        part: str,
+        resource: Ints,
+        duration_s: NDArray[np.float64],
+        priority: Ints,
+        deps: Ragged | None = None,
+        delay_s: float = 0.0,
+    ) -> int:
+        """Append a block; returns the number of its first task."""
+        first, size = self.count, len(resource)
+        self.resource.append(resource)
+        self.duration_s.append(duration_s)
+        self.delay_s.append(np.full(size, delay_s))
+        self.priority.append(priority)
+        self.part.append(np.full(size, PARTS.index(part)))
+        self.deps.append(Ragged.empty(size) if deps is None else deps)
+        self.count += size
+        return first
+
+    def run(self, scheme: str) -> LayerTime:
+        """Times of all tasks. Resources: uplinks, downlinks, two SM groups, one for barriers that never waits."""
+        gpus = self.num_gpus
+        deps = Ragged.concatenate(self.deps)
+        resource = np.concatenate(self.resource).astype(np.int32)
+        capacity = np.ones(4 * gpus + 1, np.int32)
+        capacity[-1] = max(1, self.count)
+        start_s, finish_s, busy_s, makespan_s = _core.run_tasks(
+            resource,
+            np.concatenate(self.duration_s),
+            np.concatenate(self.delay_s),
+            np.concatenate(self.priority).astype(np.int64),
+            deps.offsets,
+            deps.values,
+            capacity,
+        )
+        compute = busy_s[2 * gpus : 3 * gpus] + busy_s[3 * gpus : 4 * gpus]
+        part = np.concatenate(self.part).astype(np.uint8)
+        return LayerTime(
+            scheme, makespan_s, busy_s[:gpus], busy_s[gpus : 2 * gpus], compute, start_s, finish_s, resource, part
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunks:
+    """Tokens gathered into chunks, and what each chunk owes each GPU and each expert slot."""
+
+    num_gpus: int
+    per_gpu: int  # chunks of one GPU
+    size: Ints  # [num_chunks] tokens; chunk number is gpu * per_gpu + place
+    leaving: Ints  # [num_chunks] tokens that go to any other GPU
+    copy_chunk: Ints  # [num_copies] (chunk, other GPU) pairs
+    copy_gpu: Ints
+    copy_tokens: Ints
+    piece_slot: Ints  # [num_pieces] (slot, chunk) pairs, in arrival order within a slot
+    piece_chunk: Ints
+    piece_tokens: Ints
+    piece_gpu: Ints
+
+    @property
+    def gpu(self) -> Ints:
+        """GPU of each chunk."""
+        return np.arange(len(self.size)) // self.per_gpu
+
+    @property
+    def place(self) -> Ints:
+        """Place of each chunk on its GPU."""
+        return np.arange(len(self.size)) % self.per_gpu
+
+
+def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
+    """Gather tokens into chunks of `chunk_tokens`, in the order in which each GPU holds them."""
+    gpus = traffic.num_gpus
+    held = np.bincount(traffic.gpu_of_token, minlength=gpus)
+    per_gpu = max(1, -(-int(held.max(initial=1)) // chunk_tokens))
+    order = np.argsort(traffic.gpu_of_token, kind="stable")
+    place = np.empty(traffic.num_tokens, np.int64)
+    place[order] = np.arange(traffic.num_tokens) - np.repeat(np.cumsum(held) - held, held)
+    chunk = traffic.gpu_of_token.astype(np.int64) * per_gpu + place // chunk_tokens
+    num_chunks = gpus * per_gpu
+    token, other = traffic.copies()
+    copy, copy_tokens = np.unique(chunk[token] * gpus + other, return_counts=True)
+    # Arrival order within a slot: by place, then by source GPU.
+    arrival = (chunk % per_gpu) * gpus + chunk // per_gpu
+    key = traffic.slots.astype(np.int64) * num_chunks + arrival[:, None]
+    piece, piece_tokens = np.unique(key, return_counts=True)
+    piece_arrival = piece % num_chunks
+    slot = piece // num_chunks
+    gpu_of_slot = np.zeros(int(traffic.slots.max(initial=0)) + 1, np.int64)
+    gpu_of_slot[traffic.slots.reshape(-1)] = traffic.targets.reshape(-1)
+    return Chunks(
+        num_gpus=gpus,
+        per_gpu=per_gpu,
+        size=np.bincount(chunk, minlength=num_chunks),
+        leaving=np.bincount(chunk[np.unique(token)], minlength=num_chunks),
+        copy_chunk=copy // gpus,
+        copy_gpu=copy % gpus,
+        copy_tokens=copy_tokens,
+        piece_slot=slot,
+        piece_chunk=piece_arrival % gpus * per_gpu + piece_arrival // gpus,
+        piece_tokens=piece_tokens,
+        piece_gpu=gpu_of_slot[slot],
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """Expert tiles, and which pieces each one holds tokens of."""
+
+    slot_gpu: Ints  # [num_tiles]
+    tokens: Ints  # [num_tiles]
+    wave: Ints  # [num_tiles] pipeline wave of its last piece
+    tile: Ints  # [num_parts] a part is a (tile, piece) pair
+    piece: Ints
+
+
+def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
+    """Fill tiles of `tile_tokens` in arrival order; a new wave of chunks starts a new tile."""
+    wave = wave_of_place[chunks.piece_chunk % chunks.per_gpu]
+    key = chunks.piece_slot * (int(wave_of_place.max(initial=0)) + 1) + wave
+    starts_run = np.concatenate([[True], key[1:] != key[:-1]])
+    run = np.cumsum(starts_run) - 1
+    first_of_run = np.flatnonzero(starts_run)
+    ends = np.cumsum(chunks.piece_tokens)
+    begins = ends - chunks.piece_tokens
+    within = begins - begins[first_of_run][run]
+    first_tile = within // tile_tokens
+    last_tile = (within + chunks.piece_tokens - 1) // tile_tokens
+    tiles_of_run = np.zeros(len(first_of_run), np.int64)
+    np.maximum.at(tiles_of_run, run, last_tile + 1)
+    base = np.cumsum(tiles_of_run) - tiles_of_run
+    counts = last_tile - first_tile + 1
+    piece = np.repeat(np.arange(len(counts)), counts)
+    step = np.arange(len(piece)) - np.repeat(np.cumsum(counts) - counts, counts)
+    tile_in_run = first_tile[piece] + step
+    tile = base[run[piece]] + tile_in_run
+    low = np.maximum(within[piece], tile_in_run * tile_tokens)
+    high = np.minimum(within[piece] + chunks.piece_tokens[piece], (tile_in_run + 1) * tile_tokens)
+    num_tiles = int(tiles_of_run.sum())
+    run_of_tile = np.repeat(np.arange(len(first_of_run)), tiles_of_run)
+    tokens = np.bincount(tile, weights=high - low, minlength=num_tiles).astype(np.int64)
+    lead = first_of_run[run_of_tile]
+    return Tiles(chunks.piece_gpu[lead], tokens, wave[lead], tile, piece)
+
+
+def groups(of: Ints, on: Ints, size: int) -> Ragged:
+    """Row `of[i]` holds `on[i]`; duplicates once."""
+    if len(of) == 0:
+        return Ragged.empty(size)
+    width = int(on.max()) + 1
+    pairs = np.unique(of * width + on)
+    return Ragged.from_counts(np.bincount(pairs // width, minlength=size), (pairs % width).astype(np.int32))
+
+
+def tile_seconds(layer: Layer, machine: Machine, backward: bool) -> Callable[[Ints], NDArray[np.float64]]:
+    """Time of one of the two GEMMs of tiles with that many tokens, at the whole GPU's rate."""
+    factor = (2 if backward else 1) * layer.flops_per_choice / 2 / machine.flops_per_s
+    return lambda tokens: tokens * factor
