@@ -1,7 +1,7 @@
 """Every constant of the in-switch MoE model, in one place.
 
-The hardware of DySHARP does not exist; its authors simulate it, and so do we. Marks: [paper] from its text; [fitted] chosen
-so that the model meets the paper's communication share of 70.4 %; [ours] our assumption where the paper is silent.
+The hardware of DySHARP does not exist; its authors simulate it, and so do we. Marks: [paper] from its text; [fitted]
+chosen so that the model meets the paper's communication share of 70.4 %; [ours] our assumption where it is silent.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Machine:
     hop_latency_s: float = 250e-9  # [paper] per link; GPU to GPU is two
     flops_per_s: float = 0.95 * 1979e12  # [fitted] 95 % of the H200's dense FP8 peak
     tile_tokens: int = 128  # [paper]
+    tile_rows: int = 64  # [ours] a partial tile costs whole multiples of this many rows on the tensor cores
     request_flits_per_payload_flit: float = 1 / 32  # [ours] pull requests: one head flit per 512 bytes asked for
     launch_s: float = 0.0  # [ours] kernel launches are hidden by persistent kernels
 

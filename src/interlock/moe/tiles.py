@@ -7,20 +7,19 @@ one chunk at a time, in chunk order, so a switch port holds at most a chunk: sto
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
-from interlock.moe.constants import Machine
-from interlock.moe.layer import Layer, LayerTraffic
+from interlock.moe.layer import LayerTraffic
 from interlock.ragged import Ragged
 
-__all__ = ["Chunks", "LayerTime", "Tasks", "cut_chunks", "cut_tiles", "groups"]
+__all__ = ["Chunks", "Ints", "Seconds", "LayerTime", "Tasks", "cut_chunks", "cut_tiles", "groups"]
 
 Ints = NDArray[np.int64]
+Seconds = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,14 +135,15 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     chunk = traffic.gpu_of_token.astype(np.int64) * per_gpu + place // chunk_tokens
     num_chunks = gpus * per_gpu
     token, other = traffic.copies()
-    copy, copy_tokens = np.unique(chunk[token] * gpus + other, return_counts=True)
+    copy, copy_tokens = count_keys(chunk[token] * gpus + other, num_chunks * gpus)
     # Arrival order within a slot: by place, then by source GPU.
     arrival = (chunk % per_gpu) * gpus + chunk // per_gpu
+    num_slots = int(traffic.slots.max(initial=0)) + 1
     key = traffic.slots.astype(np.int64) * num_chunks + arrival[:, None]
-    piece, piece_tokens = np.unique(key, return_counts=True)
+    piece, piece_tokens = count_keys(key.reshape(-1), num_slots * num_chunks)
     piece_arrival = piece % num_chunks
     slot = piece // num_chunks
-    gpu_of_slot = np.zeros(int(traffic.slots.max(initial=0)) + 1, np.int64)
+    gpu_of_slot = np.zeros(num_slots, np.int64)
     gpu_of_slot[traffic.slots.reshape(-1)] = traffic.targets.reshape(-1)
     return Chunks(
         num_gpus=gpus,
@@ -158,6 +158,15 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
         piece_tokens=piece_tokens,
         piece_gpu=gpu_of_slot[slot],
     )
+
+
+def count_keys(keys: Ints, limit: int) -> tuple[Ints, Ints]:
+    """The distinct keys, ascending, and how often each occurs; keys are below `limit`."""
+    if limit > 4 * len(keys):
+        return np.unique(keys, return_counts=True)
+    counts = np.bincount(keys, minlength=limit)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,9 +216,3 @@ def groups(of: Ints, on: Ints, size: int) -> Ragged:
     width = int(on.max()) + 1
     pairs = np.unique(of * width + on)
     return Ragged.from_counts(np.bincount(pairs // width, minlength=size), (pairs % width).astype(np.int32))
-
-
-def tile_seconds(layer: Layer, machine: Machine, backward: bool) -> Callable[[Ints], NDArray[np.float64]]:
-    """Time of one of the two GEMMs of tiles with that many tokens, at the whole GPU's rate."""
-    factor = (2 if backward else 1) * layer.flops_per_choice / 2 / machine.flops_per_s
-    return lambda tokens: tokens * factor

@@ -1,0 +1,290 @@
+"""The schemes: who multicasts, who reduces in the switch, what overlaps with what.
+
+| scheme | dispatch | combine | overlap |
+|---|---|---|---|
+| deepep | a copy per GPU | a partial per GPU | none: dispatch, experts, combine |
+| nvls | multicast to everyone | everyone reduces in the switch | none |
+| fastermoe, tutel | a copy per GPU | a partial per GPU | 2 or 4 pipelined waves of tokens |
+| ccfuser | a copy per GPU | a partial per GPU | 8 pipelined waves |
+| comet | a copy per GPU | a partial per GPU | tiles: dispatch with GEMM-1, then GEMM-2 with combine |
+| dysharp-addressing | in-switch multicast | in-switch reduction | as comet |
+| dysharp-fusion | a copy per GPU | a partial per GPU | all four at once, by tile |
+| dysharp | in-switch multicast | in-switch reduction, pulled | all four at once, by tile, fixed SM groups |
+| inswitch (ours) | in-switch multicast | in-switch reduction, pushed | the same, SMs steal work, tiles flushed |
+
+FasterMoE, Tutel and CCFuser are modelled only as far as their public descriptions go, and not fitted to anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from interlock.errors import InvalidInput, nearest
+from interlock.moe.constants import PAPER, Machine
+from interlock.moe.fluid import loads
+from interlock.moe.layer import Layer, LayerTraffic
+from interlock.moe.tiles import Chunks, Ints, LayerTime, Seconds, Tasks, Tiles, cut_chunks, cut_tiles, groups
+from interlock.ragged import Ragged
+
+__all__ = ["SCHEMES", "Scheme", "layer_time", "scheme"]
+
+
+MOST_PADDING = 1.5  # flushing cannot pay where it makes the SMs this much busier than the links
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Which mechanisms a scheme has."""
+
+    name: str
+    multicast: bool = False  # a token crosses its uplink once
+    to_everyone: bool = False  # static groups: every token goes to every GPU
+    reduces: bool = False  # partials are added in the switch
+    pulls: bool = False  # the reader asks for each reduction
+    waves: int | None = None  # whole waves of tokens pass from phase to phase; None: tiles do
+    splits_gemms: bool = False  # GEMM-2 starts when all of GEMM-1 is done (two kernels)
+    fixed_groups: bool = False  # half of the SMs per GEMM
+    flushes: bool = False  # chunks sized so that tiles fill, partial ones run at chunk end
+
+
+SCHEMES = {
+    made.name: made
+    for made in (
+        Scheme("deepep", waves=1),
+        Scheme("nvls", multicast=True, to_everyone=True, reduces=True, waves=1),
+        Scheme("fastermoe", waves=2),
+        Scheme("tutel", waves=4),
+        Scheme("ccfuser", waves=8),
+        Scheme("comet", splits_gemms=True),
+        Scheme("dysharp-addressing", multicast=True, reduces=True, splits_gemms=True),
+        Scheme("dysharp-fusion", fixed_groups=True),
+        Scheme("dysharp", multicast=True, reduces=True, pulls=True, fixed_groups=True),
+        Scheme("inswitch", multicast=True, reduces=True, flushes=True),
+    )
+}
+
+
+def scheme(name: str) -> Scheme:
+    """A scheme by name."""
+    if name not in SCHEMES:
+        raise InvalidInput(f"unknown MoE scheme {name!r}; {nearest(name, SCHEMES)}")
+    return SCHEMES[name]
+
+
+def layer_time(
+    name: str, layer: Layer, traffic: LayerTraffic, machine: Machine = PAPER, *, backward: bool = False
+) -> LayerTime:
+    """Simulate one layer under a scheme at token-tile granularity."""
+    how = scheme(name)
+    build = _Build.of(how, layer, traffic, machine, backward)
+    if not how.flushes:
+        return build.run()
+    # Flushed tiles start sooner but compute padding: try filled ones too where that could cost more than it brings.
+    tries = [build.run()] if build.compute_s() < MOST_PADDING * _wire_s(layer, traffic, machine) else []
+    if build.compute_s() > _wire_s(layer, traffic, machine):
+        tries.append(_Build.of(replace(how, flushes=False), layer, traffic, machine, backward).run())
+    return min(tries, key=lambda made: made.makespan_s)
+
+
+def _wire_s(layer: Layer, traffic: LayerTraffic, machine: Machine) -> float:
+    part = loads(layer, traffic, machine)
+    return max(part.fused_up_s, part.fused_down_s)
+
+
+def _chunk_tokens(how: Scheme, layer: Layer, num_gpus: int, machine: Machine) -> int:
+    """Tokens that leave together. Ours fills a tile per expert and wave of chunks; the others take a tile's worth."""
+    if how.flushes:
+        filling = machine.tile_tokens * layer.experts // (num_gpus * layer.top_k)
+        return max(machine.tile_tokens, filling)
+    return machine.tile_tokens
+
+
+def _waves(how: Scheme, chunks: Chunks) -> Ints:
+    """Wave of each chunk place: tiles do not span waves."""
+    place = np.arange(chunks.per_gpu)
+    if how.waves is not None:
+        return place * how.waves // chunks.per_gpu
+    return place if how.flushes else np.zeros(chunks.per_gpu, np.int64)
+
+
+def _to_everyone(chunks: Chunks) -> Chunks:
+    """Every chunk goes whole to every other GPU."""
+    num_chunks, gpus = len(chunks.size), chunks.num_gpus
+    chunk = np.repeat(np.arange(num_chunks), gpus)
+    gpu = np.tile(np.arange(gpus), num_chunks)
+    away = gpu != chunk // chunks.per_gpu
+    chunk, gpu = chunk[away], gpu[away]
+    return Chunks(
+        gpus,
+        chunks.per_gpu,
+        chunks.size,
+        chunks.size,
+        chunk,
+        gpu,
+        chunks.size[chunk],
+        chunks.piece_slot,
+        chunks.piece_chunk,
+        chunks.piece_tokens,
+        chunks.piece_gpu,
+    )
+
+
+@dataclass(slots=True)
+class _Build:
+    """Writes the tasks of one layer: dispatch, GEMMs, combine."""
+
+    how: Scheme
+    layer: Layer
+    machine: Machine
+    chunks: Chunks
+    tiles: Tiles
+    tasks: Tasks
+    backward: bool
+
+    @classmethod
+    def of(cls, how: Scheme, layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool) -> _Build:
+        """Chunks and tiles of a layer, no tasks yet."""
+        chunks = cut_chunks(traffic, _chunk_tokens(how, layer, traffic.num_gpus, machine))
+        if how.to_everyone:
+            chunks = _to_everyone(chunks)
+        tiles = cut_tiles(chunks, machine.tile_tokens, _waves(how, chunks))
+        return cls(how, layer, machine, chunks, tiles, Tasks(traffic.num_gpus), backward)
+
+    def tile_s(self) -> Seconds:
+        """Time of one of the two GEMMs of each tile at the whole GPU's rate; partial tiles cost whole rows."""
+        rows = -(-self.tiles.tokens // self.machine.tile_rows) * self.machine.tile_rows
+        flops = (2 if self.backward else 1) * self.layer.flops_per_choice / 2
+        return np.asarray(rows * (flops / self.machine.flops_per_s), np.float64)
+
+    def compute_s(self) -> float:
+        """What the busiest GPU computes."""
+        per_gpu = np.bincount(self.tiles.slot_gpu, weights=2 * self.tile_s(), minlength=self.chunks.num_gpus)
+        return float(per_gpu.max(initial=0.0))
+
+    def wire_s(self, tokens: Ints, bytes_per_value: float) -> Seconds:
+        """Time of that many tokens on one link."""
+        per_token_s = self.layer.hidden * bytes_per_value / self.machine.goodput_bytes_per_s
+        return np.asarray(tokens * per_token_s, np.float64)
+
+    def run(self) -> LayerTime:
+        """The four parts in order."""
+        arrived = self.dispatch()
+        done = self.experts(arrived)
+        self.combine(done)
+        return self.tasks.run(self.how.name)
+
+    def dispatch(self) -> int:
+        """Chunks over uplinks, copies over downlinks; returns the first copy's task."""
+        c = self.chunks
+        copies_s = self.wire_s(c.copy_tokens, self.layer.dispatch_bytes)
+        if self.how.multicast:
+            once_s = self.wire_s(c.leaving, self.layer.dispatch_bytes)
+            first = self.tasks.add("dispatch up", c.gpu, once_s, c.place * c.num_gpus)
+            deps = first + c.copy_chunk
+        else:
+            first = self.tasks.add("dispatch up", c.gpu[c.copy_chunk], copies_s, self.copy_priority())
+            deps = first + np.arange(len(c.copy_chunk))
+        return self.tasks.add(
+            "dispatch down",
+            c.num_gpus + c.copy_gpu,
+            copies_s,
+            self.copy_priority(),
+            Ragged.single(deps.astype(np.int32)),
+            delay_s=self.machine.one_way_s,
+        )
+
+    def copy_of(self, chunk: Ints, gpu: Ints) -> Ints:
+        """The copy of each chunk for each GPU; copies are in ascending order of both."""
+        c = self.chunks
+        return np.searchsorted(c.copy_chunk * c.num_gpus + c.copy_gpu, chunk * c.num_gpus + gpu)
+
+    def copy_priority(self) -> Ints:
+        """Chunk order, the same on every link, and within a chunk destinations in rotation from the sender."""
+        c = self.chunks
+        turn = (c.copy_gpu - c.gpu[c.copy_chunk]) % c.num_gpus
+        return c.place[c.copy_chunk] * c.num_gpus + turn
+
+    def experts(self, arrived: int) -> int:
+        """GEMM-1 and GEMM-2 of every tile; returns the first GEMM-2's task."""
+        t, gpus = self.tiles, self.chunks.num_gpus
+        seconds = self.tile_s() * (2.0 if self.how.fixed_groups else 1.0)
+        order = self.tile_priority()
+        ready = self.tile_deps(arrived)
+        first = self.tasks.add("gemm-1", 2 * gpus + t.slot_gpu, seconds, order, ready)
+        number = np.arange(len(t.tokens))
+        after = Ragged.single((first + number).astype(np.int32))
+        if self.how.splits_gemms or self.how.waves is not None:
+            after = self.barrier(first + number, t.slot_gpu, t.wave, t.slot_gpu, t.wave)
+        group = 3 if self.how.fixed_groups else 2
+        return self.tasks.add("gemm-2", group * gpus + t.slot_gpu, seconds, order, after)
+
+    def tile_priority(self) -> Ints:
+        """Tiles whose last token arrives first run first."""
+        c, t = self.chunks, self.tiles
+        last = np.zeros(len(t.tokens), np.int64)
+        np.maximum.at(last, t.tile, c.place[c.piece_chunk[t.piece]])
+        return last
+
+    def tile_deps(self, arrived: int) -> Ragged:
+        """The copies that bring a tile's tokens; whole waves where a scheme passes waves on."""
+        c, t = self.chunks, self.tiles
+        part_gpu = c.piece_gpu[t.piece]
+        part_chunk = c.piece_chunk[t.piece]
+        is_remote = c.gpu[part_chunk] != part_gpu
+        if self.how.waves is None:
+            copies = self.copy_of(part_chunk[is_remote], part_gpu[is_remote])
+            return groups(t.tile[is_remote], arrived + copies, len(t.tokens))
+        wave = c.place[c.copy_chunk] * self.how.waves // c.per_gpu
+        return self.barrier(arrived + np.arange(len(c.copy_chunk)), c.copy_gpu, wave, t.slot_gpu, t.wave)
+
+    def barrier(self, on: Ints, on_gpu: Ints, on_wave: Ints, of_gpu: Ints, of_wave: Ints) -> Ragged:
+        """All tasks `on` of a GPU and wave before every task `of` of the same: one task in between."""
+        waves = int(max(on_wave.max(initial=0), of_wave.max(initial=0))) + 1
+        size = self.chunks.num_gpus * waves
+        deps = groups(on_gpu * waves + on_wave, on, size)
+        never_waits = np.full(size, 4 * self.chunks.num_gpus)
+        zero = np.zeros(size, np.int64)
+        first = self.tasks.add("barrier", never_waits, np.zeros(size), zero, deps)
+        return Ragged.single((first + of_gpu * waves + of_wave).astype(np.int32))
+
+    def combine(self, done: int) -> None:
+        """Partials over uplinks, sums over downlinks."""
+        c = self.chunks
+        copies_s = self.wire_s(c.copy_tokens, self.layer.combine_bytes)
+        deps = self.partial_deps(done)
+        priority = self.copy_priority()
+        if self.how.pulls:
+            # The request crosses the downlink of every GPU that holds a partial, after the partial is ready there.
+            asked = self.tasks.add(
+                "combine down",
+                c.num_gpus + c.copy_gpu,
+                copies_s * self.machine.request_flits_per_payload_flit,
+                priority,
+                deps,
+                self.machine.one_way_s,
+            )
+            deps = Ragged.single((asked + np.arange(len(c.copy_chunk))).astype(np.int32))
+        first = self.tasks.add("combine up", c.copy_gpu, copies_s, priority, deps, self.machine.one_way_s)
+        copies = first + np.arange(len(c.copy_chunk))
+        if self.how.reduces:
+            together = groups(c.copy_chunk, copies, len(c.size))
+            sums_s = self.wire_s(c.leaving, self.layer.combine_bytes)
+            self.tasks.add("combine down", c.num_gpus + c.gpu, sums_s, c.place * c.num_gpus, together)
+        else:
+            down = c.num_gpus + c.gpu[c.copy_chunk]
+            after = Ragged.single(copies.astype(np.int32))
+            self.tasks.add("combine down", down, copies_s, priority, after)
+
+    def partial_deps(self, done: int) -> Ragged:
+        """What a copy's way back waits for: the tiles that hold its tokens, or its GPU's whole wave."""
+        c, t = self.chunks, self.tiles
+        number = np.arange(len(t.tokens))
+        if self.how.waves is not None:
+            wave = c.place[c.copy_chunk] * self.how.waves // c.per_gpu
+            return self.barrier(done + number, t.slot_gpu, t.wave, c.copy_gpu, wave)
+        part_gpu, part_chunk = c.piece_gpu[t.piece], c.piece_chunk[t.piece]
+        is_remote = c.gpu[part_chunk] != part_gpu
+        copies = self.copy_of(part_chunk[is_remote], part_gpu[is_remote])
+        return groups(copies, done + t.tile[is_remote], len(c.copy_chunk))
