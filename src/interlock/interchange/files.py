@@ -1,0 +1,90 @@
+"""Reading other people's files with limits, and writing whole files and folders or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.schedule import write_atomically
+
+__all__ = ["MAX_FILE_BYTES", "read_bytes", "read_text", "write_file", "write_folder"]
+
+MAX_FILE_BYTES = 128 * 2**20
+
+
+def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+    """A whole file, if it is a file and not too large."""
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; a file is needed")
+    if not path.is_file():
+        raise InvalidInput(f"{path}: no such file")
+    size = path.stat().st_size
+    if size > limit:
+        raise LimitExceeded(f"{path} has {size} bytes; at most {limit} are read")
+    return path.read_bytes()
+
+
+def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
+    """A whole text file in UTF-8."""
+    try:
+        return read_bytes(path, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: byte {error.start} is not UTF-8 text") from None
+
+
+def write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """One file, whole or not at all."""
+    write_atomically(path, write)
+
+
+def write_folder(path: Path, writers: Mapping[str, Callable[[BinaryIO], None]], owned: Callable[[str], bool]) -> None:
+    """A folder of files, whole or not at all.
+
+    An existing folder is replaced only if it holds nothing but files that `owned` recognises by name.
+    """
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"{path} is a file; this format needs a folder")
+    if path.is_dir():
+        strange = sorted(entry.name for entry in path.iterdir() if entry.is_dir() or not owned(entry.name))
+        if strange:
+            raise InvalidInput(f"{path} holds {strange[0]!r}, which is not part of an export; choose another folder")
+    try:
+        fresh = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        for name, write in writers.items():
+            with (fresh / name).open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.chmod(0o777 & ~_umask())
+        _swap(fresh, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _swap(fresh: Path, path: Path) -> None:
+    """Put the fresh folder in place; what was there before ends under the fresh one's name, to be removed."""
+    if not path.exists():
+        fresh.rename(path)
+        return
+    aside = fresh.with_suffix(".old")
+    path.rename(aside)
+    try:
+        fresh.rename(path)
+    except BaseException:
+        aside.rename(path)
+        raise
+    aside.rename(fresh)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,100 @@
+"""One order of all messages that honours dependencies, link orders and barriers.
+
+Every threadblock of an exported program follows this one order, which is why no two of them can wait for each other.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput
+from interlock.ragged import Ragged
+from interlock.schedule import Schedule
+from interlock.topology import Topology
+
+__all__ = ["Sequence", "sequence_messages"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequence:
+    """Messages in an order that can be executed one after the other.
+
+    `paced_before[k]` must have left its link when `paced_after[k]` starts: neighbours in a link's order.
+    """
+
+    order: NDArray[np.int64]  # [num_messages] message ids
+    paced_before: NDArray[np.int64]
+    paced_after: NDArray[np.int64]
+    epoch: NDArray[np.int32]  # [num_messages] how many barriers stand before each message
+
+
+def sequence_messages(schedule: Schedule, topology: Topology) -> Sequence:
+    """Order the messages; ties by barrier, stage and row."""
+    count = schedule.num_messages
+    before, after = _link_neighbours(schedule, topology)
+    epoch = np.searchsorted(schedule.barriers, schedule.stage, side="right").astype(np.int32)
+    edge_from = np.concatenate([schedule.deps.values.astype(np.int64), before])
+    edge_to = np.concatenate([schedule.deps.row_of_value, after])
+    in_rows = np.arange(count)
+    if (edge_from < edge_to).all() and (np.diff(epoch) >= 0).all():
+        return Sequence(in_rows, before, after, epoch)
+    return Sequence(_kahn(schedule, edge_from, edge_to, epoch), before, after, epoch)
+
+
+def _kahn(
+    schedule: Schedule, edge_from: NDArray[np.int64], edge_to: NDArray[np.int64], epoch: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Always the ready message of least (epoch, stage, row)."""
+    count = schedule.num_messages
+    by_source = np.argsort(edge_from, kind="stable")
+    followers = edge_to[by_source].tolist()
+    starts = np.searchsorted(edge_from[by_source], np.arange(count + 1)).tolist()
+    waiting = np.bincount(edge_to, minlength=count).tolist()
+    keys = (epoch.astype(np.int64) << 32) + schedule.stage
+    key = keys.tolist()
+    ready = [(key[m], m) for m in range(count) if waiting[m] == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, message = heapq.heappop(ready)
+        order.append(message)
+        for follower in followers[starts[message] : starts[message + 1]]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                heapq.heappush(ready, (key[follower], follower))
+    if len(order) != count or (np.diff(epoch[order]) < 0).any():
+        raise InvalidInput("the schedule's dependencies, link orders and barriers form a cycle; it cannot be exported")
+    return np.array(order, np.int64)
+
+
+def _link_neighbours(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of exclusive messages that follow each other on some link, each pair once."""
+    chosen = np.flatnonzero(schedule.exclusive)
+    if not len(chosen):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    paths = _paths(schedule, topology, chosen)
+    message = chosen[paths.row_of_value]
+    place = np.lexsort((schedule.order[message], paths.values))
+    link, message = paths.values[place], message[place]
+    same = link[1:] == link[:-1]
+    pairs = np.unique(np.stack([message[:-1][same], message[1:][same]], axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _paths(schedule: Schedule, topology: Topology, chosen: NDArray[np.int64]) -> Ragged:
+    """Links of the chosen messages; where the schedule names none, the topology's route."""
+    named = schedule.path.take(chosen)
+    empty = np.flatnonzero(named.counts == 0)
+    if not len(empty):
+        return named
+    src = schedule.src.values[schedule.src.offsets[chosen[empty]]]
+    dst = schedule.dst.values[schedule.dst.offsets[chosen[empty]]]
+    routes = topology.routes(src, dst)
+    parts = Ragged.concatenate([named, routes])
+    pick = np.arange(len(chosen))
+    pick[empty] = len(chosen) + np.arange(len(empty))
+    return parts.take(pick)
