@@ -64,14 +64,15 @@ class LocalCopy:
 class ChunkProgram:
     """All moves, in an order that can be executed one after the other.
 
-    ``waits_for[event]`` are events of the same rank: whatever wrote what the event reads, read or wrote what it
-    overwrites, or goes before it on a link.
+    Both tables name events of the same rank. ``waits_for[event]``: whatever wrote what the event reads, and read or
+    wrote what it overwrites. ``paced_after[event]``: what goes before it on a link or stands before its barrier.
     """
 
     layout: Layout
     transfers: list[Transfer] = field(default_factory=list)
     copies: list[LocalCopy] = field(default_factory=list)
     waits_for: list[set[int]] = field(default_factory=list)
+    paced_after: dict[int, set[int]] = field(default_factory=dict)
     scratch_chunks: list[int] = field(default_factory=list)  # [num_ranks]
 
 
@@ -233,15 +234,15 @@ def _pace(builder: _Builder, sequence: Sequence) -> None:
         if transfer.message is not None:
             first = first_last.get(transfer.message, (transfer, transfer))[0]
             first_last[transfer.message] = (first, transfer)
-    waits_for = builder.program.waits_for
+    paced_after = builder.program.paced_after
     for before, after in zip(sequence.paced_before.tolist(), sequence.paced_after.tolist(), strict=True):
         if before not in first_last or after not in first_last:
             continue
         earlier, later = first_last[before][1], first_last[after][0]
         if earlier.src == later.src:
-            waits_for[later.runs[0].send_event].add(earlier.runs[-1].send_event)
+            paced_after.setdefault(later.runs[0].send_event, set()).add(earlier.runs[-1].send_event)
         if earlier.dst == later.dst:
-            waits_for[later.runs[0].receive_event].add(earlier.runs[-1].receive_event)
+            paced_after.setdefault(later.runs[0].receive_event, set()).add(earlier.runs[-1].receive_event)
 
 
 def _keep_barriers(builder: _Builder, sequence: Sequence) -> None:
@@ -262,7 +263,7 @@ def _keep_barriers(builder: _Builder, sequence: Sequence) -> None:
                 now[rank], before[rank], started[rank] = epoch, list(last.get(rank, {}).values()), set()
         if transfer.src in before and transfer.dst not in started[transfer.src]:
             started[transfer.src].add(transfer.dst)
-            builder.program.waits_for[transfer.runs[0].send_event].update(before[transfer.src])
+            builder.program.paced_after.setdefault(transfer.runs[0].send_event, set()).update(before[transfer.src])
         last.setdefault(transfer.src, {})[True, transfer.dst] = transfer.runs[-1].send_event
         last.setdefault(transfer.dst, {})[False, transfer.src] = transfer.runs[-1].receive_event
 

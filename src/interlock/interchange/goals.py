@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -141,7 +142,7 @@ def matrix_goal(
 
     def piece_of(key: Key) -> tuple[int, int, int] | None:
         origin, index = key
-        target = int(np.searchsorted(bounds[origin], index, side="right")) - 1
+        target = bisect_right(bounds[origin], index) - 1
         item = item_of_pair.get((origin, target))
         if item is None:
             return None

@@ -125,7 +125,17 @@ def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None, name: 
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or len(name) > limits.MAX_NAME:
         raise InvalidInput(f"name={name[:80]!r} must be 1 to {limits.MAX_NAME} letters, digits, '.', '_' or '-'")
     most = min(max(1024, 32 * problem.num_ranks), limits.MAX_OFFSET // 2)
-    quantised = quantise(schedule, problem, ChunkPolicy(chunk_bytes, most))
+    while True:
+        try:
+            return _build_with(schedule, problem, ChunkPolicy(chunk_bytes, most), name)
+        except LimitExceeded:
+            most //= 2
+            if chunk_bytes is not None or most < problem.num_ranks:
+                raise
+
+
+def _build_with(schedule: Schedule, problem: Problem, policy: ChunkPolicy, name: str) -> _Algorithm:
+    quantised = quantise(schedule, problem, policy)
     layout = lay_out(problem, quantised, equal_sums=True)
     sequence = sequence_messages(schedule, problem.topology)
     program = lower(schedule, problem, quantised, layout, sequence, limits.MAX_COUNT)
@@ -150,7 +160,7 @@ def _assign(program: ChunkProgram) -> dict[BlockKey, _Block]:
 
 class _Assigner:
     def __init__(self, program: ChunkProgram, num_ranks: int, *, shares: bool) -> None:
-        self.waits_for, self.num_ranks, self.shares = program.waits_for, num_ranks, shares
+        self.program, self.num_ranks, self.shares = program, num_ranks, shares
         self.groups = -(-max(1, num_ranks - 1) // limits.MAX_PEERS_PER_CHANNEL)
         self.blocks: dict[BlockKey, _Block] = {}
         self.full: dict[tuple[int, int], int] = {}  # pair -> how many channels it has filled
@@ -217,7 +227,7 @@ class _Assigner:
     def _outside(self, event: int, key: BlockKey) -> list[tuple[BlockKey, int]]:
         """The last step to wait for in each other threadblock."""
         last: dict[BlockKey, int] = {}
-        for earlier in self.waits_for[event]:
+        for earlier in self.program.waits_for[event] | self.program.paced_after.get(event, set()):
             block, step = self.place[earlier]
             if block != key:
                 last[block] = max(step, last.get(block, -1))

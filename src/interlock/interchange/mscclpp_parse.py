@@ -17,14 +17,13 @@ MAX_GPUS = 4096
 MAX_CHUNKS = 1 << 20
 MAX_SPLIT = 64  # pieces of a chunk handled by groups of threadblocks
 
-LOCAL_TO_REMOTE = ("put", "pws", "pwsf", "ppkt", "rppkt")
-OPERATIONS = (
-    "nop barrier put pws pwsf get copy signal wait flush re res rre rres ppkt rppkt respkt cpkt upkt repkt recpkt "
-    "recspkt glres gstore gstorepkt rlxsignal rlxwait pipeline sem_acquire sem_release"
-).split()
-NEEDS_CHANNELS = ("signal", "wait", "rlxsignal", "rlxwait", "flush", "pws", "pwsf")
-MOVES = ("put", "pws", "pwsf", "get", "copy", "re", "res", "rre", "rres", "ppkt", "rppkt", "respkt")
-MOVES += ("cpkt", "upkt", "repkt", "recpkt", "recspkt", "glres", "gstore", "gstorepkt")
+PAIRED_MOVES = ("put", "pws", "pwsf", "get", "ppkt")  # as many sources as targets
+OTHER_MOVES = ("copy", "re", "res", "rre", "rres", "rppkt", "respkt", "cpkt", "upkt", "repkt", "recpkt", "recspkt")
+SWITCH_MOVES = ("glres", "gstore", "gstorepkt")
+MOVES = (*PAIRED_MOVES, *OTHER_MOVES, *SWITCH_MOVES)
+SYNCS = ("signal", "wait", "rlxsignal", "rlxwait", "flush")
+OPERATIONS = (*MOVES, *SYNCS, "nop", "barrier", "pipeline", "sem_acquire", "sem_release")
+NEEDS_CHANNELS = (*SYNCS, "pws", "pwsf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +245,7 @@ class _Parser:
     def _operation(
         self, gpu: int, where: str, op: dict[str, Json], channels: dict[str, list[int]], buffers: dict[str, list[int]]
     ) -> Operation:
-        name = text(op, "name", where, tuple(OPERATIONS))
+        name = text(op, "name", where, OPERATIONS)
         kind = text(op, "channel_type", where, ("memory", "port", "switch", "none")) if "channel_type" in op else "none"
         ids = []
         if "channel_ids" in op:
@@ -331,11 +330,11 @@ class _Parser:
             return
         if not sources or not targets:
             raise InvalidInput(f"{where}: {name} needs src_buff and dst_buff")
-        if name in ("put", "pws", "pwsf", "get", "ppkt") and len(sources) != len(targets):
-            raise InvalidInput(f"{where}: {name} has {len(sources)} sources and {len(targets)} targets")
-        sizes = {stretch.count for stretch in (*sources, *targets)}
-        pairs_differ = name in ("put", "pws", "pwsf", "get", "ppkt") and any(
-            s.count != t.count for s, t in zip(sources, targets, strict=True)
-        )
-        if pairs_differ or (name not in ("put", "pws", "pwsf", "get", "ppkt") and len(sizes) > 1):
+        if name in PAIRED_MOVES:
+            if len(sources) != len(targets):
+                raise InvalidInput(f"{where}: {name} has {len(sources)} sources and {len(targets)} targets")
+            differs = any(s.count != t.count for s, t in zip(sources, targets, strict=True))
+        else:
+            differs = len({stretch.count for stretch in (*sources, *targets)}) > 1
+        if differs:
             raise InvalidInput(f"{where}: {name} has sources and targets of different sizes")

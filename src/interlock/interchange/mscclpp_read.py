@@ -49,9 +49,7 @@ def read_mscclpp_json(path: Path, intent: Intent) -> ForeignSchedule:
     run.execute()
     run.finish()
     schedule = run.moves.to_schedule()
-    return ForeignSchedule(
-        "mscclpp-json", schedule, goal.problem, tuple(run.memory.violations), (*plan.notes, *notes)
-    )
+    return ForeignSchedule("mscclpp-json", schedule, goal.problem, tuple(run.memory.violations), (*plan.notes, *notes))
 
 
 class _Run:

@@ -1,0 +1,407 @@
+"""Divides the actions of an MSCCL++ plan into threadblocks and writes out their operations.
+
+Every threadblock follows the one order of all actions. An action goes where the actions it follows are, if there is
+room; those that share a link's order go together; others go by peer. What is left to be ordered between threadblocks of
+one GPU is ordered by semaphores.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from interlock.errors import LimitExceeded
+from interlock.interchange import mscclpp_limits as limits
+from interlock.interchange.chunk_program import Place
+from interlock.interchange.mscclpp_actions import Action, Actions, Arrival
+from interlock.problem import Problem
+
+__all__ = ["Blocks", "build_blocks"]
+
+Json = dict[str, object]
+BlockId = tuple[int, int]  # rank, threadblock
+Pair = tuple[str, BlockId, BlockId]  # channel type and both ends, the lesser first
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Operations and resources of all threadblocks."""
+
+    operations: list[list[list[Json]]]  # [rank][threadblock]
+    num_semaphores: list[int]
+    channel_ids: list[dict[str, list[Pair]]]  # [rank][type]: channels in the order of their ids
+    block_channels: dict[BlockId, dict[str, list[Pair]]]
+    remote_buffers: list[list[tuple[int, str, str]]]  # [rank]: peer, buffer, channel type
+    block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]]
+    switches: list[list[tuple[str, tuple[int, ...], int]]]  # [rank]: buffer, group, its chunks
+    block_switches: dict[BlockId, list[tuple[str, tuple[int, ...]]]]
+
+    def channels_of(self, rank: int, k: int) -> list[Json]:
+        """Channels that a threadblock uses, as ids of its GPU."""
+        made: list[Json] = []
+        for kind, used in self.block_channels[rank, k].items():
+            ids = [self.channel_ids[rank][kind].index(pair) for pair in used]
+            made.append({"channel_type": kind, "channel_ids": ids})
+        groups = [(buffer, group) for buffer, group, _ in self.switches[rank]]
+        if self.block_switches[rank, k]:
+            ids = [groups.index(switch) for switch in self.block_switches[rank, k]]
+            made.append({"channel_type": "switch", "channel_ids": ids})
+        return made
+
+    def buffers_of(self, rank: int, k: int) -> list[Json]:
+        """Remote buffers that a threadblock uses, as ids of its GPU."""
+        return [
+            {"access_channel_type": kind, "remote_buffer_ids": [self.remote_buffers[rank].index(b) for b in used]}
+            for kind, used in self.block_buffers[rank, k].items()
+        ]
+
+    def gpu_channels(self, rank: int) -> list[Json]:
+        """All channels of a GPU. The n-th to a peer meets the peer's n-th to it: both list them in one order."""
+        made: list[Json] = []
+        for kind, pairs in self.channel_ids[rank].items():
+            peers = [b[0] if a[0] == rank else a[0] for _, a, b in pairs]
+            made.append({"channel_type": kind, "connected_to": peers})
+        for buffer, group, size in self.switches[rank]:
+            groups = [{"size": size, "ranks": list(group)}]
+            made.append({"channel_type": "switch", "buffer_type": buffer, "rank_groups": groups})
+        return made
+
+    def gpu_buffers(self, rank: int) -> list[Json]:
+        """All remote buffers of a GPU."""
+        return [
+            {"rank": peer, "type": buffer, "access_channel_types": [kind]}
+            for peer, buffer, kind in self.remote_buffers[rank]
+        ]
+
+
+def build_blocks(actions: Actions, problem: Problem, per_block: int) -> Blocks:
+    """Threadblocks with at most `per_block` actions each; raises LimitExceeded where a limit is still not kept."""
+    placed = _place(actions, per_block)
+    waiters = _waiters(actions, placed)
+    writer = _Writer(actions, problem, placed, waiters)
+    for action in actions.in_order:
+        writer.act(action)
+    for arrival, blocks in waiters.items():
+        for block in blocks:
+            writer.wait(block, arrival)
+    return writer.finish()
+
+
+def _place(actions: Actions, per_block: int) -> dict[Action, BlockId]:
+    """A threadblock for every action."""
+    count: dict[int, int] = defaultdict(int)  # threadblocks per rank
+    load: dict[BlockId, int] = defaultdict(int)
+    current: dict[tuple[int, object], BlockId] = {}
+    placed: dict[Action, BlockId] = {}
+    for action in actions.in_order:
+        homes = {placed[earlier] for earlier in action.after}
+        block = homes.pop() if len(homes) == 1 else None
+        if block is None or load[block] >= per_block:
+            key = (action.rank, _key(action))
+            block = current.get(key)
+            if block is None or load[block] >= per_block:
+                block = (action.rank, count[action.rank])
+                count[action.rank] += 1
+                current[key] = block
+        placed[action] = block
+        load[block] += 1
+    return placed
+
+
+def _key(action: Action) -> object:
+    """Which actions share threadblocks: those paced on one link, those fed by one sender, those to one peer."""
+    if action.is_paced or action.kind in ("multicast", "switch-sum"):
+        return action.kind
+    feeders = sorted({arrival.sender.rank for arrival in action.needs})
+    if feeders:
+        return "from", tuple(feeders) if len(feeders) <= 2 else action.peer
+    return "to", action.peer
+
+
+def _waiters(actions: Actions, placed: dict[Action, BlockId]) -> dict[Arrival, list[BlockId]]:
+    """Threadblocks that wait for each arrival; one that nothing at its rank needs is waited for all the same."""
+    waiters: dict[Arrival, list[BlockId]] = {}
+    for action in actions.in_order:
+        for arrival in action.brings:
+            waiters[arrival] = []
+    for action in actions.in_order:
+        for arrival in action.needs:
+            if placed[action] not in waiters[arrival]:
+                waiters[arrival].append(placed[action])
+    last: dict[int, int] = defaultdict(lambda: -1)
+    for rank, k in placed.values():
+        last[rank] = max(last[rank], k)
+    sinks: dict[BlockId, BlockId] = {}  # sending threadblock and receiving rank -> where it is waited for
+    partner: dict[tuple[BlockId, int], BlockId] = {}
+    for arrival, blocks in waiters.items():
+        for block in blocks:
+            partner.setdefault((placed[arrival.sender], arrival.rank), block)
+    load: dict[BlockId, int] = defaultdict(int)
+    for arrival, blocks in waiters.items():
+        if blocks:
+            continue
+        key = (placed[arrival.sender], arrival.rank)
+        if key not in partner:
+            partner[key] = _sink(arrival.rank, last, sinks, load)
+            load[partner[key]] += 1
+        blocks.append(partner[key])
+    return waiters
+
+
+def _sink(rank: int, last: dict[int, int], sinks: dict[BlockId, BlockId], load: dict[BlockId, int]) -> BlockId:
+    """A threadblock that only waits, with room for one more sender."""
+    block = sinks.get((rank, -1))
+    if block is None or load[block] >= limits.MAX_CHANNELS // 2:
+        last[rank] += 1
+        block = sinks[rank, -1] = (rank, last[rank])
+    return block
+
+
+@dataclass(slots=True)
+class _State:
+    """One threadblock while its operations are written."""
+
+    operations: list[Json] = field(default_factory=list)
+    after_sync: bool = False  # threads may be apart since a wait or since data was written
+
+
+class _Writer:
+    def __init__(
+        self, actions: Actions, problem: Problem, placed: dict[Action, BlockId], waiters: dict[Arrival, list[BlockId]]
+    ) -> None:
+        self.problem, self.placed, self.waiters, self.actions = problem, placed, waiters, actions
+        ranks = problem.num_ranks
+        self.states: dict[BlockId, _State] = defaultdict(_State)
+        for block in [*placed.values(), *(block for blocks in waiters.values() for block in blocks)]:
+            self.states[block]
+        self.channel_ids: list[dict[str, list[Pair]]] = [{} for _ in range(ranks)]
+        self.block_channels: dict[BlockId, dict[str, list[Pair]]] = defaultdict(dict)
+        self.remote_buffers: list[list[tuple[int, str, str]]] = [[] for _ in range(ranks)]
+        self.block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]] = defaultdict(dict)
+        self.switches: list[list[tuple[str, tuple[int, ...], int]]] = [[] for _ in range(ranks)]
+        self.block_switches: dict[BlockId, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        self.expected: dict[tuple[BlockId, BlockId], list[Arrival]] = defaultdict(list)  # (sender, waiter) in order
+        self.semaphores: dict[tuple[BlockId, BlockId], int] = {}
+        self.releases: dict[tuple[BlockId, BlockId], list[Action]] = defaultdict(list)
+        self.awaited_by: dict[Action, set[BlockId]] = defaultdict(set)
+        self.sends_on: dict[BlockId, list[Pair]] = defaultdict(list)
+        self.receives_on: dict[BlockId, list[Pair]] = defaultdict(list)
+        for action in actions.in_order:
+            for earlier in action.after:
+                if placed[earlier] != placed[action]:
+                    self.awaited_by[earlier].add(placed[action])
+
+    def act(self, action: Action) -> None:
+        """An action, what it waits for, and the signals after it."""
+        block = self.placed[action]
+        for arrival in sorted(action.needs, key=lambda a: self.placed[a.sender]):
+            self.wait(block, arrival)
+        for earlier in sorted(action.after, key=lambda a: self.placed[a]):
+            self._acquire(block, earlier)
+        listeners = [(arrival, block_) for arrival in action.brings for block_ in self.waiters[arrival]]
+        for arrival, listener in listeners:
+            self.expected[block, listener].append(arrival)
+            self._channel(block, listener)
+        state = self.states[block]
+        if state.after_sync:
+            state.operations.append({"name": "nop"})
+        signals = self._signal_ids(block, [listener for _, listener in listeners])
+        is_signalling = action.kind == "put" and self._kind(*self._ends(action)) == "port" and len(listeners) == 1
+        state.operations.append(self._data(action, block, signals["port"][0] if is_signalling else None))
+        state.after_sync = not is_signalling
+        if not is_signalling:
+            self._signal(state, signals)
+        for waiting in sorted(self.awaited_by.get(action, ())):
+            self._release(block, waiting, action)
+
+    def wait(self, block: BlockId, arrival: Arrival) -> None:
+        """Take signals of a sender up to that of an arrival, unless taken before."""
+        sender = self.placed[arrival.sender]
+        expected = self.expected[sender, block]
+        if arrival not in expected:
+            return
+        kind = self._kind(sender[0], block[0])
+        local = self.block_channels[block][kind].index(_pair(kind, sender, block))
+        while arrival in expected:
+            expected.pop(0)
+            self.states[block].operations.append({"name": "wait", "channel_ids": [local], "channel_type": kind})
+        self.states[block].after_sync = True
+
+    def finish(self) -> Blocks:
+        """Greetings in front, limits checked."""
+        ranks = self.problem.num_ranks
+        operations: list[list[list[Json]]] = [[] for _ in range(ranks)]
+        for block in sorted(self.states):
+            whole = [*self._greetings(block), *self.states[block].operations]
+            self._check(block, len(whole))
+            operations[block[0]].append(whole)
+        counts = [0] * ranks
+        for _, waiting in self.semaphores:
+            counts[waiting[0]] += 1
+        for rank, count in enumerate(counts):
+            if count > limits.MAX_SEMAPHORES:
+                raise LimitExceeded(
+                    f"gpu {rank}: {count} pairs of threadblocks wait for each other; {limits.MAX_SEMAPHORES} "
+                    "semaphores are allowed"
+                )
+            if len(operations[rank]) > limits.MAX_THREADBLOCKS:
+                raise LimitExceeded(f"gpu {rank} needs {len(operations[rank])} threadblocks; use larger chunks")
+        return Blocks(
+            operations,
+            counts,
+            self.channel_ids,
+            self.block_channels,
+            self.remote_buffers,
+            self.block_buffers,
+            self.switches,
+            self.block_switches,
+        )
+
+    def _greetings(self, block: BlockId) -> list[Json]:
+        """Tell senders that this GPU has begun, and wait until the receivers have."""
+        made: list[Json] = []
+        for name, pairs in (("rlxsignal", self.receives_on[block]), ("rlxwait", self.sends_on[block])):
+            for kind, used in self.block_channels[block].items():
+                ids = [used.index(pair) for pair in pairs if pair[0] == kind]
+                for chosen in _in_eights(ids):
+                    made.append({"name": name, "channel_ids": chosen, "channel_type": kind})
+        return [*made, {"name": "nop"}] if made else []
+
+    def _check(self, block: BlockId, count: int) -> None:
+        where = f"gpu {block[0]}, threadblock {block[1]}"
+        if count > limits.MAX_OPERATIONS:
+            raise LimitExceeded(f"{where} has {count} operations; {limits.MAX_OPERATIONS} fit")
+        channels = {kind: len(used) for kind, used in self.block_channels[block].items()}
+        buffers = {kind: len(used) for kind, used in self.block_buffers[block].items()}
+        for kind, used in [*channels.items(), *buffers.items()]:
+            if used > limits.MAX_CHANNELS:
+                raise LimitExceeded(f"{where} has {used} {kind} channels or buffers; {limits.MAX_CHANNELS} fit")
+
+    def _ends(self, action: Action) -> tuple[int, int]:
+        assert action.peer is not None
+        return action.rank, action.peer
+
+    def _kind(self, a: int, b: int) -> str:
+        """Port channels between servers, memory channels within."""
+        cluster = self.problem.cluster
+        far = cluster is not None and a // cluster.gpus_per_server != b // cluster.gpus_per_server
+        return "port" if far else "memory"
+
+    def _channel(self, sender: BlockId, receiver: BlockId) -> None:
+        kind = self._kind(sender[0], receiver[0])
+        pair = _pair(kind, sender, receiver)
+        for block in (sender, receiver):
+            mine = self.channel_ids[block[0]].setdefault(kind, [])
+            if pair not in mine:
+                mine.append(pair)
+            used = self.block_channels[block].setdefault(kind, [])
+            if pair not in used:
+                used.append(pair)
+        if pair not in self.sends_on[sender]:
+            self.sends_on[sender].append(pair)
+        if pair not in self.receives_on[receiver]:
+            self.receives_on[receiver].append(pair)
+
+    def _signal_ids(self, block: BlockId, listeners: list[BlockId]) -> dict[str, list[int]]:
+        ids: dict[str, list[int]] = {"memory": [], "port": []}
+        for listener in listeners:
+            kind = self._kind(block[0], listener[0])
+            ids[kind].append(self.block_channels[block][kind].index(_pair(kind, block, listener)))
+        return ids
+
+    def _signal(self, state: _State, signals: dict[str, list[int]]) -> None:
+        if any(signals.values()):
+            state.operations.append({"name": "nop"})
+            state.after_sync = False
+        for kind, ids in signals.items():
+            for chosen in _in_eights(ids):
+                state.operations.append({"name": "signal", "channel_ids": chosen, "channel_type": kind})
+
+    def _acquire(self, block: BlockId, earlier: Action) -> None:
+        home = self.placed[earlier]
+        released = self.releases[home, block]
+        while home != block and earlier in released:
+            released.pop(0)
+            number = self.semaphores[home, block]
+            self.states[block].operations.append({"name": "sem_acquire", "semaphore_ids": [number]})
+            self.states[block].after_sync = True
+
+    def _release(self, block: BlockId, waiting: BlockId, action: Action) -> None:
+        key = (block, waiting)
+        if key not in self.semaphores:
+            self.semaphores[key] = sum(1 for known in self.semaphores if known[1][0] == waiting[0])
+        state = self.states[block]
+        if state.after_sync:
+            state.operations.append({"name": "nop"})
+            state.after_sync = False
+        state.operations.append({"name": "sem_release", "semaphore_ids": [self.semaphores[key]]})
+        self.releases[key].append(action)
+
+    def _data(self, action: Action, block: BlockId, signalled: int | None) -> Json:
+        sources: list[Json] = [_local(place, action.count) for place in action.sources]
+        if action.kind == "put":
+            kind = self._kind(*self._ends(action))
+            target: Json = {"buffer_id": self._buffer(block, action, kind)}
+            target |= {"index": action.target[1], "size": action.count}
+            made: Json = {"name": "put", "src_buff": sources, "dst_buff": [target], "channel_type": kind}
+            if kind == "port":
+                made["channel_ids"] = [self._port(block, action) if signalled is None else signalled]
+            if signalled is not None:
+                made["name"] = "pws"
+            return made
+        if action.kind in ("multicast", "switch-sum"):
+            target = self._switched(block, action.target, action)
+            if action.kind == "multicast":
+                return {"name": "gstore", "src_buff": sources, "dst_buff": [target], "channel_type": "switch"}
+            loaded = [self._switched(block, place, action) for place in action.sources]
+            return {
+                "name": "glres",
+                "src_buff": loaded,
+                "dst_buff": [target],
+                "channel_type": "switch",
+                "reduce_op": "sum",
+            }
+        if action.kind == "sum":
+            target = _local(action.target, action.count)
+            return {"name": "re", "src_buff": sources, "dst_buff": [target], "reduce_op": "sum"}
+        return {"name": "copy", "src_buff": sources, "dst_buff": [_local(action.target, action.count)]}
+
+    def _port(self, block: BlockId, action: Action) -> int:
+        """Any channel of the threadblock to the peer; a put on a port needs one."""
+        pairs = self.block_channels[block]["port"]
+        return next(k for k, (_, a, b) in enumerate(pairs) if action.peer in (a[0], b[0]))
+
+    def _buffer(self, block: BlockId, action: Action, kind: str) -> int:
+        assert action.peer is not None
+        buffer = (action.peer, action.target[0], kind)
+        if buffer not in self.remote_buffers[action.rank]:
+            self.remote_buffers[action.rank].append(buffer)
+        used = self.block_buffers[block].setdefault(kind, [])
+        if buffer not in used:
+            used.append(buffer)
+        return used.index(buffer)
+
+    def _switched(self, block: BlockId, place: Place, action: Action) -> Json:
+        """A stretch of a buffer that the switch joins over a group; every member must list the group's channel."""
+        switch = (place[0], action.group)
+        for rank in action.group:
+            if switch not in [(buffer, group) for buffer, group, _ in self.switches[rank]]:
+                self.switches[rank].append((*switch, action.count))
+        used = self.block_switches[block]
+        if switch not in used:
+            used.append(switch)
+        return {"switch_channel_id": used.index(switch), "index": place[1], "size": action.count}
+
+
+def _pair(kind: str, a: BlockId, b: BlockId) -> Pair:
+    return (kind, a, b) if a < b else (kind, b, a)
+
+
+def _local(place: Place, count: int) -> Json:
+    return {"type": place[0], "index": place[1], "size": count}
+
+
+def _in_eights(ids: Sequence[int]) -> list[list[int]]:
+    most = limits.MAX_CHANNELS_PER_OPERATION
+    return [list(ids[k : k + most]) for k in range(0, len(ids), most)]
