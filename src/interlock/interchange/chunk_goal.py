@@ -25,7 +25,6 @@ class ChunkBuffers:
     outputs: list[int]
     collective: str
     chunk_bytes: int | None  # where the file says it
-    root: int = 0
 
 
 def choose_goal(
@@ -59,7 +58,7 @@ def choose_goal(
             f"{buffers.file}: collective {buffers.collective!r} does not say what must arrive where; say it with "
             "--demand or --collective"
         )
-    goal = collective_goal(named, buffers.inputs, buffers.outputs, chunk_bytes, cluster, buffers.root)
+    goal = collective_goal(named, buffers.inputs, buffers.outputs, chunk_bytes, cluster, intent.root)
     return goal, chunk_bytes, notes
 
 

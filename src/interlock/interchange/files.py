@@ -63,6 +63,8 @@ def write_folder(path: Path, writers: Mapping[str, Callable[[BinaryIO], None]], 
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
+            if name.endswith(".sh"):
+                (fresh / name).chmod(0o777 & ~_umask())
         fresh.chmod(0o777 & ~_umask())
         _swap(fresh, path)
     finally:

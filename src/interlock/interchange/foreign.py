@@ -21,6 +21,7 @@ class Intent:
     size_bytes: int | None = None  # of the collective, as nccl-tests count it
     chunk_bytes: int | None = None
     cluster: Cluster | None = None  # where it would run
+    root: int = 0  # of rooted collectives
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from interlock.interchange.chunk_goal import choose_goal
@@ -39,11 +39,9 @@ def read_mscclpp_json(path: Path, intent: Intent) -> ForeignSchedule:
         first = _Run(plan, plain_goal(plan.buffers.inputs), 1)
         first.execute()
         delivered = delivered_matrix(first.memory, plan.buffers.inputs, plan.buffers.outputs, first.address)
-    if intent.chunk_bytes is not None and intent.chunk_bytes % plan.split:
-        intent = Intent(intent.demand, intent.collective, intent.size_bytes, None, intent.cluster)
-    elif intent.chunk_bytes is not None:
-        pieces = intent.chunk_bytes // plan.split
-        intent = Intent(intent.demand, intent.collective, intent.size_bytes, pieces, intent.cluster)
+    if intent.chunk_bytes is not None:
+        whole = intent.chunk_bytes % plan.split == 0
+        intent = replace(intent, chunk_bytes=intent.chunk_bytes // plan.split if whole else None)
     goal, chunk_bytes, notes = choose_goal(plan.buffers, intent, delivered)
     run = _Run(plan, goal, chunk_bytes)
     run.execute()
