@@ -1,4 +1,4 @@
-"""Reading other people's files with limits, and writing whole files and folders or nothing."""
+"""Bytes of other people's files, within limits, and folders written whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,37 +9,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from interlock.errors import InvalidInput, LimitExceeded
-from interlock.schedule import write_atomically
+from interlock.errors import InvalidInput
+from interlock.files import check_file
 
-__all__ = ["MAX_FILE_BYTES", "read_bytes", "read_text", "write_file", "write_folder"]
+__all__ = ["MAX_FILE_BYTES", "read_bytes", "write_folder"]
 
 MAX_FILE_BYTES = 128 * 2**20
 
 
 def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
     """A whole file, if it is a file and not too large."""
-    if path.is_dir():
-        raise InvalidInput(f"{path} is a folder; a file is needed")
-    if not path.is_file():
-        raise InvalidInput(f"{path}: no such file")
-    size = path.stat().st_size
-    if size > limit:
-        raise LimitExceeded(f"{path} has {size} bytes; at most {limit} are read")
-    return path.read_bytes()
-
-
-def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
-    """A whole text file in UTF-8."""
+    file = check_file(path, limit)
     try:
-        return read_bytes(path, limit).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: byte {error.start} is not UTF-8 text") from None
-
-
-def write_file(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """One file, whole or not at all."""
-    write_atomically(path, write)
+        return file.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
 
 
 def write_folder(path: Path, writers: Mapping[str, Callable[[BinaryIO], None]], owned: Callable[[str], bool]) -> None:

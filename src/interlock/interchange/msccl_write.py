@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.files import write_atomically
 from interlock.interchange import msccl_limits as limits
 from interlock.interchange.chunk_program import ChunkProgram, LocalCopy, Place, Run, Transfer, lower
-from interlock.interchange.files import write_file
 from interlock.interchange.layout import Layout, lay_out
 from interlock.interchange.quantise import ChunkPolicy, Quantised, quantise
 from interlock.interchange.report import ExportReport
@@ -81,12 +81,12 @@ def write_msccl_xml(
     """Write the XML and, for an All-to-Allv, its chunk matrix as CSV beside it."""
     algorithm = _build(schedule, problem, chunk_bytes, name)
     lines = [line.encode() for line in _render(algorithm)]
-    write_file(path, lambda file: file.writelines(lines))
+    write_atomically(path, lambda file: file.writelines(lines))
     files, notes = [path], _notes(schedule, algorithm)
     matrix = algorithm.layout.chunk_matrix
     if matrix is not None:
         beside = path.with_suffix(".chunks.csv")
-        write_file(beside, lambda file: _write_matrix(file, matrix))
+        write_atomically(beside, lambda file: _write_matrix(file, matrix))
         files.append(beside)
     quantised = algorithm.quantised
     return ExportReport(

@@ -12,9 +12,9 @@ import json
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.files import write_atomically
 from interlock.interchange import mscclpp_limits as limits
 from interlock.interchange.chunk_program import lower
-from interlock.interchange.files import write_file
 from interlock.interchange.layout import Layout, lay_out
 from interlock.interchange.mscclpp_actions import Actions, collect_actions
 from interlock.interchange.mscclpp_blocks import Blocks, build_blocks
@@ -43,7 +43,7 @@ def write_mscclpp_json(
     """Write the plan."""
     layout, quantised, actions, blocks = _build(schedule, problem, chunk_bytes)
     text = _render(layout, quantised, actions, blocks, name).encode()
-    write_file(path, lambda file: file.writelines([text]))
+    write_atomically(path, lambda file: file.writelines([text]))
     notes = [*actions.notes]
     if len(schedule.barriers):
         notes.append("barriers are kept at each GPU, not between GPUs")

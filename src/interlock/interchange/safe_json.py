@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.interchange.files import read_text
+from interlock.files import read_text
+from interlock.interchange.files import MAX_FILE_BYTES
 
 __all__ = ["Json", "entries", "number", "parse_json", "read_json", "table", "text"]
 
@@ -20,7 +21,7 @@ MAX_VALUES = 8_000_000
 
 def read_json(path: Path) -> Json:
     """The value in a JSON file."""
-    return parse_json(read_text(path), path)
+    return parse_json(read_text(path, MAX_FILE_BYTES), path)
 
 
 def parse_json(content: str, file: Path | str) -> Json:
