@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from interlock.traffic import Demand
 
 if TYPE_CHECKING:
     from interlock.cost import Bound
+    from interlock.interchange import ExportReport
     from interlock.simulate import Result
     from interlock.validate import Report
 
@@ -164,6 +166,23 @@ class Plan:
         write_schedule(
             path, self.schedule, self.problem, algorithm=self.algorithm, seed=self.seed, parameters=self.parameters
         )
+
+    def export(self, format_name: str, path: str | os.PathLike[str], **options: object) -> ExportReport:
+        """Write the schedule in another tool's format, whole or not at all.
+
+        Parameters
+        ----------
+        format_name
+            "msccl-xml", "mscclpp-json", "chakra", "tacos-csv", "htsim", "nccl-tests" or "chrome-trace".
+        options
+            ``chunk_bytes`` fixes the chunk size of formats that know only equal chunks.
+        """
+        from interlock.interchange import export_schedule, get_format
+
+        if get_format(format_name).needs_times:
+            times = self.simulate()
+            options = {"start_s": times.start_s, "finish_s": times.finish_s} | options
+        return export_schedule(format_name, self.schedule, self.problem, Path(path), **options)
 
     def __repr__(self) -> str:
         return f"Plan({self.algorithm!r}, {self.problem.name}, {self.compact.num_messages} messages)"

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli import compare, doctor, plan, synth, verify
+from interlock.cli import compare, doctor, export, plan, simulate, synth, verify
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
@@ -48,6 +48,8 @@ app.command("compare")(compare.command)
 app.command("plan")(plan.command)
 app.command("synth")(synth.command)
 app.command("verify")(verify.command)
+app.command("simulate")(simulate.command)
+app.command("export")(export.command)
 app.command("doctor")(doctor.command)
 
 

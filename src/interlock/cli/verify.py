@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
+from interlock.cli.opened import (
+    ChunkBytesOption,
+    CollectiveOption,
+    DemandOption,
+    FormatOption,
+    RootOption,
+    ScheduleArgument,
+    open_schedule,
+)
 from interlock.cli.options import JsonOption
 from interlock.cli.show import print_json, print_table
-from interlock.errors import InvalidInput
 from interlock.units import format_bytes
 
 __all__ = ["command"]
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A schedule, ours or another tool's.")],
+    file: ScheduleArgument,
+    format_name: FormatOption = None,
+    demand: DemandOption = None,
+    collective: CollectiveOption = None,
+    chunk_bytes: ChunkBytesOption = None,
+    root: RootOption = 0,
     as_json: JsonOption = False,
 ) -> int:
     """Execute a schedule symbolically and say whether every byte arrives exactly once.
@@ -25,33 +33,36 @@ def command(
 
       interlock verify plan.ilk
 
-      interlock verify plan.ilk --json
-    """
-    from interlock.schedule import read_schedule
-    from interlock.validate import check
+      interlock verify allreduce.xml
 
-    if not file.exists():
-        raise InvalidInput(f"{file}: no such file")
-    saved = read_schedule(file)
-    report = check(saved.schedule, saved.problem)
+      interlock verify traces/ --format chakra --demand bytes.txt
+    """
+    opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root)
+    report, schedule = opened.plan.report, opened.plan.schedule
+    violations = [*opened.violations, *(str(violation) for violation in report.violations)]
+    valid = report.valid and not opened.violations
     if as_json:
         print_json(
             {
                 "file": str(file),
-                "algorithm": saved.algorithm,
-                "valid": report.valid,
-                "violations": [str(violation) for violation in report.violations],
+                "format": opened.format,
+                "algorithm": opened.plan.algorithm,
+                "valid": valid,
+                "violations": violations,
+                "notes": list(opened.notes),
                 "scratch_bytes": int(report.scratch_bytes.max(initial=0)),
                 "contributions": report.method,
             }
         )
-        return 0 if report.valid else 1
+        return 0 if valid else 1
     rows = [
-        ["valid", "yes" if report.valid else "NO"],
-        ["messages", str(saved.schedule.num_messages)],
-        ["pieces", str(saved.schedule.num_pieces)],
+        ["valid", "yes" if valid else "NO"],
+        ["format", opened.format],
+        ["messages", str(schedule.num_messages)],
+        ["pieces", str(schedule.num_pieces)],
         ["scratch, worst rank", format_bytes(int(report.scratch_bytes.max(initial=0)))],
         ["contributions told apart by", report.method],
     ]
-    print_table(f"{file}: {saved.problem.name}", ["", ""], rows, [f"violation: {v}" for v in report.violations[:10]])
-    return 0 if report.valid else 1
+    notes = [*(f"note: {text}" for text in opened.notes), *(f"violation: {text}" for text in violations[:10])]
+    print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, notes)
+    return 0 if valid else 1

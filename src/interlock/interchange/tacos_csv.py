@@ -170,7 +170,7 @@ def _owners(table: _Table, kind: CollectiveKind, root: int, violations: list[str
         strange = np.flatnonzero(owner != root)
         if len(strange):
             violations.append(f"chunk {strange[0]} starts at rank {owner[strange[0]]}; a broadcast starts at {root}")
-    elif len(set(np.bincount(owner, minlength=table.num_ranks).tolist())) > 1:
+    elif kind is CollectiveKind.ALL_GATHER and len(set(np.bincount(owner, minlength=table.num_ranks).tolist())) > 1:
         violations.append("ranks own different numbers of chunks; in an all-gather all own the same")
     return owner.astype(np.int32)
 

@@ -1,0 +1,77 @@
+"""Opens schedule files for commands: ours, and other tools', with what the user says about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from interlock.errors import InvalidInput
+from interlock.planning import Plan
+from interlock.topology import Cluster
+
+__all__ = [
+    "ChunkBytesOption",
+    "CollectiveOption",
+    "DemandOption",
+    "FormatOption",
+    "Opened",
+    "RootOption",
+    "ScheduleArgument",
+    "open_schedule",
+]
+
+ScheduleArgument = Annotated[Path, typer.Argument(help="A schedule, ours or another tool's.")]
+FormatOption = Annotated[str | None, typer.Option("--format", help="Format of the file; default: recognised.")]
+DemandOption = Annotated[Path | None, typer.Option("--demand", help="Byte matrix that the file is meant to move.")]
+CollectiveOption = Annotated[str | None, typer.Option("--collective", help="Collective that the file is meant to do.")]
+ChunkBytesOption = Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, like '64 KiB'.")]
+RootOption = Annotated[int, typer.Option("--root", help="Root of a rooted collective.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A plan from a file, and what its reader found beside it."""
+
+    plan: Plan
+    format: str
+    violations: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def open_schedule(
+    file: Path,
+    format_name: str | None = None,
+    demand: Path | None = None,
+    collective: str | None = None,
+    chunk_bytes: str | None = None,
+    root: int = 0,
+    cluster: Cluster | None = None,
+) -> Opened:
+    """Open any schedule file."""
+    from interlock.interchange import Intent, read_foreign
+    from interlock.planning import load
+    from interlock.schedule import is_schedule_file
+    from interlock.traffic import read_demand
+    from interlock.units import parse_bytes
+
+    if demand is not None and collective is not None:
+        raise InvalidInput("--demand and --collective cannot both be what the file is meant to do")
+    if not file.exists() and not file.parent.is_dir():
+        raise InvalidInput(f"{file}: no such file")
+    is_ours = format_name in (None, "ilk") and file.is_file() and (file.suffix == ".ilk" or is_schedule_file(file))
+    if is_ours:
+        if demand is not None or collective is not None:
+            raise InvalidInput(f"{file} names its own problem; --demand and --collective are for other tools' files")
+        return Opened(load(file), "ilk")
+    intent = Intent(
+        demand=None if demand is None else read_demand(demand),
+        collective=collective,
+        chunk_bytes=None if chunk_bytes is None else parse_bytes(chunk_bytes, "--chunk-bytes"),
+        cluster=cluster,
+        root=root,
+    )
+    found = read_foreign(file, intent, format_name)
+    return Opened(Plan(found.problem, found.schedule, found.format), found.format, found.violations, found.notes)

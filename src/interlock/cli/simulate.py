@@ -1,0 +1,90 @@
+"""`interlock simulate`: how long does a schedule file take?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from interlock.cli.opened import (
+    ChunkBytesOption,
+    CollectiveOption,
+    DemandOption,
+    FormatOption,
+    RootOption,
+    ScheduleArgument,
+    open_schedule,
+)
+from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster
+from interlock.cli.show import print_json, print_table
+from interlock.comparison import nccl_size
+from interlock.units import format_bandwidth, format_seconds
+
+__all__ = ["command"]
+
+
+def command(
+    file: ScheduleArgument,
+    format_name: FormatOption = None,
+    demand: DemandOption = None,
+    collective: CollectiveOption = None,
+    chunk_bytes: ChunkBytesOption = None,
+    root: RootOption = 0,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="Where another tool's schedule would run: a preset or TOML file.")
+    ] = None,
+    servers: ServersOption = None,
+    changes: SetOption = None,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="Trade exactness for speed, e.g. 0.001.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Simulate a schedule and compare its time with the bound.
+
+    Examples:
+
+      interlock simulate plan.ilk
+
+      interlock simulate allreduce.xml --chunk-bytes '1 MiB' --cluster h100 --servers 1
+    """
+    where = None if cluster is None else build_cluster(cluster, servers, changes)
+    opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
+    proof = opened.plan.certificate(tolerance)
+    valid = proof.valid and not opened.violations
+    violations = [*opened.violations, *proof.violations]
+    size_bytes, factor = nccl_size(opened.plan.problem)
+    algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
+    notes = list(opened.notes)
+    if opened.format != "ilk" and where is None and opened.plan.problem.cluster is not None:
+        name = format_bandwidth(opened.plan.problem.cluster.scale_up_bandwidth_bytes_per_s)
+        notes.append(f"the file names no network: simulated on one switch of {name} per GPU (say --cluster)")
+    if as_json:
+        print_json(
+            {
+                "file": str(file),
+                "format": opened.format,
+                "algorithm": opened.plan.algorithm,
+                "valid": valid,
+                "violations": violations,
+                "makespan_s": proof.makespan_s,
+                "lower_bound_s": proof.lower_bound_s,
+                "gap": proof.gap,
+                "algbw_bytes_per_s": algbw,
+                "busbw_bytes_per_s": algbw * factor,
+                "binds": proof.binds,
+                "notes": notes,
+                "times_are": "simulated",
+            }
+        )
+        return 0 if valid else 1
+    rows = [
+        ["valid", "yes" if valid else "NO"],
+        ["simulated time", format_seconds(proof.makespan_s)],
+        ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],
+        ["gap", f"{100 * proof.gap:.2f} %"],
+        ["algbw / busbw", f"{format_bandwidth(algbw)} / {format_bandwidth(algbw * factor)}"],
+    ]
+    lines = [*(f"note: {text}" for text in notes), *(f"violation: {text}" for text in violations[:10])]
+    print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
+    return 0 if valid else 1
