@@ -76,10 +76,11 @@ void bind_flow_sim(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 times = simulate_flows(problem);
             }
-            return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.sent_s)), column(std::move(times.finish_s)),
-                                  column(std::move(times.wait)), column(std::move(times.waited_for)),
-                                  column(std::move(times.bottleneck)), column(std::move(times.peak_fan_in)),
-                                  std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
+            return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.sent_s)),
+                                   column(std::move(times.finish_s)), column(std::move(times.wait)),
+                                   column(std::move(times.waited_for)), column(std::move(times.bottleneck)),
+                                   column(std::move(times.peak_fan_in)),
+                                   std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
         });
     define(
         m, "record_rates", "Every change of a message's rate: (time_s, message, rate_bytes_per_s).",
@@ -90,7 +91,7 @@ void bind_flow_sim(nb::module_& m) {
                 changes = record_rates(problem);
             }
             return std::make_tuple(column(std::move(changes.time_s)), column(std::move(changes.message)),
-                                  column(std::move(changes.rate_bytes_per_s)));
+                                   column(std::move(changes.rate_bytes_per_s)));
         });
     define<std::int64_t, double>(
         m, "channel_utilisation", "Part of each channel's capacity in use: [channels, num_bins].",

@@ -26,8 +26,8 @@ FanIn::FanIn(const FlowProblem& problem, const Rows& channels)
     std::vector<Hop> hops;
     for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
         const std::int32_t sender = problem.senders[m].empty() ? -1 : problem.senders[m].front();
-        for (auto h = static_cast<std::size_t>(channels.offsets[m]); h < static_cast<std::size_t>(channels.offsets[m + 1]);
-             ++h) {
+        const auto last = static_cast<std::size_t>(channels.offsets[m + 1]);
+        for (auto h = static_cast<std::size_t>(channels.offsets[m]); h < last; ++h) {
             const std::int32_t channel = channels.values[h];
             if (problem.is_receiving_port[static_cast<std::size_t>(channel)] != 0) hops.push_back({channel, sender, h});
         }
@@ -45,7 +45,8 @@ FanIn::FanIn(const FlowProblem& problem, const Rows& channels)
 
 void FanIn::change(std::int32_t message, std::int32_t by, MaxMinShare& shares) {
     const auto m = static_cast<std::size_t>(message);
-    for (auto h = static_cast<std::size_t>(channels_.offsets[m]); h < static_cast<std::size_t>(channels_.offsets[m + 1]); ++h) {
+    const auto last = static_cast<std::size_t>(channels_.offsets[m + 1]);
+    for (auto h = static_cast<std::size_t>(channels_.offsets[m]); h < last; ++h) {
         if (pair_by_hop_[h] < 0) continue;
         const std::int32_t channel = channels_.values[h];
         const auto c = static_cast<std::size_t>(channel);
@@ -56,8 +57,8 @@ void FanIn::change(std::int32_t message, std::int32_t by, MaxMinShare& shares) {
         bytes_[c] += by * static_cast<double>(problem_.size_bytes[m]);
         if (problem_.congestion.fan_in == 0) continue;
         const double bytes_per_sender = senders_[c] > 0 ? bytes_[c] / senders_[c] : 0.0;
-        shares.change_capacity(channel,
-                               problem_.capacity_bytes_per_s[c] * problem_.congestion.goodput(senders_[c], bytes_per_sender));
+        const double goodput = problem_.congestion.goodput(senders_[c], bytes_per_sender);
+        shares.change_capacity(channel, problem_.capacity_bytes_per_s[c] * goodput);
     }
 }
 

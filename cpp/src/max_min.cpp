@@ -12,18 +12,24 @@ constexpr std::int32_t kManyOthers = -1;
 // A residual this small next to the capacity is rounding, and so is a crossing of levels this slight.
 constexpr double kResidualRounding = 1e-15;
 constexpr double kLevelRounding = 1e-13;
-// Departures this close, next to the time itself, are one departure.
+// Departures this close, next to the time since the last arrival or to the time itself, are one departure.
+constexpr double kIdleRounding = 1e-12;
 constexpr double kTimeRounding = 4e-15;
+constexpr double kUnknown = -1;
+constexpr double kLatest = 1e300;  // a deadline that never comes, but is one
 
 }  // namespace
 
-MaxMinShare::MaxMinShare(std::span<const double> capacity_bytes_per_s, Csr<std::int32_t> paths)
+MaxMinShare::MaxMinShare(std::span<const double> capacity_bytes_per_s, Csr<std::int32_t> paths, double tolerance)
     : paths_(paths),
       residual_(capacity_bytes_per_s.begin(), capacity_bytes_per_s.end()),
-      level_(capacity_bytes_per_s.size(), kNever),
       channels_(capacity_bytes_per_s.size()),
+      held_(capacity_bytes_per_s.size()),
+      idle_(capacity_bytes_per_s.size()),
       flows_(paths.num_rows()),
-      departures_(std::max<std::size_t>(capacity_bytes_per_s.size(), 1)) {
+      departures_(std::max<std::size_t>(capacity_bytes_per_s.size(), 1)),
+      allowed_idle_share_(std::max(0.75 * tolerance, kIdleRounding)),
+      level_slack_(std::max(0.25 * tolerance, kLevelRounding)) {
     residual_.push_back(0.0);  // where the "other channel" of a flow with a single channel points
     for (std::size_t c = 0; c < channels_.size(); ++c) channels_[c].capacity = capacity_bytes_per_s[c];
 }
@@ -41,10 +47,12 @@ void MaxMinShare::add(std::int32_t flow, std::size_t num_hops, double work_bytes
         if (channel.position < channels_[index(first)].position) first = hop;
     }
     ++components_[index(id)].num_flows;
-    if (channels_[index(first)].held.empty()) level_[index(first)] = 0.0;
-    for (const std::int32_t hop : path) residual_[index(hop)] -= level_[index(first)];
+    components_[index(id)].joined_s = now_s;
+    Channel& holder = channels_[index(first)];
+    if (holder.num_held == 0) holder.level = 0.0;
+    for (const std::int32_t hop : path) residual_[index(hop)] -= holder.level;
     hold(flow, first, work_bytes, now_s);
-    mark_dirty(id, channels_[index(first)].position, -kNever);
+    mark_dirty(id, holder.position, -kNever);
 }
 
 void MaxMinShare::change_capacity(std::int32_t channel, double capacity_bytes_per_s) {
@@ -59,33 +67,32 @@ void MaxMinShare::change_capacity(std::int32_t channel, double capacity_bytes_pe
     mark_dirty(state.component, state.position, deadline_s == kNever ? -kNever : deadline_s);
 }
 
-MaxMinShare::Departure MaxMinShare::depart(double tolerance) {
+MaxMinShare::Departure MaxMinShare::depart() {
     const std::int32_t channel = departures_.winner();
     const double now_s = departures_.least();
-    const std::int32_t flow = channels_[index(channel)].marks.front().second;
-    const double rate = level_[index(channel)];
-    const double slack_s = flows_[index(flow)].work_bytes / rate;
+    const std::int32_t flow = held_[index(channel)].marks.front().second;
+    const double rate = channels_[index(channel)].level;
     const std::int32_t id = channels_[index(channel)].component;
     release(flow);
     list_change(channel);
     Component& component = components_[index(id)];
+    double deadline_s = kNever;
     for (const std::int32_t hop : hops(flow)) {
         Channel& state = channels_[index(hop)];
         residual_[index(hop)] += rate;
-        if (--state.num_flows > 0) continue;
-        residual_[index(hop)] = state.capacity;  // forget what rounding was left
-        ++component.num_idle_channels;
+        if (--state.num_flows > 0) {
+            deadline_s = std::min(deadline_s, leave_idle(hop, rate, now_s));
+        } else {
+            residual_[index(hop)] = state.capacity;  // forget what rounding was left
+            ++component.num_idle_channels;
+        }
     }
     if (--component.num_flows == 0) {
         dissolve(id);
     } else {
-        if (component.deadline_s == kNever) {
-            component.waits_since_s = now_s;
-            component.waits_slack_s = slack_s;
-        }
-        component.waits_slack_s = std::min(component.waits_slack_s, slack_s);
-        const double wait_s = std::max(tolerance * slack_s, kTimeRounding * now_s);
-        mark_dirty(id, channels_[index(channel)].position, now_s + wait_s);
+        // Even where nothing would be lost the component is listed as changed, for whoever refills it next.
+        const double least_s = now_s * (1 + kTimeRounding);
+        mark_dirty(id, channels_[index(channel)].position, std::min(std::max(deadline_s, least_s), kLatest));
     }
     publish_changes();
     return {now_s, flow};
@@ -111,130 +118,34 @@ void MaxMinShare::refill_before(double next_s, double now_s) {
 
 double MaxMinShare::rate(std::int32_t flow) const {
     const std::int32_t channel = flows_[index(flow)].bottleneck;
-    return channel < 0 ? 0.0 : level_[index(channel)];
+    return channel < 0 ? 0.0 : channels_[index(channel)].level;
 }
 
 double MaxMinShare::used_bytes_per_s(std::int32_t channel) const {
     return channels_[index(channel)].capacity - residual_[index(channel)];
 }
 
-// ---- Components ----
-
-std::int32_t MaxMinShare::component_for(std::span<const std::int32_t> channels) {
-    std::int32_t into = -1;
-    for (const std::int32_t c : channels) {
-        const std::int32_t id = channels_[index(c)].component;
-        if (id < 0 || id == into) continue;
-        if (into < 0 || components_[index(id)].order.size() > components_[index(into)].order.size()) into = id;
-    }
-    if (into < 0) into = new_component();
-    for (const std::int32_t c : channels) {
-        const std::int32_t id = channels_[index(c)].component;
-        if (id < 0) {
-            append(into, c);
-        } else if (id != into) {
-            merge(into, id);
-        }
-    }
-    return into;
-}
-
-std::int32_t MaxMinShare::new_component() {
-    if (free_components_.empty()) {
-        components_.emplace_back();
-        return static_cast<std::int32_t>(components_.size() - 1);
-    }
-    const std::int32_t id = free_components_.back();
-    free_components_.pop_back();
-    return id;
-}
-
-void MaxMinShare::append(std::int32_t component, std::int32_t channel) {
-    Component& home = components_[index(component)];
-    channels_[index(channel)].component = component;
-    channels_[index(channel)].position = static_cast<std::int32_t>(home.order.size());
-    home.order.push_back(channel);
-    ++home.num_idle_channels;
-}
-
-void MaxMinShare::merge(std::int32_t into, std::int32_t from) {
-    Component& home = components_[index(into)];
-    Component& guest = components_[index(from)];
-    merged_.resize(home.order.size() + guest.order.size());
-    // Each side's own order must survive: it says which channel holds each flow.
-    std::merge(home.order.begin(), home.order.end(), guest.order.begin(), guest.order.end(), merged_.begin(),
-               [this](std::int32_t a, std::int32_t b) { return level_[index(a)] < level_[index(b)]; });
-    home.order.swap(merged_);
-    for (std::size_t p = 0; p < home.order.size(); ++p) {
-        channels_[index(home.order[p])].position = static_cast<std::int32_t>(p);
-    }
-    for (const std::int32_t c : guest.order) channels_[index(c)].component = into;
-    home.num_flows += guest.num_flows;
-    home.num_idle_channels += guest.num_idle_channels;
-    guest.order.clear();
-    guest.num_flows = 0;
-    dissolve(from);
-    mark_dirty(into, 0, -kNever);
-}
-
-void MaxMinShare::dissolve(std::int32_t component) {
-    Component& gone = components_[index(component)];
-    for (const std::int32_t c : gone.order) reset(c);
-    gone.order.clear();
-    gone.num_flows = 0;
-    gone.num_idle_channels = 0;
-    gone.deadline_s = kNever;
-    free_components_.push_back(component);
-}
-
-void MaxMinShare::drop_idle_channels(std::int32_t component) {
-    Component& home = components_[index(component)];
-    std::size_t kept = 0;
-    for (const std::int32_t c : home.order) {
-        if (channels_[index(c)].num_flows == 0) {
-            reset(c);
-        } else {
-            channels_[index(c)].position = static_cast<std::int32_t>(kept);
-            home.order[kept++] = c;
-        }
-    }
-    home.order.resize(kept);
-    home.num_idle_channels = 0;
-    home.dirty_from = 0;
-}
-
-void MaxMinShare::mark_dirty(std::int32_t component, std::int32_t position, double deadline_s) {
-    Component& home = components_[index(component)];
-    const auto from = static_cast<std::size_t>(position);
-    if (home.deadline_s == kNever) {
-        dirty_components_.push_back(component);
-        home.dirty_from = from;
-    }
-    home.dirty_from = std::min(home.dirty_from, from);
-    home.deadline_s = std::min(home.deadline_s, deadline_s);
-    earliest_deadline_s_ = std::min(earliest_deadline_s_, home.deadline_s);
-}
-
 // ---- Water filling ----
 
 void MaxMinShare::refill(std::int32_t id, double now_s) {
     Component& component = components_[index(id)];
-    if (component.waits_slack_s > 0) {
-        const double share = (now_s - component.waits_since_s) / component.waits_slack_s;
-        largest_idle_share_ = std::max(largest_idle_share_, share);
-        component.waits_slack_s = 0;
-    }
+    give_away_idle(component, now_s);
     if (2 * static_cast<std::size_t>(component.num_idle_channels) > component.order.size()) drop_idle_channels(id);
     std::size_t position = component.dirty_from;
+    const auto level_at = [&](std::size_t place) { return channels_[index(component.order[place])].level; };
+    double highest = position == 0 ? -kNever : level_at(position - 1);
     while (position < component.order.size()) {
         const std::int32_t channel = component.order[position];
-        const double level = fair_level(channel);
-        if (position > 0 && level < level_[index(component.order[position - 1])] * (1 - kLevelRounding)) {
+        const Channel& state = channels_[index(channel)];
+        const double level = fair_level(state, residual_[index(channel)]);
+        if (level < highest * (1 - level_slack_) && position > 0) {
             swap_with_predecessor(component, position, now_s);
             --position;
+            highest = position == 0 ? -kNever : level_at(position - 1);
             continue;
         }
-        if (!channels_[index(channel)].held.empty() && level != level_[index(channel)]) raise(channel, level, now_s);
+        if (state.num_held > 0 && level != state.level) raise(channel, level, now_s);
+        highest = std::max(highest, state.level);
         ++position;
     }
     component.deadline_s = kNever;
@@ -243,29 +154,28 @@ void MaxMinShare::refill(std::int32_t id, double now_s) {
     }
 }
 
-double MaxMinShare::fair_level(std::int32_t channel) const {
-    const Channel& state = channels_[index(channel)];
-    const double residual = residual_[index(channel)];
-    const double rounding = kResidualRounding * state.capacity;
-    if (state.held.empty()) return residual < -rounding ? -kNever : kNever;
-    if (residual <= rounding && residual >= -rounding) return level_[index(channel)];
-    return level_[index(channel)] + residual / static_cast<double>(state.held.size());
+double MaxMinShare::fair_level(const Channel& channel, double residual) const {
+    const double rounding = kResidualRounding * channel.capacity;
+    if (channel.num_held == 0) return residual < -rounding ? -kNever : kNever;
+    if (residual <= rounding && residual >= -rounding) return channel.level;
+    return channel.level + residual * channel.per_held;
 }
 
 void MaxMinShare::raise(std::int32_t channel, double level, double now_s) {
     Channel& state = channels_[index(channel)];
-    settle(state, level_[index(channel)], now_s);
-    const double step = level - level_[index(channel)];
-    level_[index(channel)] = level;
-    residual_[index(channel)] -= step * static_cast<double>(state.held.size());
+    settle(state, now_s);
+    const double step = level - state.level;
+    state.level = level;
+    residual_[index(channel)] -= step * state.num_held;
     list_change(channel);
     double* const residual = residual_.data();
+    const Held& held = held_[index(channel)];
     if (state.num_many == 0) {
-        for (const Held& held : state.held) residual[held.other] -= step;
+        for (const std::int32_t other : held.others) residual[other] -= step;
         return;
     }
-    for (const Held& held : state.held) {
-        for (const std::int32_t hop : hops(held.flow)) {
+    for (const std::int32_t flow : held.flows) {
+        for (const std::int32_t hop : hops(flow)) {
             if (hop != channel) residual[hop] -= step;
         }
     }
@@ -275,15 +185,17 @@ void MaxMinShare::swap_with_predecessor(Component& component, std::size_t positi
     const std::int32_t later = component.order[position];
     const std::int32_t earlier = component.order[position - 1];
     // From now on `later` comes first on the paths the two share, so it holds their flows.
-    const std::vector<Held>& held = channels_[index(earlier)].held;
-    for (std::size_t slot = held.size(); slot-- > 0;) {
-        const Held entry = held[slot];
-        bool is_shared = entry.other == later;
-        if (entry.other == kManyOthers) {
-            const auto path = hops(entry.flow);
-            is_shared = std::find(path.begin(), path.end(), later) != path.end();
-        }
-        if (is_shared) hand_over(entry.flow, earlier, later, now_s);
+    const Held& held = held_[index(earlier)];
+    auto place = held.others.begin();
+    for (auto left = std::count(place, held.others.end(), later); left > 0; --left) {
+        place = std::find(place, held.others.end(), later);
+        hand_over(held.flows[static_cast<std::size_t>(place - held.others.begin())], earlier, later, now_s);
+    }
+    for (std::size_t slot = channels_[index(earlier)].num_many > 0 ? held.flows.size() : 0; slot-- > 0;) {
+        if (held.others[slot] != kManyOthers) continue;
+        const auto path = hops(held.flows[slot]);
+        const bool is_shared = std::find(path.begin(), path.end(), later) != path.end();
+        if (is_shared) hand_over(held.flows[slot], earlier, later, now_s);
     }
     std::swap(component.order[position - 1], component.order[position]);
     channels_[index(later)].position = static_cast<std::int32_t>(position - 1);
@@ -291,11 +203,12 @@ void MaxMinShare::swap_with_predecessor(Component& component, std::size_t positi
 }
 
 void MaxMinShare::hand_over(std::int32_t flow, std::int32_t from, std::int32_t to, double now_s) {
-    settle(channels_[index(from)], level_[index(from)], now_s);
-    const double remaining_bytes = flows_[index(flow)].mark_bytes - channels_[index(from)].served_bytes;
-    const double old_rate = level_[index(from)];
-    if (channels_[index(to)].held.empty()) level_[index(to)] = old_rate;
-    const double gain = old_rate - level_[index(to)];
+    Channel& giver = channels_[index(from)];
+    Channel& taker = channels_[index(to)];
+    settle(giver, now_s);
+    const double remaining_bytes = flows_[index(flow)].mark_bytes - giver.served_bytes;
+    if (taker.num_held == 0) taker.level = giver.level;
+    const double gain = giver.level - taker.level;
     if (gain != 0) {
         for (const std::int32_t hop : hops(flow)) residual_[index(hop)] += gain;
     }
@@ -307,52 +220,63 @@ void MaxMinShare::hand_over(std::int32_t flow, std::int32_t from, std::int32_t t
 
 void MaxMinShare::hold(std::int32_t flow, std::int32_t channel, double remaining_bytes, double now_s) {
     Channel& state = channels_[index(channel)];
-    if (state.held.empty()) {
+    Held& held = held_[index(channel)];
+    if (state.num_held == 0) {
         state.served_bytes = 0;
         state.served_at_s = now_s;
-        state.marks.clear();
+        state.next_mark_bytes = kNever;
+        held.marks.clear();
     } else {
-        settle(state, level_[index(channel)], now_s);
+        settle(state, now_s);
     }
-    Flow& held = flows_[index(flow)];
-    held.bottleneck = channel;
-    held.slot = static_cast<std::int32_t>(state.held.size());
-    held.mark_bytes = state.served_bytes + remaining_bytes;
+    Flow& owner = flows_[index(flow)];
+    owner.bottleneck = channel;
+    owner.slot = state.num_held++;
+    state.per_held = 1.0 / state.num_held;
+    owner.mark_bytes = state.served_bytes + remaining_bytes;
     const auto path = hops(flow);
     std::int32_t other = kManyOthers;
     if (path.size() == 1) other = static_cast<std::int32_t>(channels_.size());
     if (path.size() == 2) other = path[0] == channel ? path[1] : path[0];
     state.num_many += other == kManyOthers ? 1 : 0;
-    state.held.push_back({flow, other});
-    state.marks.emplace_back(held.mark_bytes, flow);
-    std::push_heap(state.marks.begin(), state.marks.end(), std::greater<>());
+    held.flows.push_back(flow);
+    held.others.push_back(other);
+    held.marks.emplace_back(owner.mark_bytes, flow);
+    std::push_heap(held.marks.begin(), held.marks.end(), std::greater<>());
+    state.next_mark_bytes = std::min(state.next_mark_bytes, owner.mark_bytes);  // kUnknown stays
     list_change(channel);
 }
 
 void MaxMinShare::release(std::int32_t flow) {
-    Flow& state = flows_[index(flow)];
-    const std::int32_t channel = state.bottleneck;
-    Channel& holder = channels_[index(channel)];
-    const auto slot = static_cast<std::size_t>(state.slot);
-    holder.num_many -= holder.held[slot].other == kManyOthers ? 1 : 0;
-    holder.held[slot] = holder.held.back();
-    flows_[index(holder.held[slot].flow)].slot = state.slot;
-    holder.held.pop_back();
-    state.bottleneck = -1;
-    if (holder.held.empty()) level_[index(channel)] = kNever;
+    Flow& owner = flows_[index(flow)];
+    const std::int32_t channel = owner.bottleneck;
+    Channel& state = channels_[index(channel)];
+    Held& held = held_[index(channel)];
+    const auto slot = static_cast<std::size_t>(owner.slot);
+    state.num_many -= held.others[slot] == kManyOthers ? 1 : 0;
+    held.flows[slot] = held.flows.back();
+    held.others[slot] = held.others.back();
+    flows_[index(held.flows[slot])].slot = owner.slot;
+    held.flows.pop_back();
+    held.others.pop_back();
+    owner.bottleneck = -1;
+    if (owner.mark_bytes == state.next_mark_bytes) state.next_mark_bytes = kUnknown;
+    --state.num_held;
+    state.per_held = 1.0 / state.num_held;
+    if (state.num_held == 0) state.level = kNever;
     list_change(channel);
 }
 
-void MaxMinShare::settle(Channel& channel, double level, double now_s) {
-    if (!channel.held.empty()) channel.served_bytes += level * (now_s - channel.served_at_s);
+void MaxMinShare::settle(Channel& channel, double now_s) {
+    if (channel.num_held > 0) channel.served_bytes += channel.level * (now_s - channel.served_at_s);
     channel.served_at_s = now_s;
 }
 
 void MaxMinShare::reset(std::int32_t channel) {
     Channel& state = channels_[index(channel)];
     state.component = -1;
-    state.marks.clear();
-    level_[index(channel)] = kNever;
+    state.level = kNever;
+    held_[index(channel)].marks.clear();
     residual_[index(channel)] = state.capacity;
     if (departures_.key(channel) != kNever) list_change(channel);
 }
@@ -376,19 +300,24 @@ void MaxMinShare::publish_changes() {
     changed_.clear();
 }
 
-double MaxMinShare::next_departure_of(std::int32_t channel) {
-    Channel& state = channels_[index(channel)];
-    const double level = level_[index(channel)];
-    if (state.held.empty() || level <= 0) return kNever;
+void MaxMinShare::find_next_mark(std::int32_t channel) {
+    auto& marks = held_[index(channel)].marks;
     while (true) {
-        const auto& [mark_bytes, flow] = state.marks.front();
+        const auto& [mark_bytes, flow] = marks.front();
         const Flow& owner = flows_[index(flow)];
         if (owner.bottleneck == channel && owner.mark_bytes == mark_bytes) break;
-        std::pop_heap(state.marks.begin(), state.marks.end(), std::greater<>());
-        state.marks.pop_back();
+        std::pop_heap(marks.begin(), marks.end(), std::greater<>());
+        marks.pop_back();
     }
-    const double remaining_bytes = std::max(state.marks.front().first - state.served_bytes, 0.0);
-    return state.served_at_s + remaining_bytes / level;
+    channels_[index(channel)].next_mark_bytes = marks.front().first;
+}
+
+double MaxMinShare::next_departure_of(std::int32_t channel) {
+    Channel& state = channels_[index(channel)];
+    if (state.num_held == 0 || state.level <= 0) return kNever;
+    if (state.next_mark_bytes == kUnknown) find_next_mark(channel);
+    const double remaining_bytes = std::max(state.next_mark_bytes - state.served_bytes, 0.0);
+    return state.served_at_s + remaining_bytes / state.level;
 }
 
 }  // namespace interlock

@@ -41,7 +41,7 @@ struct FlowProblem {
     std::span<const std::int32_t> barriers;  // ascending stages
     double stage_overhead_s = 0;
     Congestion congestion;
-    /// Part of its size by which a message may in effect grow so that departures close together are handled as one.
+    /// 0 is exact. Otherwise departures close together are handled as one: see MaxMinShare.
     double tolerance = 0;
 };
 
@@ -57,7 +57,7 @@ struct FlowTimes {
     std::vector<std::int32_t> bottleneck;       // channel that held it back when it ended, -1 where none did
     std::vector<std::int32_t> peak_fan_in;      // [channels]
     double makespan_s = 0;
-    double largest_idle_share = 0;  // the part actually used of `tolerance`
+    double largest_idle_share = 0;  // the largest part of its capacity a channel lost to the tolerance
     std::int64_t num_events = 0;
 };
 
