@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from interlock.cost.network import Network
 from interlock.problem import Items, RankSets
-from interlock.ragged import Ragged
 
 __all__ = [
     "cut_seconds",
@@ -27,6 +26,8 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+
+GROUPS_PER_WORD = 63  # bits of a 64-bit word, less the sign
 
 
 def rank_cuts(network: Network, items: Items) -> Iterator[tuple[float, str]]:
@@ -85,15 +86,21 @@ def group_partition(network: Network, items: Items, group: NDArray[np.int64], wo
     between = network.num_ranks + np.flatnonzero(group[network.num_ranks :] < 0)
     if network.copies[between].any() or network.adds[between].any():
         return 0.0, words
-    contributors = _in_groups(items.contributors, group)
-    destinations = _in_groups(items.destinations, group)
-    deliveries = _set_sizes(contributors) + _set_sizes(destinations) - 1 - _overlap(contributors, destinations)
-    needed = float((items.size_bytes * deliveries).sum(dtype=np.float64))
+    deliveries = np.full(len(items), -1, np.int64)
+    overlaps = np.zeros(len(items), np.bool_)
+    num_groups = int(group.max()) + 1
+    for first in range(0, num_groups, GROUPS_PER_WORD):
+        give = _group_words(items.contributors, group, first)
+        take = _group_words(items.destinations, group, first)
+        overlaps |= (give & take) != 0
+        for bit in range(min(GROUPS_PER_WORD, num_groups - first)):
+            deliveries += (give >> bit & 1) + (take >> bit & 1)
+    needed = float((items.size_bytes * (deliveries - overlaps)).sum(dtype=np.float64))
     crossing = np.flatnonzero(group[network.src] != group[network.dst])
     rates = []
     for ends in (network.src, network.dst):
         at = crossing[group[ends[crossing]] >= 0]
-        rates.append(float(_capacity_of_pairs(network, group[ends[at]], at, int(group.max()) + 1).sum()))
+        rates.append(float(_capacity_of_pairs(network, group[ends[at]], at, num_groups).sum()))
     return float(cut_seconds(np.array([needed]), np.array([min(rates)]))[0]), words
 
 
@@ -135,13 +142,19 @@ def must_leave(
         loads[homes] -= inside_too[homes]
         return loads
     rows = inside.to_ragged()
-    home = _home(rows.values, group)
-    item = np.arange(len(inside)) if rows.is_single else rows.row_of_value
+    only = _only_group(outside, group)
     if group is not None and not rows.is_single:
-        pair = np.unique(item * (num_groups + 1) + home + 1)
-        item, home = pair // (num_groups + 1), pair % (num_groups + 1) - 1
-    counts = (home >= 0) & (_only_group(outside, group)[item] != home)
-    return np.bincount(home[counts], size[item[counts]], num_groups).astype(np.float64)
+        loads = np.zeros(num_groups)
+        for home in range(num_groups):
+            bit = home % GROUPS_PER_WORD
+            if bit == 0:
+                word = _group_words(inside, group, home)
+            loads[home] = size[((word >> bit & 1) == 1) & (only != home)].sum()
+        return loads
+    homes = _home(rows.values, group)
+    item = np.arange(len(inside)) if rows.is_single else rows.row_of_value
+    counts = (homes >= 0) & (only[item] != homes)
+    return np.bincount(homes[counts], size[item[counts]], num_groups).astype(np.float64)
 
 
 def link_capacity(network: Network, ends: NDArray[np.int32]) -> Floats:
@@ -189,15 +202,17 @@ def _home(ranks: NDArray[np.int32], group: NDArray[np.int64] | None) -> NDArray[
     return ranks.astype(np.int64) if group is None else group[ranks]
 
 
-def _in_groups(sets: RankSets, group: NDArray[np.int64]) -> RankSets:
-    """The groups, each once, that hold an item's ranks."""
+def _group_words(sets: RankSets, group: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """Per item, a bit for each of the groups `first`, `first` + 1, ... that holds one of its ranks."""
+
+    def bits(ranks: NDArray[np.int32]) -> NDArray[np.int64]:
+        place = group[ranks] - first
+        return np.where((place >= 0) & (place < GROUPS_PER_WORD), np.int64(1) << np.clip(place, 0, 62), np.int64(0))
+
     if sets.shared is not None:
-        return RankSets.same(np.unique(group[sets.shared]).astype(np.int32), len(sets))
+        return np.full(len(sets), np.bitwise_or.reduce(bits(sets.shared)), np.int64)
     assert sets.rows is not None
-    width = int(group.max()) + 1
-    pair = np.unique(sets.rows.row_of_value * width + group[sets.rows.values])
-    counts = np.bincount(pair // width, minlength=len(sets))
-    return RankSets.of(Ragged.from_counts(counts, (pair % width).astype(np.int32)))
+    return np.bitwise_or.reduceat(bits(sets.rows.values), sets.rows.offsets[:-1])
 
 
 def _extremes(sets: RankSets, key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
