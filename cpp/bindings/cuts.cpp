@@ -4,6 +4,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "interlock/lengths.hpp"
 #include "interlock/shortest.hpp"
 
 namespace interlock::bindings {
@@ -76,6 +77,19 @@ void bind_cuts(nb::module_& m) {
         },
         "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "cost"_a.noconvert(), "sources"_a.noconvert(),
         "Least cost from each source to each node, [num_sources, num_nodes].");
+    m.def(
+        "crowded_lengths",
+        [](std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+           const Array1<double>& rate, const Array2<double>& bytes, std::int32_t rounds) {
+            std::vector<double> length;
+            {
+                const nb::gil_scoped_release nogil;
+                length = crowded_lengths({num_nodes, as_span(src), as_span(dst), as_span(rate), as_span(bytes)}, rounds);
+            }
+            return column(std::move(length));
+        },
+        "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "rate"_a.noconvert(), "bytes"_a.noconvert(),
+        "rounds"_a, "Lengths of links under which (bytes * distance) / (rate * length) is large.");
 }
 
 }  // namespace interlock::bindings

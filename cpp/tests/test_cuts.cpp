@@ -6,6 +6,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/lengths.hpp"
 #include "interlock/shortest.hpp"
 
 using namespace interlock;
@@ -76,5 +77,14 @@ int main() {
     const auto distance = shortest_distances(3, src, dst, cost, sources);
     const double never = std::numeric_limits<double>::infinity();
     CHECK((distance == std::vector<double>{0.0, 1.0, 2.0, never, never, 0.0}));
+
+    // One byte each way round a ring of three with one slow link: the bound is that of the slow link alone.
+    const std::vector<std::int32_t> from{0, 1, 2}, to{1, 2, 0};
+    const std::vector<double> rate{1.0, 0.25, 1.0}, bytes{0, 0, 1, 1, 0, 0, 0, 1, 0};
+    const std::vector<double> length = crowded_lengths({3, from, to, rate, bytes}, 200);
+    const double volume = (length[0] + length[1]) + (length[1] + length[2]) + (length[2] + length[0]);
+    const double room = length[0] + 0.25 * length[1] + length[2];
+    CHECK(volume / room > 7.9 && volume / room <= 8.0 + 1e-9);
+    CHECK_THROWS(crowded_lengths({3, from, to, rate, rate}, 1), InvalidInput);
     return 0;
 }

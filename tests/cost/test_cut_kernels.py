@@ -94,6 +94,17 @@ def test_distances_match_networkx(even):
         assert found[a, b] == pytest.approx(known)
 
 
+def test_crowded_lengths_prove_more_than_equal_ones():
+    """Two ways from 0 to 3, one of them thin: only lengths that rise where it is crowded see both."""
+    src, dst = np.array([0, 1, 0, 2], np.int32), np.array([1, 3, 2, 3], np.int32)
+    rate = np.array([1.0, 9.0, 1.0, 9.0])
+    bytes_ = np.zeros((4, 4))
+    bytes_[0, 3] = 2.0
+    length = _core.crowded_lengths(4, src, dst, rate, bytes_, 200)
+    distance = _core.shortest_distances(4, src, dst, length, np.zeros(1, np.int32))[0, 3]
+    assert 0.99 <= 2.0 * distance / (rate @ length) <= 1.0 + 1e-12
+
+
 def test_networks_that_are_not_sound_are_refused():
     one = np.zeros(1, np.int32)
     room = np.ones(1, np.int64)
@@ -105,3 +116,5 @@ def test_networks_that_are_not_sound_are_refused():
         _core.narrowest_cut_between(2, one, np.ones(1, np.int32), room, 1, 1)
     with pytest.raises(InvalidInput, match="negative"):
         _core.shortest_distances(2, one, np.ones(1, np.int32), np.array([-1.0]), one)
+    with pytest.raises(InvalidInput, match="square"):
+        _core.crowded_lengths(2, one, np.ones(1, np.int32), np.ones(1), np.ones((3, 2)), 1)

@@ -22,6 +22,11 @@ def cheapest_partition(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict
 def shortest_distances(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], cost: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], sources: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.float64], dict(shape=(None, None), writable=False)]:
     """Least cost from each source to each node, [num_sources, num_nodes]."""
 
+def crowded_lengths(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], rate: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], rounds: int) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)]:
+    """
+    Lengths of links under which (bytes * distance) / (rate * length) is large.
+    """
+
 def digest64(bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int) -> int:
     """64-bit digest of bytes, equal on every machine; not cryptographic."""
 

@@ -15,6 +15,8 @@ __all__ = ["farthest_pair", "hop_volume", "least_message_s"]
 
 MAX_WORK = 2_500_000  # sources * (nodes + links): some 10 ms
 SAMPLED_SOURCES = 8
+MAX_CROWDED_WORK = 4_000_000  # rounds * nodes * (nodes + links): some 20 ms
+LEAST_ROUNDS, MOST_ROUNDS = 100, 600
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +57,8 @@ def hop_volume(network: Network, items: Items) -> Iterator[tuple[float, str]]:
     """One-to-one bytes fill every link of a shortest way at least: all links together set the pace.
 
     Any lengths of links give a bound: (sum of bytes * distance) / (sum of rate * length). Tried: every link counts
-    the same, and every link counts by the time it takes for a byte.
+    the same, every link counts by the time it takes for a byte, and on small graphs lengths that grow where a
+    shortest routing is crowded.
     """
     if not (items.contributors.is_single and items.destinations.is_single):
         return
@@ -63,15 +66,19 @@ def hop_volume(network: Network, items: Items) -> Iterator[tuple[float, str]]:
     sources = np.flatnonzero(np.bincount(origin))
     if len(sources) * (network.num_nodes + network.num_links) > MAX_WORK:
         return
+    rate = network.bandwidth_bytes_per_s
+    lengths = [np.ones(network.num_links), rate.max() / rate]
+    rounds = min(MOST_ROUNDS, MAX_CROWDED_WORK // (network.num_nodes * (network.num_nodes + network.num_links) + 1))
+    if rounds >= LEAST_ROUNDS:
+        bytes_ = np.zeros((network.num_nodes, network.num_nodes))
+        np.add.at(bytes_, (origin, end), items.size_bytes)
+        lengths.append(_core.crowded_lengths(network.num_nodes, network.src, network.dst, rate, bytes_, rounds))
     place = np.zeros(network.num_ranks, np.int64)
     place[sources] = np.arange(len(sources))
-    rate = network.bandwidth_bytes_per_s
     channels = np.unique(network.channel, return_inverse=True)[1]
-    for length in (np.ones(network.num_links), rate.max() / rate):
-        distance = _core.shortest_distances(
-            network.num_nodes, network.src, network.dst, length, sources.astype(np.int32)
-        )
-        volume = float((items.size_bytes * distance[place[origin], end]).sum())
+    for length in lengths:
+        table = _core.shortest_distances(network.num_nodes, network.src, network.dst, length, sources.astype(np.int32))
+        volume = float((items.size_bytes * table[place[origin], end]).sum())
         room = np.zeros(network.num_links)
         np.maximum.at(room, channels, rate * length)
         yield volume / float(room.sum()), "all links together, by distance"
