@@ -1,5 +1,9 @@
 #include "interlock/task_sim.hpp"
 
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 
@@ -19,7 +23,7 @@ void bind_task_sim(nb::module_& m) {
                 times = run_tasks({as_span(resource), as_span(duration_s), as_span(delay_s), as_span(priority),
                                    as_csr(dep_offsets, deps), as_span(capacity)});
             }
-            return nb::make_tuple(column(std::move(times.start_s)), column(std::move(times.finish_s)),
+            return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.finish_s)),
                                   column(std::move(times.busy_s)), times.makespan_s);
         },
         "resource"_a.noconvert(), "duration_s"_a.noconvert(), "delay_s"_a.noconvert(), "priority"_a.noconvert(),

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli import compare, doctor, export, plan, simulate, synth, verify
+from interlock.cli import compare, doctor, export, moe, plan, simulate, synth, verify
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
@@ -50,6 +50,7 @@ app.command("synth")(synth.command)
 app.command("verify")(verify.command)
 app.command("simulate")(simulate.command)
 app.command("export")(export.command)
+app.command("moe")(moe.command)
 app.command("doctor")(doctor.command)
 
 

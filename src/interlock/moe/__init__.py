@@ -1,6 +1,26 @@
-"""MoE layers and models: what their communication costs, modelled and simulated."""
+"""MoE layers and models: what their communication costs, simulated. The in-switch hardware does not exist."""
 
+from interlock.moe.comparison import LayerRow, compare_schemes
+from interlock.moe.constants import PAPER, Machine
 from interlock.moe.iteration import Iteration, iteration_times
+from interlock.moe.layer import Layer, LayerTraffic, paper_layers, uniform_traffic
 from interlock.moe.models import ModelShape, model, model_names
+from interlock.moe.schemes import SCHEMES, layer_time
 
-__all__ = ["Iteration", "ModelShape", "iteration_times", "model", "model_names"]
+__all__ = [
+    "PAPER",
+    "SCHEMES",
+    "Iteration",
+    "Layer",
+    "LayerRow",
+    "LayerTraffic",
+    "Machine",
+    "ModelShape",
+    "compare_schemes",
+    "iteration_times",
+    "layer_time",
+    "model",
+    "model_names",
+    "paper_layers",
+    "uniform_traffic",
+]

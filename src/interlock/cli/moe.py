@@ -1,0 +1,182 @@
+"""`interlock moe`: an MoE layer scheme by scheme, or a training step by algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from interlock.cli.options import (
+    ClusterOption,
+    JsonOption,
+    SeedOption,
+    ServersOption,
+    SetOption,
+    build_cluster,
+)
+from interlock.cli.show import print_json, print_table, progress_of
+from interlock.errors import InvalidInput, nearest
+from interlock.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from interlock.moe import Layer, LayerTraffic
+    from interlock.topology import Cluster
+    from interlock.traffic import Routing
+
+__all__ = ["command"]
+
+HONEST = "simulated at tile level; the in-switch hardware does not exist"
+
+
+def command(
+    layer: Annotated[
+        str, typer.Option("--layer", help="Of the paper: small, medium or large, and -8, -16 or -32.")
+    ] = "large-8",
+    gpus: Annotated[int, typer.Option("--gpus", help="GPUs around the switch.")] = 32,
+    routing: Annotated[
+        str | None, typer.Option("--routing", metavar="FILE[:ARRAY[:LAYER]]", help="Real top-k choices (npz).")
+    ] = None,
+    hidden: Annotated[int, typer.Option("--hidden", help="With --routing.")] = 2048,
+    ffn: Annotated[int, typer.Option("--ffn", help="With --routing.")] = 1408,
+    experts: Annotated[int, typer.Option("--experts", help="With --routing.")] = 64,
+    replicas: Annotated[int, typer.Option("--replicas", help="Extra expert slots per GPU (EPLB), with --routing.")] = 0,
+    schemes: Annotated[str | None, typer.Option("--schemes", help="Comma-separated; default: all.")] = None,
+    backward: Annotated[bool, typer.Option("--backward", help="The backward pass.")] = False,
+    iteration: Annotated[bool, typer.Option("--iteration", help="A whole training step on a cluster instead.")] = False,
+    model: Annotated[str, typer.Option("--model", help="With --iteration.")] = "mixtral-8x7b",
+    algorithms: Annotated[
+        str, typer.Option("--algorithms", help="With --iteration.")
+    ] = "ecmp,direct,pxn,forward,rails,rails-split,adaptive",
+    skew: Annotated[float, typer.Option("--skew", help="Zipf exponent of expert popularity, with --iteration.")] = 0.8,
+    overlap: Annotated[bool, typer.Option("--overlap", help="Hide communication behind experts.")] = False,
+    cluster: ClusterOption = "h200",
+    servers: ServersOption = None,
+    changes: SetOption = None,
+    seed: SeedOption = 0,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Write a timeline of GPU 0 (SVG).")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare MoE schemes on one layer, or algorithms on a whole training step.
+
+    Examples:
+
+      interlock moe --layer large-8
+
+      interlock moe --routing routing.npz:intent:10 --gpus 16 --replicas 2 --schemes dysharp,inswitch
+
+      interlock moe --iteration --model deepseek-v3 --servers 8
+    """
+    if iteration:
+        return _iteration(model, algorithms, build_cluster(cluster, servers, changes), skew, overlap, seed, as_json)
+    return _layer(layer, gpus, routing, (hidden, ffn, experts, replicas), schemes, backward, seed, picture, as_json)
+
+
+def _layer(
+    name: str,
+    gpus: int,
+    routing: str | None,
+    shape: tuple[int, int, int, int],
+    schemes: str | None,
+    backward: bool,
+    seed: int,
+    picture: Path | None,
+    as_json: bool,
+) -> int:
+    from interlock.moe import SCHEMES, compare_schemes, paper_layers, uniform_traffic
+    from interlock.moe.picture import timeline_svg
+
+    chosen = [word.strip() for word in schemes.split(",")] if schemes else list(SCHEMES)
+    if routing is None:
+        known = {made.name: made for made in paper_layers()}
+        if name not in known:
+            raise InvalidInput(f"unknown layer {name!r}; {nearest(name, known)}")
+        layer = known[name]
+        traffic: LayerTraffic | Routing = uniform_traffic(layer, _gpus(gpus), seed)
+    else:
+        layer, traffic = _read(routing, _gpus(gpus), *shape)
+    with progress_of(len(chosen), "simulating") as step:
+        made = compare_schemes(layer, traffic, chosen, backward=backward, progress=step)
+    if picture is not None:
+        _write(picture, timeline_svg([time for _, time in made]))
+    if as_json:
+        facts = {"name": layer.name, "gpus": gpus, "backward": backward}
+        print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
+        return 0
+    rows = [
+        [
+            row.algorithm,
+            format_seconds(row.makespan_s),
+            "-" if row.fluid_s is None else format_seconds(row.fluid_s),
+            f"{1 + row.gap:.3f}",
+            format_bytes(row.up_bytes),
+            format_bytes(row.down_bytes),
+            format_seconds(row.compute_s),
+        ]
+        for row, _ in made
+    ]
+    header = ["scheme", "time", "closed form", "over bound", "busiest uplink", "busiest downlink", "busiest SMs"]
+    print_table(f"{layer.name} on {gpus} GPUs", header, rows, [f"Times are {HONEST}."])
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    from interlock.schedule import write_atomically
+
+    def write(file: BinaryIO) -> None:
+        file.write(text.encode())
+
+    write_atomically(path, write)
+
+
+def _gpus(gpus: int) -> int:
+    if not 2 <= gpus <= 1024:
+        raise InvalidInput(f"--gpus {gpus} must be between 2 and 1024")
+    return gpus
+
+
+def _read(words: str, gpus: int, hidden: int, ffn: int, experts: int, replicas: int) -> tuple[Layer, Routing]:
+    from interlock.moe import Layer
+    from interlock.traffic import eplb_placement, read_routing
+
+    path, _, rest = words.partition(":")
+    array, _, number = rest.partition(":")
+    if number and not number.isdigit():
+        raise InvalidInput(f"--routing {words!r}: the layer {number!r} must be a whole number")
+    if min(hidden, ffn) < 1:
+        raise InvalidInput(f"--hidden {hidden} and --ffn {ffn} must be at least 1")
+    routing = read_routing(path, gpus, array or None, int(number or 0), experts)
+    if replicas:
+        routing = routing.with_placement(eplb_placement(routing.expert_loads(), gpus, replicas))
+    name = f"{Path(path).stem} {rest}".strip()
+    return Layer(name, hidden, ffn, experts, routing.top_k, routing.num_tokens // gpus), routing
+
+
+def _iteration(
+    name: str, algorithms: str, cluster: Cluster, skew: float, overlap: bool, seed: int, as_json: bool
+) -> int:
+    from interlock.moe import iteration_times, model
+
+    chosen = [word.strip() for word in algorithms.split(",")]
+    made = iteration_times(model(name), cluster, chosen, skew=skew, overlap=overlap, seed=seed)
+    if as_json:
+        facts = {"model": name, "cluster": cluster.name, "servers": cluster.servers, "skew": skew, "overlap": overlap}
+        print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})
+        return 0
+    slowest = made[0].iteration_s
+    rows = [
+        [
+            row.algorithm,
+            format_seconds(row.iteration_s),
+            f"{100 * (row.iteration_s / slowest - 1):+.1f} %",
+            format_seconds(row.attention_s),
+            format_seconds(row.experts_s),
+            format_seconds(row.communication_s),
+        ]
+        for row in made
+    ]
+    header = ["algorithm", "step", f"against {made[0].algorithm}", "attention", "experts", "communication"]
+    notes = ["Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md."]
+    print_table(f"{name} on {cluster.servers}x{cluster.gpus_per_server} {cluster.name}", header, rows, notes)
+    return 0
