@@ -6,25 +6,53 @@
 32
 """
 
-from interlock import topology, traffic
-from interlock.collectives import (
-    Collective,
-    all_gather,
-    all_reduce,
-    all_to_all,
-    broadcast,
-    gather,
-    reduce,
-    reduce_scatter,
-    scatter,
-)
-from interlock.comparison import Comparison, compare
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from interlock.errors import InterlockError, InvalidInput
-from interlock.planning import Certificate, Plan, load, plan, planner, synthesize
-from interlock.problem import Problem
-from interlock.schedule import Schedule
-from interlock.topology import Cluster, Topology, cluster, dead_nic, missing_gpu, slow_nic
-from interlock.traffic import Demand
+
+if TYPE_CHECKING:
+    from interlock import topology, traffic
+    from interlock.collectives import (
+        Collective,
+        all_gather,
+        all_reduce,
+        all_to_all,
+        broadcast,
+        gather,
+        reduce,
+        reduce_scatter,
+        scatter,
+    )
+    from interlock.comparison import Comparison, compare
+    from interlock.planning import Certificate, Plan, load, plan, planner, synthesize
+    from interlock.problem import Problem
+    from interlock.schedule import Schedule
+    from interlock.topology import Cluster, Topology, cluster, dead_nic, missing_gpu, slow_nic
+    from interlock.traffic import Demand
+
+# Loaded on first use: `import interlock` costs next to nothing, and a script pays only for what it calls.
+_NAMES_BY_MODULE = {
+    "interlock.collectives": (
+        "Collective",
+        "all_gather",
+        "all_reduce",
+        "all_to_all",
+        "broadcast",
+        "gather",
+        "reduce",
+        "reduce_scatter",
+        "scatter",
+    ),
+    "interlock.comparison": ("Comparison", "compare"),
+    "interlock.planning": ("Certificate", "Plan", "load", "plan", "planner", "synthesize"),
+    "interlock.problem": ("Problem",),
+    "interlock.schedule": ("Schedule",),
+    "interlock.topology": ("Cluster", "Topology", "cluster", "dead_nic", "missing_gpu", "slow_nic"),
+    "interlock.traffic": ("Demand",),
+}
+_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+_MODULES = ("topology", "traffic")
 
 __version__ = "0.1.0"
 
@@ -61,3 +89,17 @@ __all__ = [
     "topology",
     "traffic",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"interlock.{name}")
+    if name not in _MODULE_BY_NAME:
+        raise AttributeError(f"module 'interlock' has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULE_BY_NAME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

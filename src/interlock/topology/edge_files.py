@@ -2,7 +2,8 @@
 
 A header names the columns src, dst, one for the bandwidth and perhaps one each for latency, message_overhead and
 channel; a quantity column says its unit (bandwidth_bytes_per_s, gb_per_s, gib_per_s, gbit_per_s, latency_us, ...) or
-carries units in its cells. A line ``# num_ranks = 8`` says which nodes are GPUs.
+carries units in its cells. Lines ``# num_ranks = 8`` and ``# num_nodes = 12`` say which nodes are GPUs and how many
+nodes there are.
 """
 
 from __future__ import annotations
@@ -64,9 +65,6 @@ def _from_csv(text: str, name: str) -> Topology:
             if (what, cell) not in known:
                 known[what, cell] = _cell(what, unit, cell.strip(), number)
             values[what].append(known[what, cell])
-    num_ranks = said.get("num_ranks")
-    if num_ranks is not None and not num_ranks.strip().isdecimal():
-        raise InvalidInput(f"num_ranks = {num_ranks} must be a whole number")
     return from_edges(
         values["src"],
         values["dst"],
@@ -74,8 +72,9 @@ def _from_csv(text: str, name: str) -> Topology:
         values.get("latency"),
         values.get("message_overhead"),
         channel=values.get("channel"),
-        num_ranks=None if num_ranks is None else int(num_ranks[:12]),
-        name=said.get("name", name).strip(),
+        num_ranks=_count(said, "num_ranks"),
+        num_nodes=_count(said, "num_nodes"),
+        name=said.get("name", name),
     )
 
 
@@ -83,6 +82,12 @@ def _said(comments: list[str]) -> dict[str, str]:
     """What comments like ``# num_ranks = 8`` say; the others are skipped."""
     matches = [re.fullmatch(r"\s*#\s*(\w+)\s*=\s*(.{1,200}?)\s*", line) for line in comments]
     return {match[1]: match[2] for match in matches if match}
+
+
+def _count(said: dict[str, str], key: str) -> int | None:
+    if key in said and not re.fullmatch(r"[0-9]{1,9}", said[key], re.ASCII):
+        raise InvalidInput(f"{key} = {said[key][:40]} must be a whole number")
+    return int(said[key]) if key in said else None
 
 
 def _header(cells: list[str]) -> list[tuple[str, str | None]]:
@@ -115,7 +120,8 @@ def write_edges(topology: Topology, path: FilePath) -> None:
     names = ["src", "dst", *columns[2:]]
     if (topology.channel == np.arange(topology.num_links)).all():
         columns, names = columns[:-1], names[:-1]
-    lines = [f"# name = {topology.name}", f"# num_ranks = {topology.num_ranks}", ",".join(names)]
+    said = {"name": topology.name, "num_ranks": topology.num_ranks, "num_nodes": topology.num_nodes}
+    lines = [*(f"# {key} = {value}" for key, value in said.items()), ",".join(names)]
     rows = zip(*(getattr(topology, column).tolist() for column in columns), strict=True)
     lines += [",".join(map(repr, row)) for row in rows]
     write_text(path, "\n".join(lines) + "\n")

@@ -112,6 +112,7 @@ def from_edges(
     message_overhead: Quantity | ArrayLike | None = None,
     *,
     num_ranks: int | None = None,
+    num_nodes: int | None = None,
     switches: ArrayLike = (),
     channel: ArrayLike | None = None,
     symmetries: NDArray[np.int32] | None = None,
@@ -127,6 +128,8 @@ def from_edges(
         One quantity for all links, or one per link (numbers in SI units, or strings with units).
     num_ranks
         How many nodes are GPUs (the first ones); by default all that are not in `switches`.
+    num_nodes
+        How many nodes there are, if more than the links name.
     channel
         A number per link; links with the same number share one capacity. By default none do.
     symmetries
@@ -143,8 +146,9 @@ def from_edges(
         raise InvalidInput(f"src has {len(link_src)} entries and dst {len(link_dst)}; they must match")
     if len(link_src) == 0:
         raise InvalidInput("src is empty; a topology needs at least one link")
-    kinds = _kinds(int(max(link_src.max(), link_dst.max())) + 1, num_ranks, _node_ids(switches, "switches"))
-    num_nodes, num_links = len(kinds), len(link_src)
+    last_named = int(max(link_src.max(), link_dst.max()))
+    kinds = _kinds(last_named, num_ranks, num_nodes, _node_ids(switches, "switches"))
+    num_links = len(link_src)
     return Topology(
         name=name,
         num_ranks=int(np.count_nonzero(kinds == NodeKind.GPU)),
@@ -155,19 +159,24 @@ def from_edges(
         latency_s=per_link(0 if latency is None else latency, num_links, "latency"),
         message_overhead_s=per_link(0 if message_overhead is None else message_overhead, num_links, "message_overhead"),
         channel=np.arange(num_links, dtype=np.int32) if channel is None else _node_ids(channel, "channel", MAX_LINKS),
-        multicasts=np.zeros(num_nodes, np.bool_),
-        reduces=np.zeros(num_nodes, np.bool_),
+        multicasts=np.zeros(len(kinds), np.bool_),
+        reduces=np.zeros(len(kinds), np.bool_),
         symmetries=symmetries,
     )
 
 
-def _kinds(num_named: int, num_ranks: int | None, switches: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _kinds(
+    last_named: int, num_ranks: int | None, num_nodes: int | None, switches: NDArray[np.int32]
+) -> NDArray[np.uint8]:
     """Kind of each node: the first `num_ranks` are GPUs, the others switches."""
-    if num_ranks is not None and (isinstance(num_ranks, bool) or not isinstance(num_ranks, int | np.integer)):
-        raise InvalidInput(f"num_ranks={num_ranks!r} must be a whole number")
-    num_nodes = max(num_named, int(switches.max(initial=-1)) + 1, num_ranks or 0)
-    if num_nodes > MAX_NODES:
-        raise InvalidInput(f"node {num_nodes - 1} is above the limit of {MAX_NODES} nodes")
+    for name, given in (("num_ranks", num_ranks), ("num_nodes", num_nodes)):
+        is_whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+        if given is not None and (not is_whole or not 1 <= given <= MAX_NODES):
+            raise InvalidInput(f"{name}={given!r} must be a whole number between 1 and {MAX_NODES}")
+    num_named = max(last_named, int(switches.max(initial=-1)), (num_ranks or 0) - 1) + 1
+    if num_nodes is not None and num_nodes < num_named:
+        raise InvalidInput(f"num_nodes={num_nodes} but node {num_named - 1} is named; nodes are numbered from 0")
+    num_nodes = num_nodes or num_named
     kinds = np.zeros(num_nodes, np.uint8)
     kinds[switches] = NodeKind.SWITCH
     ranks = num_nodes - int(np.count_nonzero(kinds)) if num_ranks is None else int(num_ranks)

@@ -1,8 +1,9 @@
 """Topologies in TOML files.
 
-Either ``shape = "torus:4x4x4"`` with bandwidth, latency and message_overhead; or num_ranks and a table `[links]`
-with src, dst, bandwidth (one quantity, or one per link), latency, message_overhead and channel. Lists of nodes `nics`,
-`multicasts` and `reduces`, a `stage_overhead`, a table `[fabric]` and a list of `symmetries` may follow.
+Either ``shape = "torus:4x4x4"`` with bandwidth, latency and message_overhead; or num_ranks, perhaps num_nodes, and a
+table `[links]` with src, dst, bandwidth (one quantity, or one per link), latency, message_overhead and channel. Lists
+of nodes `nics`, `multicasts` and `reduces`, a `stage_overhead`, a table `[fabric]` and a list of `symmetries` may
+follow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,18 @@ from interlock.units import parse_seconds, write_bandwidth, write_seconds
 __all__ = ["read_topology_table", "topology_from_table", "topology_to_toml", "write_topology"]
 
 MAX_FILE_BYTES = 1 << 26
-_KEYS = {"name", "num_ranks", "nics", "multicasts", "reduces", "stage_overhead", "fabric", "symmetries", "links"}
+_KEYS = {
+    "name",
+    "num_ranks",
+    "num_nodes",
+    "nics",
+    "multicasts",
+    "reduces",
+    "stage_overhead",
+    "fabric",
+    "symmetries",
+    "links",
+}
 _LINK_KEYS = {"src", "dst", "bandwidth", "latency", "message_overhead", "channel"}
 
 
@@ -42,11 +54,12 @@ def topology_from_table(values: dict[str, object], where: str) -> Topology:
     for key in ("src", "dst", "bandwidth"):
         if key not in links:
             raise InvalidInput(f"{where}: links.{key} is missing; a topology needs src, dst and bandwidth")
-    name, num_ranks = values.get("name", Path(where).stem), values.get("num_ranks")
+    name = values.get("name", Path(where).stem)
     if not isinstance(name, str) or not 1 <= len(name) <= 200:
         raise InvalidInput(f"{where}: name={str(name)[:40]!r} must be a word of at most 200 characters")
     try:
-        graph = from_edges(**links, num_ranks=num_ranks, name=name)  # type: ignore[arg-type]
+        counts = {key: values.get(key) for key in ("num_ranks", "num_nodes")}
+        graph = from_edges(**links, **counts, name=name)  # type: ignore[arg-type]
         return _with_extras(graph, values, where)
     except InvalidInput as error:
         raise InvalidInput(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
@@ -79,14 +92,12 @@ def _with_extras(graph: Topology, values: dict[str, object], where: str) -> Topo
 
 def _nodes(values: dict[str, object], key: str, graph: Topology) -> NDArray[np.int64]:
     listed = values.get(key, [])
-    whole = isinstance(listed, list) and all(isinstance(n, int) and not isinstance(n, bool) for n in listed)
-    if not whole:
+    if not isinstance(listed, list):
         raise InvalidInput(f"{key} must be a list of nodes")
-    for node in listed:  # type: ignore[attr-defined]
-        if not graph.num_ranks <= node < graph.num_nodes:
-            raise InvalidInput(
-                f"{key} names node {node}; it must be between {graph.num_ranks} and {graph.num_nodes - 1}"
-            )
+    first, last = graph.num_ranks, graph.num_nodes - 1
+    for node in listed:
+        if isinstance(node, bool) or not isinstance(node, int) or not first <= node <= last:
+            raise InvalidInput(f"{key} names node {node!r}; it must be a node from {first} to {last} that is not a GPU")
     return np.array(listed, np.int64)
 
 
@@ -101,7 +112,11 @@ def _symmetries(value: object, num_nodes: int) -> NDArray[np.int32] | None:
 
 def topology_to_toml(topology: Topology) -> str:
     """The text of a TOML file; routes other than the shortest are not kept."""
-    values: dict[str, object] = {"name": topology.name, "num_ranks": topology.num_ranks}
+    values: dict[str, object] = {
+        "name": topology.name,
+        "num_ranks": topology.num_ranks,
+        "num_nodes": topology.num_nodes,
+    }
     for key, flags in (
         ("nics", topology.node_kinds == NodeKind.NIC),
         ("multicasts", topology.multicasts),

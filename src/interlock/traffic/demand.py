@@ -80,7 +80,10 @@ def matrix(array: ArrayLike, name: str = "matrix") -> Demand:
     >>> matrix([[0, 5], [3, 0]]).moved_bytes
     8
     """
-    given = np.asarray(array)
+    try:
+        given = np.asarray(array)
+    except ValueError:
+        raise InvalidInput("the demand matrix has rows of unequal length; it must be square") from None
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
         raise InvalidInput(f"the demand matrix has shape {given.shape}; it must be square and not empty")
     if given.shape[0] > MAX_RANKS:

@@ -33,7 +33,7 @@ def random(cluster: HasRanks, bytes_per_gpu: Quantity = "512 MB", seed: int = 0)
 def zipf(cluster: HasRanks, skew: float = 0.8, bytes_per_gpu: Quantity = "512 MB", seed: int = 0) -> Demand:
     """Each pair an independent Zipf sample: size k with probability proportional to ``k ** -skew``, k up to 100,000.
 
-    This is how FAST draws its skewed load (the notes in docs/papers/fast.md tell how we know). ``skew=0`` is `random`;
+    This is how FAST draws its skewed load (docs/reference/traffic.md tells how we know). ``skew=0`` is `random`;
     0.8 puts 18 % of a server's bytes on the wrong NIC; above 2 the samples would become equal again, so it is refused.
     """
     check_range(skew, "skew", 0.0, 2.0)

@@ -1,0 +1,441 @@
+"""Bad clusters, graphs, demand, routing and collectives: one sentence that names the value and the rule."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.collectives import collective
+from interlock.errors import InvalidInput
+from interlock.problem import collective_problem, combine_problem, demand_problem, dispatch_problem
+from interlock.ragged import Ragged
+from interlock.traffic import Placement, Routing, contiguous_placement, eplb_placement
+
+T, D = il.topology, il.traffic
+RING = T.ring(4, bandwidth=1e9)
+SMALL = il.cluster("h200", servers=2, gpus_per_server=2)
+ONE_TOKEN = Routing(np.array([[0, 1]], np.int32), np.array([0], np.int32), contiguous_placement(4, 4))
+
+Case = tuple[Callable[[], object], str]
+
+
+def cluster(**changes: object) -> Callable[[], object]:
+    return lambda: il.cluster("h200", **changes)
+
+
+def edges(src: object, dst: object, bandwidth: object = 1e9, **more: object) -> Callable[[], object]:
+    return lambda: T.from_edges(src, dst, bandwidth, **more)  # type: ignore[arg-type]
+
+
+def routing(experts: object, ranks: object, weights: object = None, num_experts: int = 4) -> Callable[[], object]:
+    return lambda: Routing(experts, ranks, contiguous_placement(num_experts, 4), weights)  # type: ignore[arg-type]
+
+
+CLUSTERS: list[Case] = [
+    (lambda: il.cluster("h2000"), "unknown cluster preset 'h2000'; did you mean 'h200'?"),
+    (lambda: il.cluster(""), "unknown cluster preset ''"),
+    (lambda: il.cluster(None), "unknown cluster preset 'None'"),  # type: ignore[arg-type]
+    (lambda: il.cluster("x" * 10_000), "unknown cluster preset 'xxx"),
+    (cluster(servers=0), "servers=0 must be a whole number between 1"),
+    (cluster(servers=-2), "servers=-2"),
+    (cluster(servers=1.5), "servers=1.5 must be a whole number"),
+    (cluster(servers=True), "servers=True"),
+    (cluster(servers=None), "servers=None"),
+    (cluster(servers=65_537), "servers=65537"),
+    (cluster(servers=10_000), "above 65536 ranks"),
+    (cluster(gpus_per_server=0), "gpus_per_server=0"),
+    (cluster(gpus_per_server="many"), "gpus_per_server='many' must be a whole number"),
+    (cluster(nics_per_gpu=0), "nics_per_gpu=0"),
+    (cluster(nics_per_gpu=65), "nics_per_gpu=65 must be a whole number between 1 and 64"),
+    (cluster(scale_up="tree"), "scale_up='tree' is unknown"),
+    (cluster(scale_out="rial"), "scale_out='rial' is unknown; did you mean 'rail'?"),
+    (cluster(scale_out=3), "scale_out=3 must be a word"),
+    (cluster(scale_up_bandwidth=0), "scale_up_bandwidth=0 must be above zero"),
+    (cluster(scale_out_bandwidth="0 Gb/s"), "scale_out_bandwidth='0 Gb/s' must be above zero"),
+    (cluster(scale_out_bandwidth=float("inf")), "scale_out_bandwidth=inf must be finite"),
+    (cluster(scale_out_bandwidth="400 Gbps/h"), "400 Gbps/h"),
+    (cluster(scale_out_bandwidth=[1]), "scale_out_bandwidth=[1] must be a number with a unit"),
+    (cluster(scale_out_latency="-1 us"), "scale_out_latency='-1 us' must be between 0"),
+    (cluster(scale_up_latency="1 fortnight"), "unknown unit 'fortnight'"),
+    (cluster(message_overhead=float("nan")), "message_overhead=nan must be finite"),
+    (cluster(stage_overhead="1e40 s"), "stage_overhead='1e40 s'"),
+    (cluster(oversubscription=0.9), "oversubscription=0.9 must be between 1 and 1000"),
+    (cluster(oversubscription=float("nan")), "oversubscription=nan"),
+    (cluster(oversubscription="lots"), "oversubscription='lots' must be a number"),
+    (cluster(fan_in=0), "fan_in=0"),
+    (cluster(fan_in=2.5), "fan_in=2.5"),
+    (cluster(fabric="roce"), "fabric='roce' must be a Fabric"),
+    (cluster(multicasts="perhaps"), "multicasts='perhaps' must be true or false"),
+    (cluster(name=""), "name='' must be 1 to 200 printable characters"),
+    (cluster(name="a\nb"), "printable"),
+    (cluster(scale_outbandwidth=1), "unknown cluster field 'scale_outbandwidth'; did you mean 'scale_out_bandwidth'?"),
+    (cluster(nic_rates=[["400 Gb/s"]] * 7), "nic_rates lists 7 GPUs but gpus_per_server=8"),
+    (cluster(nic_rates=[[]] * 8), "nic_rates lists no NIC at all"),
+    (cluster(nic_rates="400 Gb/s"), "nic_rates must be a list of lists"),
+    (cluster(nic_rates=[["0 Gb/s"]] * 8), "nic_rates[0][0]='0 Gb/s' must be above zero"),
+    (cluster(nic_rates=[["1 Gb/s"]] * 8, nics_per_gpu=1), "nic_rates replaces"),
+    (lambda: SMALL.with_(nic_rates_bytes_per_s=((1e9,), (1e9,))), "contradict nic_rates"),
+    (lambda: SMALL.with_(warp=9), "unknown cluster field 'warp'"),
+    (lambda: SMALL.with_(multicasts=1), "multicasts=1 must be true or false"),
+    (cluster(faults=[il.dead_nic(4, 0)]), "server=4 must be below 4"),
+    (cluster(faults=[il.dead_nic(0, 8)]), "gpu=8 must be below 8"),
+    (cluster(faults=[il.slow_nic(0, 0, "1 Gb/s", nic=1)]), "nic=1 must be below 1"),
+    (cluster(faults=[il.dead_nic(0, 0), il.slow_nic(0, 0, "1 Gb/s")]), "another fault of the same part"),
+    (cluster(faults=["nic"]), "faults must be a list of slow_nic"),
+    (cluster(faults=3), "faults must be a list"),
+    (cluster(servers=1, gpus_per_server=1, faults=[il.missing_gpu(0, 0)]), "faults remove all 1 GPUs"),
+    (lambda: il.slow_nic(0, 0, "0 Gb/s"), "bandwidth='0 Gb/s' must be above zero"),
+    (lambda: il.dead_nic(-1, 0), "server=-1"),
+    (lambda: il.missing_gpu(0, 1.0), "gpu=1.0 must be a whole number"),  # type: ignore[arg-type]
+]
+
+GRAPHS: list[Case] = [
+    (lambda: T.torus(bandwidth=1e9), "must have between 1 and 8 entries"),
+    (lambda: T.torus(*[2] * 9, bandwidth=1e9), "must have between 1 and 8 entries"),
+    (lambda: T.torus(4, 0, bandwidth=1e9), "at least 1, not 0"),
+    (lambda: T.torus(4, 2.0, bandwidth=1e9), "not 2.0"),  # type: ignore[arg-type]
+    (lambda: T.torus(True, 4, bandwidth=1e9), "not True"),
+    (lambda: T.mesh(1001, 1000, bandwidth=1e9), "above the limit of 1000000 ranks"),
+    (lambda: T.mesh(1, 1, bandwidth=1e9), "has a single rank"),
+    (lambda: T.ring(1, bandwidth=1e9), "has a single rank"),
+    (lambda: T.torus(4, 4, bandwidth=(1e9, 1e9, 1e9)), "bandwidth has 3 entries for 2 dimensions"),
+    (lambda: T.torus(4, 4, bandwidth=(1e9, "slow")), "bandwidth[1]='slow'"),
+    (lambda: T.torus(4, 4, bandwidth=0), "bandwidth=0 must be above zero"),
+    (lambda: T.torus(4, 4, bandwidth=1e9, latency="-1 us"), "latency='-1 us'"),
+    (lambda: T.hypercube(0, bandwidth=1e9), "num_dims=0"),
+    (lambda: T.hypercube(17, bandwidth=1e9), "num_dims=17 must be a whole number between 1 and 16"),
+    (lambda: T.fully_connected(10_000, bandwidth=1e9), "above the limit of 50000000 links"),
+    (lambda: T.product(("moebius", 4), bandwidth=1e9), "unknown kind of dimension 'moebius'"),
+    (lambda: T.dragonfly(1, 1, bandwidth=1e9), "single rank"),
+    (lambda: T.dragonfly(0, 5, bandwidth=1e9), "at least 1"),
+    (lambda: T.clos(2, 0, 2, bandwidth=1e9), "at least 1"),
+    (lambda: T.rail(0, 8, bandwidth=1e9), "servers=0"),
+    (edges([], []), "src is empty"),
+    (edges([0], [1, 2]), "src has 1 entries and dst 2"),
+    (edges([0.0], [1]), "src must be a flat list of whole numbers"),
+    (edges([0], [-1]), "dst[0]=-1 must be between 0"),
+    (edges([0], [1_000_000]), "dst[0]=1000000"),
+    (edges([2], [2]), "node 2 has a link to itself"),
+    (edges([0, 1], [1, 0], [1e9]), "bandwidth must be one quantity or 2 of them"),
+    (edges([0, 1], [1, 0], [1e9, -1.0]), "bandwidth[1]=-1.0"),
+    (edges([0, 1], [1, 0], [1e9, np.nan]), "bandwidth[1]=nan"),
+    (edges([0, 1], [1, 0], ["1 GB/s", "1 GB/h"]), "bandwidth[1]='1 GB/h'"),
+    (edges([0], [1], 1e9, latency=[-1.0]), "latency[0]=-1.0"),
+    (edges([0], [1], 1e9, num_ranks=0), "num_ranks=0"),
+    (edges([0], [1], 1e9, num_ranks=True), "num_ranks=True"),
+    (edges([0], [5], 1e9, num_nodes=4), "num_nodes=4 but node 5 is named"),
+    (edges([0, 1], [1, 2], 1e9, switches=[0]), "switch 0 is among the first"),
+    (edges([0], [1], 1e9, channel=[1]), "channel holds 1..1"),
+    (edges([0], [1], 1e9, symmetries=np.array([[0, 0]], np.int32)), "symmetries[0] is not a permutation"),
+    (edges([0], [1], 1e9, symmetries=np.array([[0, 1, 2]], np.int32)), "symmetries must be int32 of shape"),
+    (lambda: T.parse_topology(""), "the topology is empty"),
+    (lambda: T.parse_topology("klein-bottle:4"), "unknown shape 'klein-bottle'"),
+    (lambda: T.parse_topology("tors:4x4"), "did you mean 'torus'?"),
+    (lambda: T.parse_topology("torus"), "torus takes one or more dimensions"),
+    (lambda: T.parse_topology("torus:0x4"), "every dimension must be a whole number of at least 1"),
+    (lambda: T.parse_topology("torus:4x-4"), "'4x-4' must be whole numbers joined by x"),
+    (lambda: T.parse_topology("torus:4*4"), "'4' must be a dimension like ring:4"),
+    (lambda: T.parse_topology("torus:٤x٤"), "must be whole numbers joined by x"),
+    (lambda: T.parse_topology("torus:9999999999"), "must be whole numbers joined by x"),
+    (lambda: T.parse_topology("ring:4x4"), "ring takes 1 dimensions"),
+    (lambda: T.parse_topology("dgx1:2"), "dgx1 takes no dimensions"),
+    (lambda: T.parse_topology("h200"), "h200 takes servers"),
+    (lambda: T.parse_topology("h200:0"), "servers=0"),
+    (lambda: T.parse_topology("torus:4x4", bandwidth="1 GB/s,2 GB/s,3 GB/s"), "3 entries for 2 dimensions"),
+    (lambda: T.parse_topology("torus:4x4", bandwidth="fast"), "bandwidth='fast'"),
+    (lambda: T.parse_topology("no/such.toml"), "no/such.toml does not exist"),
+    (lambda: T.read_topology("graph.json"), "must end in .toml or .csv"),
+]
+
+DEMAND: list[Case] = [
+    (lambda: D.matrix([[0, -5], [3, 0]]), "demand[0, 1]=-5 is negative"),
+    (lambda: D.matrix([[0, 1.5], [3, 0]]), "float64; bytes must be whole numbers"),
+    (lambda: D.matrix([[0, float("nan")], [3, 0]]), "float64"),
+    (lambda: D.matrix([[True, False], [False, True]]), "bool; bytes must be whole numbers"),
+    (lambda: D.matrix([["0", "1"], ["1", "0"]]), "bytes must be whole numbers"),
+    (lambda: D.matrix([[0, 1, 2], [3, 0, 1]]), "shape (2, 3); it must be square"),
+    (lambda: D.matrix([0, 1]), "shape (2,)"),
+    (lambda: D.matrix([]), "square and not empty"),
+    (lambda: D.matrix(np.zeros((0, 0), np.int64)), "square and not empty"),
+    (lambda: D.matrix([[0, 2**62 + 1], [0, 0]]), "more than 2^62 bytes"),
+    (lambda: D.matrix([[0, 2**62], [2**62, 0]]), "more than 2^62 bytes"),
+    (lambda: D.matrix(np.array([[0, 2**64 - 1], [0, 0]], np.uint64)), "more than 2^62 bytes"),
+    (lambda: D.matrix([[0, 2**70], [0, 0]]), "whole numbers"),
+    (lambda: D.matrix(np.broadcast_to(np.int64(0), (8193, 8193))), "8193 ranks; at most 8192"),
+    (lambda: D.matrix([[0, 1], [2]]), "rows of unequal length"),
+    (lambda: D.matrix(None), "shape ()"),  # type: ignore[arg-type]
+    (lambda: D.zipf(SMALL, skew=-0.1), "skew=-0.1 must be between 0 and 2"),
+    (lambda: D.zipf(SMALL, skew=2.1), "skew=2.1 must be between 0 and 2"),
+    (lambda: D.zipf(SMALL, skew="steep"), "skew='steep'"),  # type: ignore[arg-type]
+    (lambda: D.zipf(SMALL, skew=float("nan")), "skew=nan"),
+    (lambda: D.hot_expert(SMALL, skew=11), "skew=11"),
+    (lambda: D.lognormal(SMALL, sigma=-1), "sigma=-1"),
+    (lambda: D.sparse(SMALL, density=1.1), "density=1.1"),
+    (lambda: D.random(SMALL, seed=-1), "seed=-1"),
+    (lambda: D.random(SMALL, seed=0.5), "seed=0.5"),  # type: ignore[arg-type]
+    (lambda: D.random(SMALL, seed=2**64), "seed="),
+    (lambda: D.uniform(SMALL, "12 parsecs"), "unknown unit 'parsecs'"),
+    (lambda: D.uniform(SMALL, -1), "bytes_per_gpu=-1"),
+    (lambda: D.uniform(SMALL, "4 EB"), "unknown unit 'EB'"),
+    (lambda: D.uniform(SMALL, 2**61), "more than 2^62 bytes in all"),
+    (lambda: D.random(il.cluster("h200", servers=2000)), "16000 ranks; demand is limited to 8192"),
+    (lambda: D.parse("", SMALL), "the traffic is empty"),
+    (lambda: D.parse("zpif:0.8", SMALL), "did you mean 'zipf'?"),
+    (lambda: D.parse("zipf:", SMALL), "skew='' must be a number"),
+    (lambda: D.parse("zipf:0.8:1", SMALL), "skew='0.8:1' must be a number"),
+    (lambda: D.parse("uniform:1", SMALL), "uniform takes no number"),
+    (lambda: D.parse("random:1", SMALL), "random takes no number"),
+    (lambda: D.parse("no-such.txt", SMALL), "no-such.txt does not exist"),
+    (lambda: D.moe(SMALL, tokens=0), "tokens=0"),
+    (lambda: D.moe(SMALL, experts=0), "experts=0"),
+    (lambda: D.moe(SMALL, experts=4, top_k=5), "top_k=5 is more than experts=4"),
+    (lambda: D.moe(SMALL, hidden=0), "hidden=0"),
+    (lambda: D.moe(SMALL, dtype="bf61"), "dtype='bf61' is unknown; did you mean 'bf16'?"),
+    (lambda: D.moe(SMALL, popularity="pareto"), "popularity='pareto' must be zipf or power-law"),  # type: ignore[arg-type]
+    (lambda: D.moe(SMALL, drift=1.5), "drift=1.5 must be between 0 and 1"),
+    (lambda: D.moe(SMALL, step=-1), "step=-1"),
+    (lambda: D.moe(SMALL, tokens=2**40, top_k=1, hidden=2**23, dtype="fp32"), "more than 2^62 bytes"),
+    (lambda: D.moe_routing(SMALL, tokens=2**22), "tokens=4194304 must be a whole number between 1"),
+    (lambda: demand_problem(SMALL, D.matrix([[0, 1], [1, 0]])), "the demand has 2 ranks but the cluster has 4"),
+    (
+        lambda: demand_problem(SMALL.with_(faults=(il.missing_gpu(0, 1),)), D.uniform(SMALL, 4)),
+        "the demand names rank 1, whose GPU is missing",
+    ),
+]
+
+ROUTING: list[Case] = [
+    (routing(np.array([[0, 4]], np.int32), np.array([0], np.int32)), "experts[0, 1]=4 must be between 0 and 3"),
+    (routing(np.array([[-1]], np.int32), np.array([0], np.int32)), "experts[0, 0]=-1"),
+    (routing(np.array([[2, 2]], np.int32), np.array([0], np.int32)), "token 0 names an expert twice"),
+    (routing(np.array([[0, 1]]), np.array([0], np.int32)), "experts must be int32"),
+    (routing(np.array([0, 1], np.int32), np.array([0], np.int32)), "experts must be int32 of shape"),
+    (routing(np.zeros((0, 2), np.int32), np.zeros(0, np.int32)), "experts must be int32 of shape"),
+    (routing(np.array([[0]], np.int32), np.array([4], np.int32)), "ranks end at 3"),
+    (routing(np.array([[0]], np.int32), np.array([0, 1], np.int32)), "rank_of_token must be int32 of shape (1,)"),
+    (
+        routing(np.array([[0]], np.int32), np.array([0], np.int32), np.array([[np.nan]], np.float32)),
+        "gate_weights[0, 0]=nan",
+    ),
+    (routing(np.array([[0]], np.int32), np.array([0], np.int32), np.ones((1, 2), np.float32)), "gate_weights must be"),
+    (lambda: Placement(2, Ragged.from_lists([[0], []])), "expert 1 has no rank"),
+    (lambda: Placement(2, Ragged.from_lists([[0], [2]])), "experts are on ranks 0..2"),
+    (lambda: contiguous_placement(0, 4), "num_experts=0"),
+    (lambda: contiguous_placement(4, 0), "num_ranks=0"),
+    (lambda: eplb_placement([1, 2, 3], 2), "3 experts on 2 ranks, 2 per server, do not divide evenly"),
+    (lambda: eplb_placement([1, -2], 2), "expert_loads[1]=-2"),
+    (lambda: eplb_placement([1.0, float("inf")], 2), "expert_loads[1]=inf"),
+    (lambda: eplb_placement([[1, 2]], 2), "expert_loads must be a flat list"),
+    (lambda: eplb_placement([1, 2], 2, extra_slots_per_rank=-1), "extra_slots_per_rank=-1"),
+    (lambda: eplb_placement([1, 2], 2, ranks_per_server=3), "ranks_per_server=3"),
+    (lambda: ONE_TOKEN.to_demand(0), "bytes_per_token=0"),
+    (lambda: ONE_TOKEN.to_demand(8, "node"), "copies='node' must be expert, rank or server"),  # type: ignore[arg-type]
+    (lambda: ONE_TOKEN.to_demand(8, "server"), "ranks_per_server=None must divide the 4 ranks"),
+    (lambda: ONE_TOKEN.to_demand(8, "server", 3), "ranks_per_server=3 must divide the 4 ranks"),
+    (lambda: dispatch_problem(il.cluster("h200"), ONE_TOKEN, 8), "the routing has 4 ranks but the cluster has 32"),
+    (lambda: combine_problem(SMALL, ONE_TOKEN, 0.5), "bytes_per_token=0.5"),  # type: ignore[arg-type]
+    (
+        lambda: dispatch_problem(SMALL.with_(faults=(il.missing_gpu(0, 1),)), ONE_TOKEN, 8),
+        "the routing uses rank 1, whose GPU is missing",
+    ),
+]
+
+COLLECTIVES: list[Case] = [
+    (lambda: collective("all-sing", 1), "unknown collective 'all-sing'"),
+    (lambda: collective("", 1), "unknown collective ''"),
+    (lambda: il.all_gather("-1 B"), "size='-1 B' must be between 0 and 2^62"),
+    (lambda: il.all_gather(2**63), "between 0 and 2^62"),
+    (lambda: il.all_gather("1.5 B"), "not a whole number of bytes"),
+    (lambda: il.all_gather(8, group=[]), "group is empty"),
+    (lambda: il.all_gather(8, group=[1, 1]), "group names rank 1 twice"),
+    (lambda: il.all_gather(8, group=[-1]), "group[0]='-1' must be a rank"),
+    (lambda: il.all_gather(8, group=[0.5]), "group[0]='0.5'"),  # type: ignore[list-item]
+    (lambda: il.all_gather(8, group="0123"), "group='0123' must be a list of ranks"),  # type: ignore[arg-type]
+    (lambda: il.broadcast(8, root=-1), "root='-1'"),
+    (lambda: il.broadcast(8, group=[1, 2], root=0), "root=0 is not among the 2 ranks of the group"),
+    (lambda: collective_problem(RING, il.all_gather(8, group=[9])), "group names rank 9 but the topology has 4"),
+    (lambda: collective_problem(RING, il.broadcast(8, root=4)), "root=4 is not a rank of the group"),
+    (lambda: collective_problem(RING, il.all_gather(8), chunks=0), "chunks=0"),
+    (lambda: collective_problem(RING, il.all_gather(8), chunks=2**21), "chunks=2097152"),
+    (lambda: collective_problem(RING, il.all_gather(8), chunks=1.0), "chunks=1.0"),  # type: ignore[arg-type]
+]
+
+CALLS = [*CLUSTERS, *GRAPHS, *DEMAND, *ROUTING, *COLLECTIVES]
+
+
+def assert_one_sentence(error: InvalidInput, says: str) -> None:
+    assert says in str(error)
+    assert "\n" not in str(error) and len(str(error)) < 700
+
+
+@pytest.mark.parametrize(("call", "says"), CALLS, ids=[says[:50] for _, says in CALLS])
+def test_bad_arguments_are_refused(call: Callable[[], object], says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        call()
+    assert_one_sentence(caught.value, says)
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def zipped(name: str, data: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, data)
+    return file.getvalue()
+
+
+def header_only(shape: str, dtype: str = "<i8") -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+LINKS = 'links = {src = [0, 1], dst = [1, 0], bandwidth = "1 GB/s"}\n'
+
+# File name (its ending chooses the reader), its content, what the error must say.
+FILES: list[tuple[str, str | bytes, str]] = [
+    ("a.txt", "0 -5\n3 0", "demand[0, 1]=-5 is negative"),
+    ("a.txt", "0 1\n3 nan", "line 2, column 2: 'nan' is not a whole number"),
+    ("a.txt", "0 1.0\n3 0", "line 1, column 2: '1.0' is not a whole number"),
+    ("a.txt", "0 0x10\n3 0", "line 1, column 2: '0x10'"),
+    ("a.txt", "0 1 2\n3 0 1", "shape (2, 3); it must be square"),
+    ("a.txt", "0 1\n3", "line 2 has 1 cells but the first has 2"),
+    ("a.txt", "0 9300000000000000000\n1 0", "line 1, column 2: 9300000000000000000 is beyond 2^62"),
+    ("a.txt", "0 " + "9" * 5000 + "\n1 0", "is beyond 2^62"),
+    ("a.txt", "", "is empty; a matrix"),
+    ("a.txt", "# nothing\n\n", "is empty; a matrix"),
+    ("a.txt", "0,,1\n1,0,1\n1,1,0", "line 1, column 2: '' is not a whole number"),
+    ("a.csv", "rank,bytes\n0,1", "line 1, column 1: 'rank' is not a whole number"),
+    ("a.txt", b"\xff\xfe0 1", "byte 0 is not UTF-8 text"),
+    ("a.txt", b"0 1\x00\n1 0", "byte 3 is NUL"),
+    ("a.npz", b"", "is not an npz file"),
+    ("a.npz", b"PK\x03\x04 truncated", "is not an npz file"),
+    ("a.npz", npz(demand=np.array([[0.5]])), "float64; bytes must be whole numbers"),
+    ("a.npz", npz(demand=np.array([["x"]])), "only numbers are read"),
+    ("a.npz", npz(x=np.eye(2, dtype=int), y=np.eye(2, dtype=int)), "has no array named demand"),
+    ("a.npz", zipped("demand.npy", b"not numpy"), "demand"),
+    ("a.npz", zipped("demand.npy", header_only("(100000, 100000)")), "at most 268435456 entries"),
+    ("a.npz", zipped("demand.npy", header_only("(4, 4)")), "truncated or malformed"),
+    ("a.npz", zipped("demand.npy", header_only("(2, 2)", "|O")), "only numbers are read"),
+    ("a.npz", zipped("readme.txt", b"hello"), "it holds none"),
+    ("c.toml", "servers = [", "is not TOML"),
+    ("c.toml", "servers = 2\nservers = 3", "is not TOML"),
+    ("c.toml", "x = " + "[" * 100_000, "is not TOML: nested too deeply"),
+    ("c.toml", "servers = " + "9" * 5000, "is not TOML"),
+    ("c.toml", "name = 'x'", "servers is missing"),
+    ("c.toml", "servers = 'two'", "servers='two' must be a whole number"),
+    ("c.toml", "servers = 2\nserver = 3", "unknown key 'server'; did you mean 'servers'?"),
+    ("c.toml", "servers = 2\npreset = 'h20'", "unknown cluster preset 'h20'"),
+    ("c.toml", "servers = 2\npreset = 7", "preset=7 must be a word"),
+    ("c.toml", "servers = 2\nscale_out_bandwidth = '0 Gb/s'", "scale_out_bandwidth='0 Gb/s' must be above zero"),
+    ("c.toml", "servers = 2\nscale_out_bandwidth = nan", "scale_out_bandwidth=nan must be finite"),
+    ("c.toml", "servers = 2\nscale_up_latency = 2020-01-01", "scale_up_latency="),
+    ("c.toml", "servers = 2\nfabric = 3", "fabric must be a table, not int"),
+    ("c.toml", "servers = 2\n[fabric]\nfanin = 3", "unknown key 'fanin'; did you mean 'fan_in'?"),
+    ("c.toml", "servers = 2\n[fabric]\nfan_in = 0", "fan_in=0"),
+    ("c.toml", "servers = 2\n[fabric]\nname = 3", "fabric.name=3 must be a word"),
+    ("c.toml", "servers = 2\nfaults = 3", "faults must be a list"),
+    ("c.toml", "servers = 2\nfaults = [3]", "faults[0] must be a table"),
+    (
+        "c.toml",
+        "servers = 2\n[[faults]]\nkind = 'slow-nik'",
+        "kind='slow-nik' is not a fault; did you mean 'slow-nic'?",
+    ),
+    ("c.toml", "servers = 2\n[[faults]]\nkind = 'dead-nic'\nserver = 1", "faults[0]: gpu is missing"),
+    ("c.toml", "servers = 2\n[[faults]]\nkind = 'dead-nic'\nserver = 1\ngpu = 'x'", "gpu='x'"),
+    ("c.toml", "servers = 2\n[[faults]]\nkind = 'dead-nic'\nserver = 5\ngpu = 0", "server=5 must be below 2"),
+    ("c.toml", "servers = 2\nnic_rates = [['1 Gb/s', 3, true]]", "nic_rates[0][2]=True"),
+    ("t.toml", LINKS + "num_ranks = 9.5", "num_ranks=9.5 must be a whole number"),
+    ("t.toml", "num_ranks = 2", "links.src is missing"),
+    ("t.toml", "links = 3", "links must be a table"),
+    ("t.toml", "links = {src = [0], dst = [1]}", "links.bandwidth is missing"),
+    ("t.toml", "links = {src = [0], dst = [1], bandwith = 1}", "unknown key 'bandwith'; did you mean 'bandwidth'?"),
+    ("t.toml", "links = {src = ['a'], dst = [1], bandwidth = 1}", "src must be a flat list of whole numbers"),
+    ("t.toml", "links = {src = [0], dst = [1], bandwidth = -1}", "bandwidth=-1 must be above zero"),
+    ("t.toml", LINKS + "nics = [0]", "nics names node 0"),
+    ("t.toml", LINKS + "multicasts = [true]", "multicasts names node True"),
+    ("t.toml", LINKS + "reduces = 5", "reduces must be a list of nodes"),
+    ("t.toml", LINKS + "stage_overhead = '1 mile'", "unknown unit 'mile'"),
+    ("t.toml", LINKS + "symmetries = [[0]]", "symmetries must be lists of 2 nodes"),
+    ("t.toml", LINKS + "symmetries = [[0, 7]]", "symmetries must name nodes between 0 and 1"),
+    ("t.toml", LINKS + "symmetries = [[0, 0]]", "symmetries[0] is not a permutation"),
+    ("t.toml", LINKS + "name = 5", "name='5' must be a word"),
+    ("t.toml", "shape = 'torus:0x4'", "every dimension must be a whole number"),
+    ("t.toml", "shape = 7", "shape='7' must be SHAPE:DIMS"),
+    ("t.toml", "shape = 'a.csv'", "shape='a.csv' must be SHAPE:DIMS"),
+    ("t.toml", "shape = 'torus:4x4'\nbandwidth = {a = 1}", "bandwidth={'a': 1} must be a quantity"),
+    ("t.toml", "shape = 'torus:4x4'\nbandwidht = 1", "unknown key 'bandwidht'; did you mean 'bandwidth'?"),
+    ("t.csv", "", "the file is empty"),
+    ("t.csv", "src,dst\n0,1", "no column for bandwidth"),
+    ("t.csv", "src,dst,bandwidth,speed\n0,1,1,1", "unknown column 'speed'"),
+    ("t.csv", "src,dst,bandwidth,gb_per_s\n0,1,1,1", "the header names bandwidth twice"),
+    ("t.csv", "src,dst,bandwidth\n0,1", "line 2 has 2 cells; the header has 3"),
+    ("t.csv", "src,dst,bandwidth\n0,one,1e9", "line 2: dst='one' must be a whole number"),
+    ("t.csv", "src,dst,bandwidth\n\n0,1,zero", "line 3: bandwidth='zero'"),
+    ("t.csv", "src,dst,gb_per_s\n0,1,-4", "line 2: bandwidth='-4 GB/s' must be above zero"),
+    ("t.csv", "src,dst,bandwidth,latency_us\n0,1,1e9,inf", "line 2: latency='inf us'"),
+    ("t.csv", "src,dst,bandwidth\n0,1,1e9\n2,2,1e9", "node 2 has a link to itself"),
+    ("t.csv", "src,dst,bandwidth\n0,99999999999,1e9", "line 2: dst='99999999999'"),
+    ("t.csv", 'src,dst,bandwidth\n0,1,"1e9\n', "this is not CSV"),
+    ("t.csv", '"src","dst","band\nwidth"\n0,1,1e9', "a quoted cell runs over several lines"),
+    ("t.csv", "# num_ranks = all\nsrc,dst,bandwidth\n0,1,1e9", "num_ranks = all must be a whole number"),
+    ("t.csv", "# num_ranks = 0\nsrc,dst,bandwidth\n0,1,1e9", "num_ranks=0"),
+    ("r.npz", npz(experts=np.array([[0.5]])), "expert ids are whole numbers"),
+    ("r.npz", npz(experts=np.array([[-1]])), "expert ids must be between 0"),
+    ("r.npz", npz(experts=np.array([[1, 1]])), "token 0 names an expert twice"),
+    ("r.npz", npz(experts=np.zeros((1, 0), int)), "expert ids are whole numbers"),
+    ("r.npz", npz(a=np.array([[0]]), b=np.array([[0]])), "has no array named experts"),
+    ("r.npz", npz(experts=np.array([[0]]), weights=np.array([[1]])), "gate weights must match (1, 1)"),
+    ("l.txt", "5 -4", "layer 0, expert 1: -4 must be at least 0"),
+    ("l.txt", "5 x", "line 1, column 2: 'x'"),
+    ("l.npz", npz(loads=np.array([0.5])), "loads are whole numbers"),
+]
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "a": lambda path: D.parse(str(path), SMALL),
+    "c": T.read_cluster,
+    "t": lambda path: T.parse_topology(str(path)),
+    "r": lambda path: D.read_routing(path, num_ranks=1),
+    "l": D.read_expert_loads,
+}
+
+
+@pytest.mark.parametrize(("name", "content", "says"), FILES, ids=[f"{n}-{s[:40]}" for n, _, s in FILES])
+def test_bad_files_are_refused(name: str, content: str | bytes, says: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    with pytest.raises(InvalidInput) as caught:
+        READERS[name[0]](file)
+    assert_one_sentence(caught.value, says)
+    assert str(caught.value).startswith(str(file))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.npz", "c.toml", "t.toml", "t.csv", "r.npz", "l.txt"])
+def test_folders_and_missing_files_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="does not exist or is not a file"):
+        READERS[name[0]](tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(InvalidInput, match="is a folder; a file is needed"):
+        READERS[name[0]](tmp_path / name)
+
+
+def test_huge_files_are_refused_unread(tmp_path: Path) -> None:
+    for name, limit in (("a.txt", 1 << 29), ("c.toml", 1 << 22), ("t.csv", 1 << 26), ("a.npz", 1 << 32)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(limit + 1)  # a hole: no disk is used
+        with pytest.raises(InvalidInput, match=f"has {limit + 1} bytes; at most {limit} are read"):
+            READERS[name[0]](tmp_path / name)
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CALLS) + len(FILES) >= 250

@@ -1,0 +1,146 @@
+"""Clusters and graphs written to files read back the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import interlock as il
+from interlock.topology import Fabric, Topology, cluster_to_toml, read_cluster, read_topology, topology_to_toml
+from interlock.topology.cluster_files import cluster_from_table
+from strategies import clusters, graphs
+
+T = il.topology
+
+
+def assert_same(one: Topology, other: Topology, *, but: tuple[str, ...] = ("router",)) -> None:
+    """Every column and value is equal."""
+    for field in fields(Topology):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name not in but:
+            assert np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b, field.name
+
+
+def test_the_text_of_a_cluster() -> None:
+    cluster = il.cluster("h200", servers=2, faults=[il.slow_nic(1, 3, "200 Gb/s")])
+    text = cluster_to_toml(cluster)
+
+    assert 'scale_up_bandwidth = "450 GB/s"' in text and 'scale_out_latency = "3 us"' in text
+    assert '[[faults]]\nkind = "slow-nic"\nserver = 1\ngpu = 3\nnic = 0\nbandwidth = "25 GB/s"\n' in text
+
+
+@given(cluster=clusters(), odd=st.floats(1e-9, 1e-3), rate=st.floats(1.0, 1e15))
+def test_a_cluster_comes_back_as_written(cluster: il.Cluster, odd: float, rate: float, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    file = tmp_path_factory.mktemp("clusters") / "cluster.toml"
+    cluster = replace(cluster, scale_out_latency_s=odd, scale_up_bandwidth_bytes_per_s=rate)
+    T.write_cluster(cluster, file)
+
+    assert read_cluster(file) == cluster
+
+
+def test_lists_of_nics_and_fabrics_come_back(tmp_path: Path) -> None:
+    fabric = Fabric("roce", fan_in=4, loss_per_sender=0.25)
+    cluster = il.cluster("h200", nic_rates=[["400 Gb/s", "200 Gb/s"], []] * 4, fabric=fabric)
+    T.write_cluster(cluster, tmp_path / "c.toml")
+
+    assert read_cluster(tmp_path / "c.toml") == cluster
+
+
+def test_a_file_may_start_from_a_preset() -> None:
+    made = cluster_from_table({"preset": "mi300x", "servers": 2, "scale_out_bandwidth": "100 Gb/s"}, "here")
+
+    assert made == il.cluster("mi300x", servers=2, scale_out_bandwidth="100 Gb/s")
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        T.torus(3, 4, bandwidth=(1e9, 1 / 3 * 1e10), message_overhead="0.5 us"),
+        T.switch(4, bandwidth="400 Gb/s", latency="0.7 us"),
+        T.clos(2, 3, 2, bandwidth="50 GB/s"),
+        T.from_edges([0, 1, 2], [1, 0, 1], [1e9, 2e9, 3e9], num_ranks=2, channel=[0, 0, 1]),
+        il.cluster("h200", servers=2, gpus_per_server=2, fan_in=1).topology,
+    ],
+    ids=lambda topology: topology.name,
+)
+def test_a_graph_comes_back_as_written(topology: Topology, tmp_path: Path) -> None:
+    T.write_topology(topology, tmp_path / "graph.toml")
+    assert_same(read_topology(tmp_path / "graph.toml"), topology)
+
+    T.write_edges(topology, tmp_path / "graph.csv")
+    bare = replace(
+        topology, multicasts=topology.multicasts & False, reduces=topology.reduces & False, stage_overhead_s=0.0,
+        fabric=Fabric(), symmetries=None,
+    )  # fmt: skip
+    assert_same(read_topology(tmp_path / "graph.csv"), bare)
+
+
+@given(graph=graphs())
+def test_any_graph_survives_networkx(graph: Topology) -> None:
+    assert_same(T.from_networkx(T.to_networkx(graph)), graph, but=("router", "name", "symmetries"))
+
+
+def test_networkx_graphs_of_other_people() -> None:
+    graph = nx.Graph()
+    graph.add_node("leaf", kind="switch")
+    graph.add_nodes_from(["a", "b"])
+    graph.add_edge("a", "leaf", bandwidth="400 Gb/s", latency="1 us")
+    graph.add_edge("leaf", "b")
+    made = T.from_networkx(graph, bandwidth="100 Gb/s")
+
+    assert (made.num_ranks, made.num_nodes, made.num_links) == (2, 3, 4)
+    assert sorted(zip(made.link_src.tolist(), made.link_dst.tolist(), strict=True)) == [(0, 2), (1, 2), (2, 0), (2, 1)]
+    assert sorted(made.bandwidth_bytes_per_s) == [12.5e9, 12.5e9, 50e9, 50e9] and made.latency_s.max() == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "latency_s"),
+    [
+        ("src,dst,bandwidth\n0,1,400 Gb/s", 50e9, 0.0),
+        ("src, dst, gib_per_s, latency_us\n0, 1, 2, 0.5", 2 * 2**30, 0.5e-6),
+        ("# a comment\ndst,src,gbit_per_s,latency\n\n1,0,8,2 ms\n", 1e9, 2e-3),
+        ("SRC,DST,bandwidth_bytes_per_s\n0,1,1e9\n", 1e9, 0.0),
+        ("\ufeffsrc,dst,bandwidth,latency_ns\r\n0,1,1e9,250\r\n", 1e9, 250e-9),
+    ],
+)
+def test_edge_lists_say_their_units(text: str, rate: float, latency_s: float, tmp_path: Path) -> None:
+    (tmp_path / "links.csv").write_bytes(text.encode())
+    made = read_topology(tmp_path / "links.csv")
+
+    assert (made.link_src[0], made.link_dst[0], made.num_links) == (0, 1, 1)
+    assert made.bandwidth_bytes_per_s[0] == rate and made.latency_s[0] == pytest.approx(latency_s, rel=1e-12)
+
+
+def test_a_toml_file_may_hold_a_shape_or_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "shape.toml").write_text('shape = "torus:2x3"\nbandwidth = ["100 GB/s", "25 GB/s"]\nlatency = "1 us"\n')
+    (tmp_path / "cluster.toml").write_text('preset = "h200"\nservers = 2\n')
+
+    shape = T.parse_topology(str(tmp_path / "shape.toml"))
+    assert_same(shape, T.torus(2, 3, bandwidth=("100 GB/s", "25 GB/s"), latency="1 us"))
+    assert_same(read_topology(tmp_path / "cluster.toml"), il.cluster("h200", servers=2).topology)
+
+
+def test_a_declared_symmetry_is_checked(tmp_path: Path) -> None:
+    text = topology_to_toml(T.ring(4, bandwidth=1e9)).replace("[[1, 2, 3, 0]]", "[[1, 0, 2, 3]]")
+    (tmp_path / "graph.toml").write_text(text)
+
+    with pytest.raises(il.InvalidInput, match=r"graph.toml: symmetries\[0\] does not map the graph onto itself"):
+        read_topology(tmp_path / "graph.toml")
+
+
+@pytest.mark.parametrize("write", [T.write_topology, T.write_edges])
+def test_a_file_is_written_whole_or_not_at_all(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    ring = T.ring(4, bandwidth=1e9)
+    (tmp_path / "kept.toml").write_text("kept")
+    with pytest.raises(il.InvalidInput, match="is a folder"):
+        write(ring, tmp_path)
+    with pytest.raises(il.InvalidInput, match="cannot be written"):
+        write(ring, tmp_path / "no" / "folder.toml")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.toml"]
