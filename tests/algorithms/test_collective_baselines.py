@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import interlock as il
 from interlock.algorithms import registry
@@ -15,7 +16,7 @@ from interlock.cost import predict
 from interlock.cost.predict import Link
 from interlock.planning import Plan, solve
 from interlock.problem import Problem, collective_problem
-from strategies import collective_problems
+from strategies import clusters, collective_problems
 
 QUANTITIES = {"bandwidth": "50 GB/s", "message_overhead": "0.5 us", "latency": "1 us"}
 LINK = Link(0.5e-6, 1e-6, 50e9)
@@ -215,6 +216,18 @@ def test_a_group_of_one_and_an_empty_buffer_need_no_messages(name: str, kind: Co
 def test_no_collective_is_simulated_below_the_bound(problem: Problem) -> None:
     for name in registry.supported(problem):
         plan = solve(problem, name)
+        assert plan.simulate().makespan_s >= plan.bound.seconds * (1 - 1e-9), name
+
+
+@settings(max_examples=60)
+@given(clusters(max_servers=3), st.sampled_from(list(CollectiveKind)), st.sampled_from([1, 1000, 1_000_003]))
+def test_no_collective_on_a_cluster_is_wrong_or_simulated_below_the_bound(
+    cluster: il.Cluster, kind: CollectiveKind, size: int
+) -> None:
+    problem = collective_problem(cluster.topology, collective(kind, size), cluster=cluster)
+    for name in registry.supported(problem):
+        plan = solve(problem, name)
+        assert plan.report.valid, (name, [str(violation) for violation in plan.report.violations])
         assert plan.simulate().makespan_s >= plan.bound.seconds * (1 - 1e-9), name
 
 

@@ -58,7 +58,7 @@ def _graph_bound(problem: Problem, network: Network) -> Bound:
     open_s, start_s = problem.topology.stage_overhead_s, least_message_s(network)
     parts = [(open_s + start_s + seconds, resource) for seconds, resource in moves if seconds > 0]
     farthest_s, pair = farthest_pair(network, items, orbit)
-    return tightest([*parts, (open_s + farthest_s, pair)])
+    return tightest([*parts, (open_s + farthest_s if farthest_s > 0 else 0.0, pair)])
 
 
 def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:

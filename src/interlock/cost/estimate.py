@@ -198,8 +198,11 @@ def _receiving_s(cluster: Cluster, bytes_: Floats) -> Floats:
     ascending = np.sort(bytes_.reshape(ranks, ranks), axis=0)
     rest = ranks - np.arange(ranks)[:, None]  # senders that have at least this much
     step = np.diff(ascending, axis=0, prepend=0.0)
-    loss = 1.0 + fabric.loss_per_sender * np.maximum(rest - fabric.fan_in, 0)
-    return _divide((step * rest * loss).sum(axis=0), nic)
+    in_flight = np.cumsum(ascending[::-1], axis=0)[::-1] / rest  # bytes per sender still there
+    loss = fabric.loss_per_sender * np.maximum(rest - fabric.fan_in, 0.0) ** fabric.sender_exponent
+    loss = loss * (in_flight / fabric.reference_bytes) ** fabric.size_exponent * (rest > fabric.fan_in)
+    slowdown = 1.0 + np.minimum(loss, fabric.max_loss)
+    return _divide((step * rest * slowdown).sum(axis=0), nic)
 
 
 def _divide(bytes_: Floats, rate: Floats) -> Floats:
