@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli import compare, doctor, export, moe, plan, simulate, synth, verify
+from interlock.cli import compare, doctor, export, moe, plan, reproduce, simulate, synth, verify
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
@@ -51,6 +51,7 @@ app.command("verify")(verify.command)
 app.command("simulate")(simulate.command)
 app.command("export")(export.command)
 app.command("moe")(moe.command)
+app.command("reproduce")(reproduce.command)
 app.command("doctor")(doctor.command)
 
 

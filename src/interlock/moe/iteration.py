@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.comparison import GRID_TOLERANCE
-from interlock.errors import InvalidInput
 from interlock.moe.models import ModelShape
 from interlock.planning import plan
 from interlock.topology import Cluster
 from interlock.traffic import Demand
+from interlock.traffic.moe_router import moe_routing
 
 __all__ = ["ACHIEVED_FLOPS_PER_S", "Iteration", "expert_demand", "iteration_time", "iteration_times"]
 
@@ -48,29 +48,12 @@ def expert_demand(
 ) -> tuple[Demand, NDArray[np.int64]]:
     """Dispatch bytes between ranks and tokens that each rank's experts receive, for one layer.
 
-    Experts are laid out contiguously over the ranks; with fewer experts than ranks each expert has equal replicas and
-    a rank uses the replica whose place matches its own. Popularity follows a Zipf law with exponent `skew`.
+    Experts are laid out contiguously over the ranks; with fewer experts than ranks each expert has equal replicas that
+    take tokens in turn. Popularity follows a Zipf law with exponent `skew`.
     """
-    ranks = cluster.num_ranks
-    if max(ranks, shape.experts) % min(ranks, shape.experts):
-        raise InvalidInput(f"{shape.experts} experts do not divide over {ranks} ranks evenly")
-    if tokens_per_gpu < 1:
-        raise InvalidInput(f"tokens_per_gpu={tokens_per_gpu} must be at least 1")
-    rng = np.random.Generator(np.random.PCG64(seed))
-    popularity = np.arange(1, shape.experts + 1, dtype=np.float64) ** -skew
-    popularity = popularity[rng.permutation(shape.experts)]
-    # Gumbel top-k draws k distinct experts per token with these odds.
-    noise = rng.gumbel(size=(ranks, tokens_per_gpu, shape.experts))
-    chosen = np.argpartition(-(noise + np.log(popularity)), shape.top_k - 1, axis=2)[:, :, : shape.top_k]
-    source = np.broadcast_to(np.arange(ranks)[:, None, None], chosen.shape)
-    if shape.experts >= ranks:
-        target = chosen // (shape.experts // ranks)
-    else:
-        replicas = ranks // shape.experts
-        target = chosen * replicas + source % replicas
-    pairs = np.bincount((source * ranks + target).reshape(-1), minlength=ranks * ranks).reshape(ranks, ranks)
-    demand = Demand(pairs.astype(np.int64) * shape.hidden * BYTES_PER_VALUE, f"{shape.name}, zipf {skew:g}", seed)
-    return demand, pairs.sum(axis=0)
+    routing = moe_routing(cluster, tokens_per_gpu, shape.experts, shape.top_k, skew, seed=seed)
+    received = np.bincount(routing.targets().reshape(-1), minlength=cluster.num_ranks)
+    return routing.to_demand(shape.hidden * BYTES_PER_VALUE), received
 
 
 def iteration_times(

@@ -23,8 +23,8 @@ class Layer:
     experts: int
     top_k: int
     tokens_per_gpu: int
-    dispatch_bytes: int = 2  # per value; bf16
-    combine_bytes: int = 2
+    dispatch_bytes: float = 2.0  # per value; bf16
+    combine_bytes: float = 2.0
 
     @property
     def flops_per_choice(self) -> int:

@@ -1,0 +1,43 @@
+"""`interlock reproduce`: each paper's headline table, ours beside theirs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from interlock.cli.options import JsonOption
+from interlock.cli.show import print_json, print_table, progress_of
+
+__all__ = ["command"]
+
+
+def command(
+    paper: Annotated[str | None, typer.Argument(help="fast, rails, dysharp or tacos; default: all.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller and fewer problems.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Published figures and ours, side by side, with a badge per claim.
+
+    Examples:
+
+      interlock reproduce --quick
+
+      interlock reproduce tacos
+    """
+    from interlock.report.claims import Status
+    from interlock.report.reproduce import PAPERS, reproduce
+
+    papers = PAPERS if paper is None else (paper,)
+    with progress_of(len(papers), "reproducing") as step:
+        made = reproduce(papers, quick=quick, progress=step)
+    reached = sum(claim.status in (Status.REPRODUCED, Status.BEATEN) for claim in made)
+    if as_json:
+        print_json({"claims": [asdict(claim) for claim in made], "quick": quick})
+    else:
+        rows = [[c.paper, c.claim, f"{c.published} {c.unit}", f"{c.ours:.4g} {c.unit}", c.status] for c in made]
+        notes = [f"{reached} of {len(made)} claims reproduced or beaten. Ours are simulated or modelled unless said."]
+        notes += [f"{c.claim}: {c.note}." for c in made if c.note]
+        print_table("Published and ours", ["paper", "claim", "published", "ours", "status"], rows, notes)
+    return 0 if reached == len(made) else 1

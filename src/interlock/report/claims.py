@@ -1,0 +1,50 @@
+"""A paper's claim and what we found: published figure, ours, and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Claim", "Status", "judge", "within"]
+
+
+class Status(StrEnum):
+    """The badge of a claim."""
+
+    REPRODUCED = "reproduced"
+    BEATEN = "beaten"
+    NOT_REACHED = "not reached"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One line of `interlock reproduce`; field names are those of `--json`."""
+
+    paper: str
+    claim: str
+    published: str
+    ours: float
+    unit: str
+    status: Status
+    note: str = ""  # how ours was made, and why it differs where it does
+
+
+def judge(
+    ours: float, low: float, high: float | None = None, *, slack: float = 0.1, less_is_better: bool = False
+) -> Status:
+    """Reproduced inside the published band widened by `slack`; beaten on its better side; else not reached.
+
+    >>> judge(1.25, 1.2, 1.3), judge(2.0, 1.2, 1.3), judge(0.9, 1.2, 1.3)
+    (<Status.REPRODUCED: 'reproduced'>, <Status.BEATEN: 'beaten'>, <Status.NOT_REACHED: 'not reached'>)
+    """
+    top = low if high is None else high
+    if low * (1 - slack) <= ours <= top * (1 + slack):
+        return Status.REPRODUCED
+    is_better = ours < low if less_is_better else ours > top
+    return Status.BEATEN if is_better else Status.NOT_REACHED
+
+
+def within(ours: float, published: float, slack: float) -> Status:
+    """Reproduced within `slack` (a share of the published figure), otherwise not; a model has nothing to beat."""
+    return Status.REPRODUCED if abs(ours - published) <= slack * abs(published) else Status.NOT_REACHED
