@@ -16,6 +16,7 @@ from interlock.schedule.model import (
 from interlock.schedule.paths import resolved_paths
 from interlock.schedule.scratch import ScratchSpans, scratch_spans
 from interlock.schedule.spec import check_form
+from interlock.schedule.timeline import chrome_trace_lines
 
 __all__ = [
     "MAX_ROWS",
@@ -32,6 +33,7 @@ __all__ = [
     "assemble",
     "check_form",
     "check_rows",
+    "chrome_trace_lines",
     "empty_schedule",
     "is_schedule_file",
     "make_pieces",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
-from interlock.schedule import Schedule, resolved_paths
+from interlock.schedule import Schedule
 from interlock.topology import Topology, receiving_ports
 
 __all__ = ["FlowArrays", "flow_arrays"]
@@ -40,7 +40,6 @@ Arguments = tuple[
 class FlowArrays:
     """What the simulator knows: channels have capacity, links are named by paths, messages have sizes and waits."""
 
-    path: Ragged  # links of every message
     channel_by_link: NDArray[np.int32]  # [num_links], numbered from 0 without gaps
     is_port: NDArray[np.bool_]  # [num_links], where fan-in is counted
     arguments: Arguments  # of `_core.simulate_flows`, all but the tolerance
@@ -51,9 +50,8 @@ class FlowArrays:
         return len(self.arguments[0])
 
 
-def flow_arrays(schedule: Schedule, topology: Topology) -> FlowArrays:
-    """Write a schedule on a topology as flat arrays."""
-    path = resolved_paths(schedule, topology)
+def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArrays:
+    """Write a schedule, whose messages take the links `path`, as flat arrays."""
     channel_by_link, capacity = _channels(topology)
     is_port = receiving_ports(topology)
     port_channels = np.zeros(len(capacity), np.uint8)
@@ -81,7 +79,7 @@ def flow_arrays(schedule: Schedule, topology: Topology) -> FlowArrays:
         fabric.fan_in or 0,
         np.array([getattr(fabric, name) for name in curve], np.float64),
     )
-    return FlowArrays(path, channel_by_link, is_port, arguments)
+    return FlowArrays(channel_by_link, is_port, arguments)
 
 
 def _channels(topology: Topology) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

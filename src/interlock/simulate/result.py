@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InvalidInput
-from interlock.schedule import Schedule
+from interlock.ragged import Ragged
+from interlock.schedule import Schedule, chrome_trace_lines
+from interlock.simulate.critical import Step, critical_path
+from interlock.simulate.explain import explain
 from interlock.simulate.network import FlowArrays
 from interlock.topology import Topology
+from interlock.units import format_seconds
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = ["Result"]
 
@@ -31,27 +39,30 @@ class Result:
     finish_s: NDArray[np.float64]
     peak_fan_in: NDArray[np.int32]  # [num_links]: most senders at once at each receiving port, 0 elsewhere
     tolerance: float | None
-    size_error: float  # times are exact for messages larger by at most this part; 0 in exact mode
+    idle_share: float  # largest part of its capacity a link lost to the tolerance; 0 in exact mode
     num_events: int
     schedule: Schedule
     topology: Topology
+    path: Ragged  # links of every message
     arrays: FlowArrays
-    wait: NDArray[np.uint8]  # what each message waited for last; see `interlock.simulate.critical`
+    wait: NDArray[np.uint8]  # what each message waited for last: interlock.simulate.critical.Wait
     waited_for: NDArray[np.int32]  # the message it waited for last, -1 where for none
     bottleneck: NDArray[np.int32]  # channel that held it back when it ended, -1 where none did
 
     @property
     def error_bound_s(self) -> float:
-        """How far off `makespan_s` may be because departures close together were handled as one."""
-        return self.makespan_s * self.size_error
+        """How far `makespan_s` may be off in tolerant mode.
+
+        What departed messages used may lie idle until it adds up to three quarters of the tolerance on some link, and
+        rates are fair to within the last quarter: the times are those of links slower by at most that much.
+        """
+        return 0.0 if self.tolerance is None else self.makespan_s * self.tolerance
 
     @cached_property
     def link_bytes(self) -> NDArray[np.int64]:
         """Bytes each link carried, ``[num_links]``."""
-        path = self.arrays.path
-        sizes = np.repeat(self.schedule.size_bytes, path.counts)
         carried = np.zeros(self.topology.num_links, np.int64)
-        np.add.at(carried, path.values, sizes)
+        np.add.at(carried, self.path.values, np.repeat(self.schedule.size_bytes, self.path.counts))
         carried.flags.writeable = False
         return carried
 
@@ -61,3 +72,29 @@ class Result:
             raise InvalidInput(f"num_bins={num_bins} must be at least 1")
         share = _core.channel_utilisation(*self.arrays.arguments, self.tolerance or 0.0, num_bins, self.makespan_s)
         return np.asarray(share)[self.arrays.channel_by_link]
+
+    def critical_path(self) -> tuple[Step, ...]:
+        """The messages that decide the makespan, first to last, each with what it waited for."""
+        return self._critical_path
+
+    @cached_property
+    def _critical_path(self) -> tuple[Step, ...]:
+        return critical_path(self)
+
+    def explanation(self) -> str:
+        """Why it takes this long, in words."""
+        return explain(self)
+
+    def to_chrome_trace(self) -> str:
+        """The timeline as Chrome trace JSON, for Perfetto; times are simulated."""
+        return "".join(chrome_trace_lines(self.schedule, self.topology.num_ranks, self.start_s, self.finish_s))
+
+    def gantt(self, max_bars: int = 5000) -> Figure:
+        """The timeline as a plotly figure, one row per sending rank, coloured by phase."""
+        from interlock.simulate.picture import gantt
+
+        return gantt(self, max_bars)
+
+    def __repr__(self) -> str:
+        mode = "exact" if self.tolerance is None else f"tolerance {self.tolerance:g}"
+        return f"Result({format_seconds(self.makespan_s)} simulated, {len(self.start_s)} messages, {mode})"

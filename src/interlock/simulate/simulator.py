@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
+from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.schedule import CompactSchedule
+from interlock.schedule import CompactSchedule, resolved_paths
+from interlock.simulate.hops import Hops, one_message_per_link
 from interlock.simulate.network import flow_arrays
 from interlock.simulate.result import Result
 from interlock.topology import Cluster, Topology
 
-__all__ = ["simulate"]
+__all__ = ["Forwarding", "simulate"]
+
+Forwarding = Literal["cut-through", "store-and-forward"]
+MAX_TOLERANCE = 0.1
 
 
-def simulate(schedule: CompactSchedule, on: Problem | Topology | Cluster, *, tolerance: float | None = None) -> Result:
+def simulate(
+    schedule: CompactSchedule,
+    on: Problem | Topology | Cluster,
+    *,
+    tolerance: float | None = None,
+    forwarding: Forwarding = "cut-through",
+) -> Result:
     """How long a schedule takes, and why.
 
     Messages start when their dependencies have arrived, in link order where they hold links alone, and share
-    links max-min fairly; see docs/reference/simulator.md for the model.
+    links max-min fairly; docs/reference/simulator.md says what is modelled and what is not.
 
     Parameters
     ----------
@@ -28,27 +41,40 @@ def simulate(schedule: CompactSchedule, on: Problem | Topology | Cluster, *, tol
     on
         The network: a problem, a topology or a cluster.
     tolerance
-        None is exact. 1e-3 handles departures close together as one, as if each message were larger by at most that
-        part of its size.
+        None is exact. 1e-3 handles departures close together as one; times are then those of links slower by at most
+        that part.
+    forwarding
+        "cut-through": a message crosses all links of its path at once. "store-and-forward": each node receives all of
+        it before passing it on, and every link's own overhead is paid.
 
     Examples
     --------
     >>> import interlock as il
-    >>> cluster = il.cluster("h200", servers=2, gpus_per_server=1, scale_out_latency="0 us", message_overhead="0 us",
-    ...     stage_overhead="0 us")
+    >>> free = {"scale_out_latency": "0 us", "message_overhead": "0 us", "stage_overhead": "0 us"}
+    >>> cluster = il.cluster("h200", servers=2, gpus_per_server=1, **free)
     >>> plan = il.plan(cluster, il.traffic.matrix([[0, 50_000_000], [0, 0]]), algorithm="direct")
     >>> simulate(plan.schedule, cluster).makespan_s
     0.001
     """
-    if tolerance is not None and not 0.0 <= tolerance <= 0.1:
-        raise InvalidInput(f"tolerance={tolerance!r} must be between 0 and 0.1, or None for exact times")
+    if tolerance is not None and not 0.0 <= tolerance <= MAX_TOLERANCE:
+        raise InvalidInput(f"tolerance={tolerance!r} must be between 0 and {MAX_TOLERANCE}, or None for exact times")
+    if forwarding not in get_args(Forwarding):
+        raise InvalidInput(f"forwarding={forwarding!r} must be one of {', '.join(get_args(Forwarding))}")
     topology = on if isinstance(on, Topology) else on.topology
     rows = schedule.expand()
-    arrays = flow_arrays(rows, topology)
+    path = resolved_paths(rows, topology)
+    hops = one_message_per_link(rows, path, topology) if forwarding == "store-and-forward" else None
+    arrays = (
+        flow_arrays(rows, path, topology) if hops is None else flow_arrays(hops.schedule, hops.schedule.path, topology)
+    )
     start_s, sent_s, finish_s, wait, waited_for, bottleneck, peak_fan_in, totals = _core.simulate_flows(
         *arrays.arguments, tolerance or 0.0
     )
-    makespan_s, size_error, num_events = totals
+    if hops is not None:
+        start_s, sent_s, finish_s = _per_message(hops, start_s, sent_s, finish_s)
+        wait, waited_for = wait[hops.first], _message_of(hops, waited_for[hops.first])
+        bottleneck = bottleneck[np.append(hops.first[1:], len(bottleneck)) - 1] if len(hops.first) else bottleneck
+    makespan_s, idle_share, num_events = totals
     return Result(
         makespan_s=makespan_s,
         start_s=start_s,
@@ -56,12 +82,33 @@ def simulate(schedule: CompactSchedule, on: Problem | Topology | Cluster, *, tol
         finish_s=finish_s,
         peak_fan_in=np.where(arrays.is_port, np.asarray(peak_fan_in)[arrays.channel_by_link], np.int32(0)),
         tolerance=tolerance,
-        size_error=min(size_error, tolerance) if tolerance else 0.0,
+        idle_share=idle_share if tolerance else 0.0,
         num_events=num_events,
         schedule=rows,
         topology=topology,
+        path=path,
         arrays=arrays,
         wait=wait,
         waited_for=waited_for,
         bottleneck=bottleneck,
     )
+
+
+def _per_message(
+    hops: Hops, start_s: NDArray[np.float64], sent_s: NDArray[np.float64], finish_s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Times of whole messages from those of their hops."""
+    if not len(hops.first):
+        return start_s, sent_s, finish_s
+    return (
+        np.minimum.reduceat(start_s, hops.first),
+        np.maximum.reduceat(sent_s, hops.first),
+        np.maximum.reduceat(finish_s, hops.first),
+    )
+
+
+def _message_of(hops: Hops, hop: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The message each hop belongs to; -1 stays."""
+    if not len(hop):
+        return hop
+    return np.where(hop >= 0, hops.message[hop], -1).astype(np.int32)

@@ -1,0 +1,132 @@
+"""Why a schedule takes as long as it does, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.schedule import Phase
+from interlock.topology import Topology
+from interlock.topology.lowering import TwoTierRoutes
+from interlock.units import format_seconds
+
+if TYPE_CHECKING:
+    from interlock.simulate.result import Result
+
+__all__ = ["LinkGroup", "explain", "link_groups", "link_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGroup:
+    """Links that play the same part, so that their loads can be compared."""
+
+    what: str  # completes "NIC of rank 3 ..."
+    links: NDArray[np.int64]
+
+
+def link_groups(topology: Topology) -> list[LinkGroup]:
+    """Links by role: NIC in and out, scale-up in and out; in other graphs all links together."""
+    routes = topology.router
+    if not isinstance(routes, TwoTierRoutes):
+        return [LinkGroup("carries", np.arange(topology.num_links))]
+    ranks = np.arange(topology.num_ranks)
+    groups = [LinkGroup("sends", routes.nic_out + ranks), LinkGroup("receives", routes.nic_in + ranks)]
+    if routes.is_mesh:
+        groups.append(LinkGroup("carries", np.arange(routes.nic_out)))
+    else:
+        groups += [LinkGroup("sends", ranks), LinkGroup("receives", topology.num_ranks + ranks)]
+    rest = np.arange(routes.nic_in + topology.num_ranks, topology.num_links)
+    if len(rest):
+        groups.append(LinkGroup("carries", rest))
+    return groups
+
+
+def link_name(topology: Topology, link: int) -> str:
+    """A link as people call it."""
+    routes = topology.router
+    if isinstance(routes, TwoTierRoutes):
+        if routes.nic_out <= link < routes.nic_in + topology.num_ranks:
+            return f"NIC of rank {(link - routes.nic_out) % topology.num_ranks}"
+        if link < routes.nic_out and not routes.is_mesh:
+            return f"scale-up port of rank {link % topology.num_ranks}"
+    return f"link {topology.link_src[link]}->{topology.link_dst[link]}"
+
+
+def explain(result: Result) -> str:
+    """Sentences, most telling first."""
+    if not len(result.finish_s):
+        return "Nothing is sent."
+    sentences = [_busiest_link(result), *_critical_phases(result), *_fan_in(result), *_precision(result)]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _busiest_link(result: Result) -> str:
+    topology = result.topology
+    busy_s = result.link_bytes / topology.bandwidth_bytes_per_s
+    link = int(busy_s.argmax())
+    if busy_s[link] == 0:
+        return "No link carries any bytes."
+    group = next(group for group in link_groups(topology) if link in group.links)
+    used = busy_s[group.links]
+    times_share = float(busy_s[link] / used.mean())
+    share = "exactly its share" if times_share < 1.005 else f"{times_share:.2f}x its share"
+    busy = 100 * busy_s[link] / result.makespan_s
+    return (
+        f"{_capital(link_name(topology, link))} {group.what} {share} and needs {busy:.0f} % of the "
+        f"{format_seconds(result.makespan_s)} for it."
+    )
+
+
+def _critical_phases(result: Result) -> list[str]:
+    """Which phase and stages fill the critical path, and what of it is fixed cost."""
+    steps = result.critical_path()
+    schedule, total_s = result.schedule, result.makespan_s
+    if total_s <= 0:
+        return []
+    by_phase: dict[int, float] = {}
+    for step in steps:
+        phase = int(schedule.phase[step.message])
+        by_phase[phase] = by_phase.get(phase, 0.0) + step.end_s - step.free_s
+    phase = max(by_phase, key=lambda p: by_phase[p])
+    stages = sorted({int(schedule.stage[s.message]) for s in steps if schedule.phase[s.message] == phase})
+    which = f"stage {stages[0]}" if len(stages) == 1 else f"stages {stages[0]}-{stages[-1]}"
+    name = Phase(phase).name.lower().replace("_", "-")
+    messages = "1 message" if len(steps) == 1 else f"{len(steps)} messages"
+    made = [f"{100 * by_phase[phase] / total_s:.0f} % of the critical path ({messages}) is {name} {which}."]
+    opening = sum(step.start_s - step.free_s for step in steps)
+    flying = sum(max(step.end_s - step.sent_s, 0.0) for step in steps)
+    costs = [(opening, "opening stages"), (flying, "latency"), (_overhead_s(result), "message overhead")]
+    parts = [f"{what} {100 * seconds / total_s:.0f} %" for seconds, what in costs if seconds >= 0.01 * total_s]
+    if parts:
+        made.append(f"Of it, {', '.join(parts)}.")
+    return made
+
+
+def _overhead_s(result: Result) -> float:
+    path = result.path
+    rows = [step.message for step in result.critical_path() if path.counts[step.message] > 0]
+    first = path.values[path.offsets[rows]]
+    return float(result.topology.message_overhead_s[first].sum())
+
+
+def _fan_in(result: Result) -> list[str]:
+    limit = result.topology.fabric.fan_in
+    most = int(result.peak_fan_in.max(initial=0))
+    if limit is None or most <= limit:
+        return []
+    link = int(result.peak_fan_in.argmax())
+    name = link_name(result.topology, link)
+    return [f"Up to {most} senders meet at the {name}, where the fabric tolerates {limit}."]
+
+
+def _precision(result: Result) -> list[str]:
+    if result.tolerance is None:
+        return []
+    return [f"Times are within about {100 * result.tolerance:g} % (tolerant mode)."]
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
