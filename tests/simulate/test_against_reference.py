@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulate.reference import simulate_slowly
-from tests.simulate.strategies import networks, schedules
 
 from interlock.simulate import simulate
+from simulate.reference import simulate_slowly
+from simulate.strategies import networks, schedules
 
 
 @given(st.data())

@@ -1,7 +1,8 @@
-"""`interlock simulate`: how long does a schedule file take?"""
+"""`interlock simulate`: how long does a schedule file take, and why?"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,9 +19,12 @@ from interlock.cli.opened import (
 from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster
 from interlock.cli.show import print_json, print_table
 from interlock.comparison import nccl_size
+from interlock.simulate import Result
 from interlock.units import format_bandwidth, format_seconds
 
 __all__ = ["command"]
+
+MAX_STEPS = 1000  # of the critical path in --json
 
 
 def command(
@@ -38,19 +42,27 @@ def command(
     tolerance: Annotated[
         float | None, typer.Option("--tolerance", help="Trade exactness for speed, e.g. 0.001.")
     ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write the timeline as Chrome trace JSON, for Perfetto.")
+    ] = None,
+    gantt: Annotated[Path | None, typer.Option("--gantt", help="Write a Gantt picture as an HTML page.")] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Simulate a schedule and compare its time with the bound.
+    """Simulate a schedule, say why it takes that long, and compare its time with the bound.
 
     Examples:
 
       interlock simulate plan.ilk
+
+      interlock simulate plan.ilk --trace timeline.json --gantt timeline.html
 
       interlock simulate allreduce.xml --chunk-bytes '1 MiB' --cluster h100 --servers 1
     """
     where = None if cluster is None else build_cluster(cluster, servers, changes)
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
     proof = opened.plan.certificate(tolerance)
+    result = opened.plan.simulate(tolerance)
+    write_pictures(result, trace, gantt)
     valid = proof.valid and not opened.violations
     violations = [*opened.violations, *proof.violations]
     size_bytes, factor = nccl_size(opened.plan.problem)
@@ -73,6 +85,13 @@ def command(
                 "algbw_bytes_per_s": algbw,
                 "busbw_bytes_per_s": algbw * factor,
                 "binds": proof.binds,
+                "explanation": result.explanation(),
+                "critical_path": [
+                    {"message": step.message, "reason": step.reason.name.lower(), "end_s": step.end_s}
+                    for step in result.critical_path()[-MAX_STEPS:]
+                ],
+                "peak_fan_in": int(result.peak_fan_in.max(initial=0)),
+                "error_bound_s": result.error_bound_s,
                 "notes": notes,
                 "times_are": "simulated",
             }
@@ -85,6 +104,16 @@ def command(
         ["gap", f"{100 * proof.gap:.2f} %"],
         ["algbw / busbw", f"{format_bandwidth(algbw)} / {format_bandwidth(algbw * factor)}"],
     ]
-    lines = [*(f"note: {text}" for text in notes), *(f"violation: {text}" for text in violations[:10])]
+    lines = [result.explanation(), *(f"note: {text}" for text in notes), *(f"violation: {text}" for text in violations[:10])]
     print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
     return 0 if valid else 1
+
+
+def write_pictures(result: Result, trace: Path | None, gantt: Path | None) -> None:
+    """Write the timeline where asked to."""
+    from interlock.files import write_text
+
+    if trace is not None:
+        write_text(trace, result.to_chrome_trace())
+    if gantt is not None:
+        write_text(gantt, result.gantt().to_html(include_plotlyjs=True, full_html=True))
