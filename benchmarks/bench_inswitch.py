@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from common import arguments, report
 
+from common import arguments, report
 from interlock.moe import PAPER, Layer, LayerTraffic, layer_time, paper_layers, uniform_traffic
 from interlock.moe.comparison import compare_schemes
 from interlock.topology import cluster
@@ -82,18 +82,20 @@ def main() -> None:
 
 
 def sensitivity() -> dict[str, dict[str, float]]:
-    """Speed-up of DySHARP over DeepEP by tile size and by number of GPUs, medium layer, top-8."""
+    """Speed-up of DySHARP over DeepEP by tile size, TLB, reduction buffer and number of GPUs; medium layer, top-8."""
     medium = next(layer for layer in paper_layers() if layer.name == "medium-8")
+    traffic_by_gpus = {gpus: uniform_traffic(medium, gpus) for gpus in (4, 8, 16, 32, 64)}
 
-    def speed_up(gpus: int, tile: int) -> float:
-        machine = replace(PAPER, tile_tokens=tile)
-        traffic = uniform_traffic(medium, gpus)
-        times = [layer_time(name, medium, traffic, machine).makespan_s for name in ("deepep", "dysharp")]
+    def speed_up(gpus: int = 32, **changes: int) -> float:
+        machine = replace(PAPER, **changes)
+        times = [layer_time(name, medium, traffic_by_gpus[gpus], machine).makespan_s for name in ("deepep", "dysharp")]
         return times[0] / times[1]
 
     return {
-        "tile_tokens": {str(tile): speed_up(32, tile) for tile in (32, 64, 128, 256, 512)},
-        "gpus": {str(gpus): speed_up(gpus, 128) for gpus in (4, 8, 16, 32, 64)},
+        "tile_tokens": {str(tile): speed_up(tile_tokens=tile) for tile in (32, 64, 128, 256, 512)},
+        "tlb_entries": {str(size): speed_up(tlb_entries=size) for size in (64, 128, 256, 512, 1024)},
+        "reduction_buffer_kib": {str(k): speed_up(reduction_buffer_bytes=k * 1024) for k in (8, 16, 32, 64, 128)},
+        "gpus": {str(gpus): speed_up(gpus) for gpus in traffic_by_gpus},
     }
 
 

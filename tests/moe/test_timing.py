@@ -86,6 +86,19 @@ def test_neither_half_of_dysharp_helps_alone() -> None:
     assert time["dysharp"] < 0.75 * time["comet"]
 
 
+@pytest.mark.parametrize(
+    ("field", "small", "papers"), [("tlb_entries", 64, 512), ("reduction_buffer_bytes", 8 * 1024, 64 * 1024)]
+)
+def test_the_papers_sizes_are_enough_and_smaller_ones_cost(field: str, small: int, papers: int) -> None:
+    layer = replace(LAYER, tokens_per_gpu=512)
+    traffic = uniform_traffic(layer, 32)
+    time = [
+        layer_time("dysharp", layer, traffic, replace(PAPER, **{field: size})).makespan_s
+        for size in (small, papers, 4 * papers)
+    ]
+    assert time[0] > 1.1 * time[1] and time[1] == pytest.approx(time[2], rel=0.01)
+
+
 def _routing(seed: int, replicas: int) -> Routing:
     rng = np.random.default_rng(seed)
     weights = np.arange(1, 17) ** -1.0

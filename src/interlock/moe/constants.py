@@ -28,6 +28,25 @@ class Machine:
     request_flits_per_payload_flit: float = 1 / 32  # [ours] pull requests: one head flit per 512 bytes asked for
     launch_s: float = 0.0  # [ours] kernel launches are hidden by persistent kernels
 
+    switches: int = 9  # [paper]
+    reduction_buffer_bytes: int = 64 * 1024  # [paper] per port of each switch
+    tlb_entries: int = 512  # [paper]
+    rows_per_sender: int = 16  # [ours] token rows one sender has in flight to a GPU
+    tlb_miss_packets: float = 1.0  # [ours] packet times a port waits for the table on a miss
+
+    def multicast_factor(self, num_gpus: int) -> float:
+        """How much longer an arrival takes where the TLB does not hold all rows in flight."""
+        rows = max(1, (num_gpus - 1) * self.rows_per_sender)
+        missed = max(0.0, 1 - self.tlb_entries / rows)
+        return 1 + missed * self.tlb_miss_packets
+
+    @property
+    def reduction_factor(self) -> float:
+        """How much longer a reduction takes where its buffers do not cover a round trip at full rate."""
+        round_trip_s = 2 * self.one_way_s
+        covered = self.switches * self.reduction_buffer_bytes / round_trip_s
+        return max(1.0, self.link_bytes_per_s / covered)
+
     @property
     def goodput_bytes_per_s(self) -> float:
         """Payload rate of one link."""

@@ -179,6 +179,7 @@ class _Build:
         """Chunks over uplinks, copies over downlinks; returns the first copy's task."""
         c = self.chunks
         copies_s = self.wire_s(c.copy_tokens, self.layer.dispatch_bytes)
+        arriving_s = copies_s * (self.machine.multicast_factor(c.num_gpus) if self.how.multicast else 1.0)
         if self.how.multicast:
             once_s = self.wire_s(c.leaving, self.layer.dispatch_bytes)
             first = self.tasks.add("dispatch up", c.gpu, once_s, c.place * c.num_gpus)
@@ -189,7 +190,7 @@ class _Build:
         return self.tasks.add(
             "dispatch down",
             c.num_gpus + c.copy_gpu,
-            copies_s,
+            arriving_s,
             self.copy_priority(),
             Ragged.single(deps.astype(np.int32)),
             delay_s=self.machine.one_way_s,
@@ -253,6 +254,7 @@ class _Build:
         """Partials over uplinks, sums over downlinks."""
         c = self.chunks
         copies_s = self.wire_s(c.copy_tokens, self.layer.combine_bytes)
+        copies_s = copies_s * (self.machine.reduction_factor if self.how.reduces else 1.0)
         deps = self.partial_deps(done)
         priority = self.copy_priority()
         if self.how.pulls:
