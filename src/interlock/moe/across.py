@@ -1,0 +1,394 @@
+"""MoE dispatch and combine across servers: one copy of a token per server over the NICs, multicast inside.
+
+The wire is planned by an All-to-Allv algorithm on de-duplicated demand. Where a token lands, the scale-up switch
+multicasts it to the GPUs of its experts (or copies go one by one where the switch cannot). Combine is dispatch played
+backwards: partials are added in the switch, then along the way. Both are schedules like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput
+from interlock.planning import Plan, plan
+from interlock.problem import Problem, combine_problem, dispatch_problem
+from interlock.ragged import Ragged
+from interlock.schedule import Kind, Phase, Pieces, Schedule
+from interlock.topology import Cluster
+from interlock.traffic import Demand, Routing
+
+__all__ = ["deduplicated_demand", "plan_combine", "plan_dispatch", "server_bound_s"]
+
+MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
+
+Ints = NDArray[np.int64]
+
+
+def plan_dispatch(cluster: Cluster, routing: Routing, bytes_per_token: int, algorithm: str = "adaptive") -> Plan:
+    """Every token to the ranks of its experts, over the wire once per server."""
+    start = time.perf_counter()
+    problem = dispatch_problem(cluster, routing, bytes_per_token)
+    schedule = _Dispatch.of(cluster, problem, bytes_per_token, algorithm).to_schedule()
+    took = time.perf_counter() - start
+    return Plan(problem, schedule, f"inswitch, {algorithm} on the wire", plan_s=took)
+
+
+def plan_combine(cluster: Cluster, routing: Routing, bytes_per_token: int, algorithm: str = "adaptive") -> Plan:
+    """The results back: dispatch reversed, sums formed in the switches and on the way."""
+    forward = plan_dispatch(cluster, routing, bytes_per_token, algorithm)
+    start = time.perf_counter()
+    problem = combine_problem(cluster, routing, bytes_per_token)
+    schedule = _reversed(forward.schedule, cluster)
+    took = forward.plan_s + time.perf_counter() - start
+    return Plan(problem, schedule, forward.algorithm, plan_s=took)
+
+
+def deduplicated_demand(cluster: Cluster, routing: Routing, bytes_per_token: int) -> Demand:
+    """Bytes from each rank to each other server, one copy per token, addressed to the GPU of the same index there."""
+    made = _Copies.of(cluster, dispatch_problem(cluster, routing, bytes_per_token))
+    return made.demand(cluster, bytes_per_token)
+
+
+def server_bound_s(cluster: Cluster, routing: Routing, bytes_per_token: int) -> float:
+    """The least time between servers with one copy per token and server: the busiest server's NICs."""
+    width = cluster.gpus_per_server
+    between = deduplicated_demand(cluster, routing, bytes_per_token).bytes_matrix
+    tiles = between.reshape(cluster.servers, width, cluster.servers, width).sum(axis=(1, 3))
+    rate = cluster.nic_bandwidth_bytes_per_s.reshape(cluster.servers, width).sum(axis=1)
+    return float(max((tiles.sum(axis=1) / rate).max(), (tiles.sum(axis=0) / rate).max()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Copies:
+    """Each (item, server) pair: where it starts, which server it goes to and which of its GPUs want it."""
+
+    item: Ints
+    src: Ints  # rank
+    server: Ints
+    wanted: NDArray[np.uint64]  # bit g: GPU g of the server
+
+    @classmethod
+    def of(cls, cluster: Cluster, problem: Problem) -> _Copies:
+        width = cluster.gpus_per_server
+        if width > MAX_GPUS_PER_SERVER:
+            raise InvalidInput(f"gpus_per_server={width} is above {MAX_GPUS_PER_SERVER}")
+        rows = problem.items.destinations.to_ragged()
+        item, rank = rows.row_of_value, rows.values.astype(np.int64)
+        key = item * cluster.servers + rank // width
+        distinct, place = np.unique(key, return_inverse=True)
+        wanted = np.zeros(len(distinct), np.uint64)
+        np.bitwise_or.at(wanted, place, np.uint64(1) << (rank % width).astype(np.uint64))
+        item = distinct // cluster.servers
+        return cls(item, problem.items.origin[item].astype(np.int64), distinct % cluster.servers, wanted)
+
+    def demand(self, cluster: Cluster, bytes_per_token: int) -> Demand:
+        """Only what leaves its server."""
+        width = cluster.gpus_per_server
+        away = self.src // width != self.server
+        entry = self.server * width + self.src % width
+        counts = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
+        np.add.at(counts, (self.src[away], entry[away]), 1)
+        return Demand(counts * bytes_per_token, "one copy per token and server")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Dispatch:
+    """Copies with the wire message that carries each of them (none inside a server)."""
+
+    cluster: Cluster
+    size_bytes: int
+    near: _Copies
+    far: _Copies
+    wire: Schedule  # of the de-duplicated demand; only its messages between servers are used
+    wire_of_copy: Ints  # row of `wire` for each far copy
+
+    @classmethod
+    def of(cls, cluster: Cluster, problem: Problem, bytes_per_token: int, algorithm: str) -> _Dispatch:
+        copies = _Copies.of(cluster, problem)
+        width = cluster.gpus_per_server
+        away = copies.src // width != copies.server
+        near, far = _take(copies, ~away), _take(copies, away)
+        planned = plan(cluster, copies.demand(cluster, bytes_per_token), algorithm)
+        wire_of_copy = _carriers(planned, far, cluster, bytes_per_token)
+        return cls(cluster, bytes_per_token, near, far, planned.schedule, wire_of_copy)
+
+    def to_schedule(self) -> Schedule:
+        """Hops to carriers, wire, multicasts, and local multicasts."""
+        used, wire = np.unique(self.wire_of_copy, return_inverse=True)
+        carrier = self.wire.src.values[used].astype(np.int64)
+        landing = self.wire.dst.values[used].astype(np.int64)
+        table = _Table(self.cluster)
+        hop_of_copy = self._hops(table, carrier[wire], wire)
+        first_wire = table.count
+        deps = self._wire_deps(used, wire, hop_of_copy, first_wire)
+        table.add(
+            Phase.SCALE_OUT,
+            carrier,
+            np.uint64(1) << (landing % self.cluster.gpus_per_server).astype(np.uint64),
+            landing // self.cluster.gpus_per_server,
+            wire,
+            self.far.item,
+            deps,
+            stage=self.wire.stage[used],
+            slices=self.wire.slice[used],
+            order=self.wire.order[used],
+            exclusive=self.wire.exclusive[used],
+        )
+        stage = self.wire.stage[used][wire].astype(np.int64)
+        self._multicasts(table, self.far, landing[wire], first_wire + wire, stage)
+        near = self._not_served_by_hops(carrier[wire])
+        self._multicasts(table, near, near.src, None, np.zeros(len(near.item), np.int64))
+        return table.to_schedule(self.size_bytes, self.wire.barriers)
+
+    def _hops(self, table: _Table, carrier: Ints, wire: Ints) -> Ints:
+        """Move each token once to each carrier that is not its own GPU; returns the message of each copy, or -1."""
+        moves = carrier != self.far.src
+        message = np.full(len(wire), -1, np.int64)
+        if not moves.any():
+            return message
+        # A token that two servers want may leave by one carrier: it hops there once, with the earlier wire message.
+        key = self.far.item[moves] * self.cluster.num_ranks + carrier[moves]
+        order = np.lexsort((wire[moves], key))
+        key_sorted = key[order]
+        is_first = np.concatenate([[True], key_sorted[1:] != key_sorted[:-1]])
+        first_row = order[is_first]
+        of_key = np.cumsum(is_first) - 1
+        rows = np.flatnonzero(moves)[first_row]
+        group = np.stack([self.far.src[rows], carrier[rows], wire[rows]], axis=1)
+        distinct, place = np.unique(group, axis=0, return_inverse=True)
+        width = self.cluster.gpus_per_server
+        first = table.add(
+            Phase.BALANCE,
+            distinct[:, 0],
+            np.uint64(1) << (distinct[:, 1] % width).astype(np.uint64),
+            distinct[:, 1] // width,
+            place.reshape(-1),
+            self.far.item[rows],
+            Ragged.empty(len(distinct)),
+        )
+        found = np.empty(int(moves.sum()), np.int64)
+        found[order] = first + place.reshape(-1)[of_key]
+        message[moves] = found
+        return message
+
+    def _not_served_by_hops(self, carrier: Ints) -> _Copies:
+        """Local copies without the GPUs that get the token anyway because they carry it to another server."""
+        wanted = self.near.wanted.copy()
+        place = np.searchsorted(self.near.item, self.far.item)
+        place = np.minimum(place, max(0, len(self.near.item) - 1))
+        moves = carrier != self.far.src
+        if len(wanted):
+            moves &= self.near.item[place] == self.far.item
+            bit = np.uint64(1) << (carrier % self.cluster.gpus_per_server).astype(np.uint64)
+            np.bitwise_and.at(wanted, place[moves], ~bit[moves])
+        return _Copies(self.near.item, self.near.src, self.near.server, wanted)
+
+    def _wire_deps(self, used: Ints, wire: Ints, hop_of_copy: Ints, first_wire: int) -> Ragged:
+        """Each wire message waits for its hops, and for the wire messages it waited for in the plan."""
+        of = [wire[hop_of_copy >= 0]]
+        on = [hop_of_copy[hop_of_copy >= 0]]
+        place = np.full(self.wire.num_messages, -1, np.int64)
+        place[used] = np.arange(len(used))
+        row, dep = self.wire.deps.row_of_value, self.wire.deps.values.astype(np.int64)
+        both = (place[row] >= 0) & (place[dep] >= 0)
+        of.append(place[row[both]])
+        on.append(first_wire + place[dep[both]])
+        return _pairs(np.concatenate(of), np.concatenate(on), len(used))
+
+    def _multicasts(self, table: _Table, copies: _Copies, at: Ints, after: Ints | None, stage: Ints) -> None:
+        """From where a token is to the GPUs of that server that want it."""
+        width = self.cluster.gpus_per_server
+        here = np.uint64(1) << (at % width).astype(np.uint64)
+        rest = copies.wanted & ~here
+        some = rest != 0
+        group = np.stack(
+            [
+                at[some].astype(np.uint64),
+                rest[some],
+                np.zeros(int(some.sum()), np.uint64) if after is None else after[some].astype(np.uint64),
+            ],
+            axis=1,
+        )
+        item, stages = copies.item[some], stage[some]
+        if not self.cluster.multicasts or self.cluster.scale_up != "switch":
+            group, row = _one_by_one(group, width)
+            item, stages = item[row], stages[row]
+        if len(group) == 0:
+            return
+        distinct, first, place = np.unique(group, axis=0, return_index=True, return_inverse=True)
+        source = distinct[:, 0].astype(np.int64)
+        deps = Ragged.empty(len(distinct)) if after is None else Ragged.single(distinct[:, 2].astype(np.int32))
+        phase = Phase.LOCAL if after is None else Phase.REDISTRIBUTE
+        table.add(phase, source, distinct[:, 1], source // width, place.reshape(-1), item, deps, stage=stages[first])
+
+
+class _Table:
+    """Collects messages to sets of a server's GPUs, block by block."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.count = 0
+        self.blocks: list[dict[str, np.ndarray]] = []
+        self.dsts: list[Ragged] = []
+        self.deps: list[Ragged] = []
+        self.items: list[Ragged] = []
+
+    def add(
+        self,
+        phase: Phase,
+        src: Ints,
+        wanted: NDArray[np.uint64],
+        server: Ints,
+        message: Ints,
+        item: Ints,
+        deps: Ragged,
+        *,
+        stage: NDArray[np.integer] | int = 0,
+        slices: NDArray[np.integer] | int = 0,
+        order: Ints | int = 0,
+        exclusive: NDArray[np.bool_] | bool = False,
+    ) -> int:
+        """Append messages; `message` says which one carries each entry of `item`. Returns the first one's row."""
+        first, size = self.count, len(src)
+        width = self.cluster.gpus_per_server
+        bits = (wanted[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
+        row, gpu = np.nonzero(bits)
+        self.dsts.append(
+            Ragged.from_counts(bits.sum(axis=1).astype(np.int64), (server[row] * width + gpu).astype(np.int32))
+        )
+        by_message = np.lexsort((item, message))
+        self.items.append(Ragged.from_counts(np.bincount(message, minlength=size), item[by_message].astype(np.int32)))
+        self.deps.append(deps)
+        self.blocks.append(
+            {
+                "src": src.astype(np.int32),
+                "phase": np.full(size, phase, np.uint8),
+                "stage": np.broadcast_to(stage, size).astype(np.int32),
+                "slice": np.broadcast_to(slices, size).astype(np.int32),
+                "order": np.broadcast_to(order, size).astype(np.int64),
+                "exclusive": np.broadcast_to(exclusive, size).astype(np.bool_),
+            }
+        )
+        self.count += size
+        return first
+
+    def to_schedule(self, size_bytes: int, barriers: NDArray[np.int32]) -> Schedule:
+        """All blocks in order; multicasts get the path of their tree."""
+
+        def column(name: str) -> np.ndarray:
+            return np.concatenate([block[name] for block in self.blocks])
+
+        src, dst, items = Ragged.single(column("src")), Ragged.concatenate(self.dsts), Ragged.concatenate(self.items)
+        lengths = np.full(len(items.values), size_bytes, np.int64)
+        return Schedule(
+            src=src,
+            dst=dst,
+            kind=np.full(self.count, Kind.COPY, np.uint8),
+            phase=column("phase"),
+            stage=column("stage"),
+            slice=column("slice"),
+            size_bytes=items.counts * size_bytes,
+            path=_tree_paths(src, dst, self.cluster.num_ranks, toward_many=True),
+            exclusive=column("exclusive"),
+            order=column("order"),
+            deps=Ragged.concatenate(self.deps),
+            pieces=Pieces(items.offsets, items.values, np.zeros_like(lengths), lengths),
+            barriers=barriers,
+        )
+
+
+def _tree_paths(one: Ragged, many: Ragged, num_ranks: int, *, toward_many: bool) -> Ragged:
+    """Links of each message with several ranks on one side: rank r goes up by link r and down by link num_ranks + r."""
+    is_tree = many.counts > 1
+    counts = np.where(is_tree, many.counts + 1, 0)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    values = np.zeros(int(offsets[-1]), np.int32)
+    values[offsets[:-1][is_tree]] = one.values[is_tree] + (0 if toward_many else num_ranks)
+    row = many.row_of_value
+    within = np.arange(len(many.values)) - many.offsets[row]
+    chosen = is_tree[row]
+    place = offsets[row] + 1 + within
+    values[place[chosen]] = many.values[chosen] + (num_ranks if toward_many else 0)
+    return Ragged(offsets.astype(np.int64), values)
+
+
+def _reversed(schedule: Schedule, cluster: Cluster) -> Schedule:
+    """The same messages backwards in time and direction, every copy a reduction."""
+    flip = np.arange(schedule.num_messages)[::-1]
+    new_row = schedule.num_messages - 1
+    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
+    src, dst = schedule.dst.take(flip), schedule.src.take(flip)
+    lengths = np.diff(schedule.pieces.offsets)[flip]
+    held = Ragged(schedule.pieces.offsets, schedule.pieces.item).take(flip)
+    last_stage = int(schedule.stage.max(initial=0))
+    return Schedule(
+        src=src,
+        dst=dst,
+        kind=np.full(schedule.num_messages, Kind.REDUCE, np.uint8),
+        phase=schedule.phase[flip],
+        stage=(last_stage - schedule.stage[flip]).astype(np.int32),
+        slice=schedule.slice[flip],
+        size_bytes=schedule.size_bytes[flip],
+        path=_tree_paths(dst, src, cluster.num_ranks, toward_many=False),
+        exclusive=schedule.exclusive[flip],
+        order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
+        deps=_pairs(new_row - dep, new_row - row, schedule.num_messages),
+        pieces=Pieces(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            held.values,
+            np.zeros(len(held.values), np.int64),
+            np.full(len(held.values), schedule.pieces.length[0] if len(schedule.pieces) else 0, np.int64),
+        ),
+        barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
+    )
+
+
+def _carriers(planned: Plan, far: _Copies, cluster: Cluster, size_bytes: int) -> Ints:
+    """The wire message that takes each far copy: the one that carries its first byte in the plan."""
+    schedule, items = planned.schedule, planned.problem.items
+    if len(far.item) == 0:
+        return np.zeros(0, np.int64)
+    src, entry = items.origin.astype(np.int64), items.destinations.to_ragged().values.astype(np.int64)
+    item_of_pair = np.full((cluster.num_ranks, cluster.servers), -1, np.int64)
+    item_of_pair[src, entry // cluster.gpus_per_server] = np.arange(len(items))
+    own = item_of_pair[far.src, far.server]
+    # Copies of one pair lie end to end in the order of their items.
+    order = np.lexsort((far.item, own))
+    starts = np.concatenate([[True], own[order][1:] != own[order][:-1]])
+    first = np.flatnonzero(starts)
+    within = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    offset = np.empty(len(order), np.int64)
+    offset[order] = within * size_bytes
+    is_wire = (schedule.phase == Phase.SCALE_OUT)[schedule.pieces.message]
+    pieces = np.flatnonzero(is_wire)
+    piece_item, piece_offset = schedule.pieces.item[pieces].astype(np.int64), schedule.pieces.offset[pieces]
+    by_place = np.lexsort((piece_offset, piece_item))
+    span = int(items.size_bytes.max()) + 1
+    keys = piece_item[by_place] * span + piece_offset[by_place]
+    found = np.searchsorted(keys, own * span + offset, side="right") - 1
+    return np.asarray(schedule.pieces.message[pieces[by_place[found]]], np.int64)
+
+
+def _one_by_one(group: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint64], Ints]:
+    """Each wanted GPU as a group of its own, and the row it came from."""
+    bits = (group[:, 1][:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
+    row, gpu = np.nonzero(bits)
+    alone = group[row].copy()
+    alone[:, 1] = np.uint64(1) << gpu.astype(np.uint64)
+    return alone, row
+
+
+def _pairs(of: Ints, on: Ints, size: int) -> Ragged:
+    """Row `of[i]` depends on `on[i]`; ascending, each once."""
+    if len(of) == 0:
+        return Ragged.empty(size)
+    pairs = np.unique(np.stack([of, on], axis=1), axis=0)
+    return Ragged.from_counts(np.bincount(pairs[:, 0], minlength=size), pairs[:, 1].astype(np.int32))
+
+
+def _take(copies: _Copies, rows: NDArray[np.bool_]) -> _Copies:
+    return _Copies(copies.item[rows], copies.src[rows], copies.server[rows], copies.wanted[rows])
