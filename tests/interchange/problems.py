@@ -36,9 +36,9 @@ def demands() -> Iterator[tuple[str, Problem]]:
 
 def collectives() -> Iterator[tuple[str, Problem]]:
     """Every collective on a mesh of links and on a switch."""
-    graph = il.topology.fully_connected(4, bandwidth="50 GB/s")
+    graph = il.topology.fully_connected(4, bandwidth="50 GB/s", message_overhead="0.5 us")
     servers = il.cluster("h200", servers=2, gpus_per_server=2)
-    ring = il.topology.ring(5, bandwidth="50 GB/s")
+    ring = il.topology.ring(5, bandwidth="50 GB/s", message_overhead="0.5 us")
     for wanted in COLLECTIVES:
         yield f"{wanted.kind} on links", collective_problem(graph, wanted, 2)
         yield f"{wanted.kind} on servers", collective_problem(servers.topology, wanted, 1, servers)

@@ -30,8 +30,8 @@ class Blocks:
 
     operations: list[list[list[Json]]]  # [rank][threadblock]
     num_semaphores: list[int]
-    channel_ids: list[dict[str, list[Pair]]]  # [rank][type]: channels in the order of their ids
-    block_channels: dict[BlockId, dict[str, list[Pair]]]
+    channel_ids: list[dict[str, dict[Pair, int]]]  # [rank][type]: channels and their ids
+    block_channels: dict[BlockId, dict[str, dict[Pair, int]]]
     remote_buffers: list[list[tuple[int, str, str]]]  # [rank]: peer, buffer, channel type
     block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]]
     switches: list[list[tuple[str, tuple[int, ...], int]]]  # [rank]: buffer, group, its chunks
@@ -41,7 +41,7 @@ class Blocks:
         """Channels that a threadblock uses, as ids of its GPU."""
         made: list[Json] = []
         for kind, used in self.block_channels[rank, k].items():
-            ids = [self.channel_ids[rank][kind].index(pair) for pair in used]
+            ids = [self.channel_ids[rank][kind][pair] for pair in used]
             made.append({"channel_type": kind, "channel_ids": ids})
         groups = [(buffer, group) for buffer, group, _ in self.switches[rank]]
         if self.block_switches[rank, k]:
@@ -127,7 +127,7 @@ def _waiters(actions: Actions, placed: dict[Action, BlockId]) -> dict[Arrival, l
             waiters[arrival] = []
     for action in actions.in_order:
         for arrival in action.needs:
-            if placed[action] not in waiters[arrival]:
+            if placed[action] not in waiters[arrival]:  # a handful at most
                 waiters[arrival].append(placed[action])
     last: dict[int, int] = defaultdict(lambda: -1)
     for rank, k in placed.values():
@@ -175,18 +175,20 @@ class _Writer:
         self.states: dict[BlockId, _State] = defaultdict(_State)
         for block in [*placed.values(), *(block for blocks in waiters.values() for block in blocks)]:
             self.states[block]
-        self.channel_ids: list[dict[str, list[Pair]]] = [{} for _ in range(ranks)]
-        self.block_channels: dict[BlockId, dict[str, list[Pair]]] = defaultdict(dict)
+        self.channel_ids: list[dict[str, dict[Pair, int]]] = [{} for _ in range(ranks)]
+        self.block_channels: dict[BlockId, dict[str, dict[Pair, int]]] = defaultdict(dict)
         self.remote_buffers: list[list[tuple[int, str, str]]] = [[] for _ in range(ranks)]
         self.block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]] = defaultdict(dict)
         self.switches: list[list[tuple[str, tuple[int, ...], int]]] = [[] for _ in range(ranks)]
         self.block_switches: dict[BlockId, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
-        self.expected: dict[tuple[BlockId, BlockId], list[Arrival]] = defaultdict(list)  # (sender, waiter) in order
+        # What a threadblock has still to take from another, in the order given: signals and releases.
+        self.expected: dict[tuple[BlockId, BlockId], dict[Arrival, None]] = defaultdict(dict)
+        self.releases: dict[tuple[BlockId, BlockId], dict[Action, None]] = defaultdict(dict)
         self.semaphores: dict[tuple[BlockId, BlockId], int] = {}
-        self.releases: dict[tuple[BlockId, BlockId], list[Action]] = defaultdict(list)
+        self.num_semaphores = [0] * ranks
         self.awaited_by: dict[Action, set[BlockId]] = defaultdict(set)
-        self.sends_on: dict[BlockId, list[Pair]] = defaultdict(list)
-        self.receives_on: dict[BlockId, list[Pair]] = defaultdict(list)
+        self.sends_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
+        self.receives_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
         for action in actions.in_order:
             for earlier in action.after:
                 if placed[earlier] != placed[action]:
@@ -201,7 +203,7 @@ class _Writer:
             self._acquire(block, earlier)
         listeners = [(arrival, block_) for arrival in action.brings for block_ in self.waiters[arrival]]
         for arrival, listener in listeners:
-            self.expected[block, listener].append(arrival)
+            self.expected[block, listener][arrival] = None
             self._channel(block, listener)
         state = self.states[block]
         if state.after_sync:
@@ -222,9 +224,9 @@ class _Writer:
         if arrival not in expected:
             return
         kind = self._kind(sender[0], block[0])
-        local = self.block_channels[block][kind].index(_pair(kind, sender, block))
+        local = self.block_channels[block][kind][_pair(kind, sender, block)]
         while arrival in expected:
-            expected.pop(0)
+            del expected[next(iter(expected))]
             self.states[block].operations.append({"name": "wait", "channel_ids": [local], "channel_type": kind})
         self.states[block].after_sync = True
 
@@ -236,10 +238,7 @@ class _Writer:
             whole = [*self._greetings(block), *self.states[block].operations]
             self._check(block, len(whole))
             operations[block[0]].append(whole)
-        counts = [0] * ranks
-        for _, waiting in self.semaphores:
-            counts[waiting[0]] += 1
-        for rank, count in enumerate(counts):
+        for rank, count in enumerate(self.num_semaphores):
             if count > limits.MAX_SEMAPHORES:
                 raise LimitExceeded(
                     f"gpu {rank}: {count} pairs of threadblocks wait for each other; {limits.MAX_SEMAPHORES} "
@@ -249,7 +248,7 @@ class _Writer:
                 raise LimitExceeded(f"gpu {rank} needs {len(operations[rank])} threadblocks; use larger chunks")
         return Blocks(
             operations,
-            counts,
+            self.num_semaphores,
             self.channel_ids,
             self.block_channels,
             self.remote_buffers,
@@ -263,7 +262,7 @@ class _Writer:
         made: list[Json] = []
         for name, pairs in (("rlxsignal", self.receives_on[block]), ("rlxwait", self.sends_on[block])):
             for kind, used in self.block_channels[block].items():
-                ids = [used.index(pair) for pair in pairs if pair[0] == kind]
+                ids = [used[pair] for pair in pairs if pair[0] == kind]
                 for chosen in _in_eights(ids):
                     made.append({"name": name, "channel_ids": chosen, "channel_type": kind})
         return [*made, {"name": "nop"}] if made else []
@@ -292,22 +291,18 @@ class _Writer:
         kind = self._kind(sender[0], receiver[0])
         pair = _pair(kind, sender, receiver)
         for block in (sender, receiver):
-            mine = self.channel_ids[block[0]].setdefault(kind, [])
-            if pair not in mine:
-                mine.append(pair)
-            used = self.block_channels[block].setdefault(kind, [])
-            if pair not in used:
-                used.append(pair)
-        if pair not in self.sends_on[sender]:
-            self.sends_on[sender].append(pair)
-        if pair not in self.receives_on[receiver]:
-            self.receives_on[receiver].append(pair)
+            mine = self.channel_ids[block[0]].setdefault(kind, {})
+            mine.setdefault(pair, len(mine))
+            used = self.block_channels[block].setdefault(kind, {})
+            used.setdefault(pair, len(used))
+        self.sends_on[sender][pair] = None
+        self.receives_on[receiver][pair] = None
 
     def _signal_ids(self, block: BlockId, listeners: list[BlockId]) -> dict[str, list[int]]:
         ids: dict[str, list[int]] = {"memory": [], "port": []}
         for listener in listeners:
             kind = self._kind(block[0], listener[0])
-            ids[kind].append(self.block_channels[block][kind].index(_pair(kind, block, listener)))
+            ids[kind].append(self.block_channels[block][kind][_pair(kind, block, listener)])
         return ids
 
     def _signal(self, state: _State, signals: dict[str, list[int]]) -> None:
@@ -322,7 +317,7 @@ class _Writer:
         home = self.placed[earlier]
         released = self.releases[home, block]
         while home != block and earlier in released:
-            released.pop(0)
+            del released[next(iter(released))]
             number = self.semaphores[home, block]
             self.states[block].operations.append({"name": "sem_acquire", "semaphore_ids": [number]})
             self.states[block].after_sync = True
@@ -330,13 +325,14 @@ class _Writer:
     def _release(self, block: BlockId, waiting: BlockId, action: Action) -> None:
         key = (block, waiting)
         if key not in self.semaphores:
-            self.semaphores[key] = sum(1 for known in self.semaphores if known[1][0] == waiting[0])
+            self.semaphores[key] = self.num_semaphores[waiting[0]]
+            self.num_semaphores[waiting[0]] += 1
         state = self.states[block]
         if state.after_sync:
             state.operations.append({"name": "nop"})
             state.after_sync = False
         state.operations.append({"name": "sem_release", "semaphore_ids": [self.semaphores[key]]})
-        self.releases[key].append(action)
+        self.releases[key][action] = None
 
     def _data(self, action: Action, block: BlockId, signalled: int | None) -> Json:
         sources: list[Json] = [_local(place, action.count) for place in action.sources]

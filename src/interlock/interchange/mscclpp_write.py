@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import write_atomically
 from interlock.interchange import mscclpp_limits as limits
@@ -27,6 +29,7 @@ from interlock.schedule import Schedule
 __all__ = ["to_mscclpp_json", "write_mscclpp_json"]
 
 ACTIONS_PER_BLOCK = (12, 6, 3, 1)  # tried in turn until all limits are kept
+MAX_MOVES = 4096
 CO_RESIDENT = 108  # threadblocks that run at once on an A100; more may never start
 
 
@@ -56,11 +59,27 @@ def write_mscclpp_json(
 
 
 def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None) -> tuple[Layout, Quantised, Actions, Blocks]:
-    policy = ChunkPolicy(chunk_bytes, max(1024, 32 * problem.num_ranks), limits.ALIGNMENT)
+    most = max(1024, 32 * problem.num_ranks)
+    while True:
+        try:
+            return _build_with(schedule, problem, ChunkPolicy(chunk_bytes, most, limits.ALIGNMENT))
+        except LimitExceeded:
+            most //= 4  # fewer, larger chunks: short messages grow together or vanish
+            if chunk_bytes is not None or most < problem.num_ranks:
+                raise
+
+
+def _build_with(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> tuple[Layout, Quantised, Actions, Blocks]:
     quantised = quantise(schedule, problem, policy)
     layout = lay_out(problem, quantised, equal_sums=False)
     sequence = sequence_messages(schedule, problem.topology)
     program = lower(schedule, problem, quantised, layout, sequence, max_run=1 << 20)
+    moves = np.bincount([t.src for t in program.transfers], minlength=problem.num_ranks)
+    if moves.max(initial=0) > MAX_MOVES:
+        raise LimitExceeded(
+            f"gpu {moves.argmax()} sends {moves.max()} messages; at most {MAX_MOVES} are divided into threadblocks of "
+            f"{limits.MAX_OPERATIONS} operations"
+        )
     refusal: LimitExceeded | None = None
     for per_block in ACTIONS_PER_BLOCK:
         actions = collect_actions(program, problem)
