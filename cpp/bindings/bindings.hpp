@@ -13,5 +13,7 @@ void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
 void bind_flow_sim(nanobind::module_& m);
 void bind_shortest_routes(nanobind::module_& m);
+void bind_decompose(nanobind::module_& m);
+void bind_two_tier(nanobind::module_& m);
 
 }  // namespace interlock::bindings

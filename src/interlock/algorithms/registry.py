@@ -22,6 +22,8 @@ _MODULES = {
     "no-stage": "no_stage",
     "forward": "forward",
     "padded": "padded",
+    "fast": "fast",
+    "adaptive": "adaptive",
     "ecmp": "ecmp",
     "spray": "spray",
     "rails": "rails",

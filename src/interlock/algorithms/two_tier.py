@@ -36,8 +36,8 @@ class Bytes:
     def __len__(self) -> int:
         return len(self.item)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Bytes:
-        """Only the chosen rows."""
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Bytes:
+        """Only the chosen rows, by mask or in the order given."""
         return Bytes(self.item[chosen], self.offset[chosen], self.length[chosen], self.src[chosen], self.dst[chosen])
 
 

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace interlock {
+
+/// A demand matrix summed over servers of `width` ranks each. A tile is what one server owes another; what a rank keeps
+/// for itself is left out.
+struct Tiles {
+    std::size_t servers = 0, width = 0;
+    std::vector<std::int64_t> bytes;     ///< [servers, servers] of each tile
+    std::vector<std::int64_t> sent;      ///< [ranks, servers] what a rank owes a server
+    std::vector<std::int64_t> received;  ///< [servers, ranks] what a server owes a rank
+    std::vector<std::int32_t> num_far;   ///< [ranks] ranks of other servers that a rank sends to
+};
+
+/// One pass over the demand.
+/// @param demand_bytes row-major [ranks, ranks], nowhere negative, at most 2^62 in all
+Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers, std::size_t width);
+
+}  // namespace interlock

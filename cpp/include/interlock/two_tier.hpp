@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/lane_table.hpp"
+
+namespace interlock {
+
+/// A stretch of one tile that goes over the wire in one stage.
+struct Segment {
+    std::int32_t src_server;
+    std::int32_t dst_server;
+    std::int32_t stage;
+    std::int64_t first_byte;  ///< within the tile
+    std::int64_t bytes;
+};
+
+/// How the wire is shared between the tiles of a server.
+enum class Pace : std::int32_t {
+    kBurst = 0,      ///< all at once; the slices of one lane follow each other, large lanes with several in flight
+    kExclusive = 1,  ///< every NIC serves one partner at a time, in the order of the segments; links keep that order
+    kWindow = 2,     ///< every NIC serves a few partners at a time: a lane waits for an earlier one at either end
+};
+
+/// A two-tier All-to-Allv, decided but not written out.
+struct TwoTierPlan {
+    std::size_t servers = 0, width = 0;
+    std::span<const Segment> segments;  ///< in the order in which they start
+    const LaneTable& lanes;
+    std::span<const std::int64_t> slice_bytes;  ///< [servers] size of slices of each server's lanes; 0: not sliced
+    Pace pace = Pace::kBurst;
+    std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
+};
+
+/// The rows of a schedule: messages in columns, pieces beside them.
+struct ScheduleRows {
+    std::vector<std::int32_t> src, dst, stage, slice;
+    std::vector<std::uint8_t> phase;
+    std::vector<std::int64_t> size_bytes, order;
+    std::vector<std::int64_t> dep_offsets{0};
+    std::vector<std::int32_t> deps;
+    std::vector<std::int64_t> piece_offsets{0};
+    std::vector<std::int32_t> item;
+    std::vector<std::int64_t> offset, length;
+};
+
+/// Phases as the schedule numbers them.
+enum class MessagePhase : std::uint8_t { kLocal = 0, kBalance = 1, kScaleOut = 2, kRedistribute = 3 };
+
+/// Writes out every message and piece: local traffic, balance, wire, redistribution, in this order.
+///
+/// @param demand_bytes row-major [ranks, ranks]; items are its non-zero entries off the diagonal, row by row
+ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
+
+/// Slices that a stretch of `lane_bytes` is cut into.
+std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);
+
+/// Where slice `slice` of `count` begins in a stretch of `bytes`; the first and last few are smaller.
+std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t count);
+
+}  // namespace interlock

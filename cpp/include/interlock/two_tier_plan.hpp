@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/nic_targets.hpp"
+#include "interlock/two_tier.hpp"
+
+namespace interlock {
+
+/// What planning knows of a cluster besides its rates.
+struct TwoTierCosts {
+    double scale_up_latency_s = 0, scale_out_latency_s = 0;
+    double message_overhead_s = 0;  ///< holds the sending port, per message
+    double stage_overhead_s = 0;    ///< when a rank starts a stage
+    std::int32_t fan_in = 0;        ///< senders that a receiver tolerates; 0: any number
+    double loss_per_sender = 0;     ///< part of goodput lost per sender beyond
+    bool crosses_rails = true;      ///< whether NIC i reaches NIC j of another server
+    double uplink_bytes_per_s = 0;  ///< what all NICs of a server share; 0: nothing
+};
+
+/// How the bytes between servers travel.
+enum class Way : std::int32_t {
+    kDirect = 0,  ///< every pair on its own, all at once
+    kBurst = 1,   ///< balanced over the NICs of each server, all at once
+    kStaged = 2,  ///< balanced, every NIC with one partner at a time, or as many as the fabric tolerates
+};
+inline constexpr std::size_t kNumWays = 3;
+
+/// A decided plan; `expand_two_tier` writes it out.
+struct TwoTierDecision {
+    Way way = Way::kDirect;
+    double predicted_s[kNumWays] = {};
+    std::vector<Segment> segments;  ///< of a staged plan; otherwise every tile is one segment
+    NicTargets targets;
+    std::vector<std::int64_t> slice_bytes;  ///< [servers]
+    std::int32_t num_stages = 1;
+};
+
+/// Decides how to move a demand, by predicted time.
+///
+/// @param only considers this way alone where it is not negative
+/// @param slices per lane of average size; 0 chooses
+TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
+                              std::int32_t only, std::int32_t slices);
+
+/// Every tile with bytes as one segment of stage 0.
+std::vector<Segment> whole_tiles(const Tiles& tiles);
+
+/// Segments of a staged plan: one-to-one, in the order they start, in at most 2.5 stages per server and 4 more.
+struct Stages {
+    std::vector<Segment> segments;
+    std::int32_t num_stages = 0;
+    double seconds = 0;  ///< when the last segment ends, stage overheads included
+};
+Stages make_stages(const Tiles& tiles, const Rates& rates, double stage_overhead_s);
+
+}  // namespace interlock

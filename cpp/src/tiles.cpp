@@ -1,0 +1,39 @@
+#include "interlock/tiles.hpp"
+
+#include "interlock/errors.hpp"
+
+namespace interlock {
+
+Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers, std::size_t width) {
+    const std::size_t ranks = servers * width;
+    require(demand_bytes.size() == ranks * ranks, "demand_bytes must be [ranks, ranks]");
+    Tiles tiles{servers, width, std::vector<std::int64_t>(servers * servers, 0),
+                std::vector<std::int64_t>(ranks * servers), std::vector<std::int64_t>(servers * ranks, 0),
+                std::vector<std::int32_t>(ranks)};
+    std::int64_t all_bits = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const std::int64_t* row = demand_bytes.data() + rank * ranks;
+        const std::size_t server = rank / width;
+        std::int64_t* into = tiles.received.data() + server * ranks;
+        std::int64_t peers = 0;
+        for (std::size_t peer = 0; peer < ranks; ++peer) {
+            into[peer] += row[peer];
+            all_bits |= row[peer];
+            peers += row[peer] != 0;
+        }
+        for (std::size_t peer = server * width; peer < (server + 1) * width; ++peer) peers -= row[peer] != 0;
+        tiles.num_far[rank] = static_cast<std::int32_t>(peers);
+        into[rank] -= row[rank];
+        for (std::size_t to = 0; to < servers; ++to) {
+            std::int64_t sum = 0;
+            for (std::size_t gpu = 0; gpu < width; ++gpu) sum += row[to * width + gpu];
+            if (to == server) sum -= row[rank];
+            tiles.sent[rank * servers + to] = sum;
+            tiles.bytes[server * servers + to] += sum;
+        }
+    }
+    require(all_bits >= 0, "demand_bytes must not be negative");
+    return tiles;
+}
+
+}  // namespace interlock

@@ -1,0 +1,102 @@
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "check.hpp"
+#include "interlock/errors.hpp"
+#include "interlock/two_tier_plan.hpp"
+
+using namespace interlock;
+
+namespace {
+
+std::vector<std::int64_t> random_demand(std::size_t ranks, std::uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<std::int64_t> demand(ranks * ranks);
+    for (std::int64_t& bytes : demand) bytes = random() % 3 == 0 ? 0 : static_cast<std::int64_t>(random() % 100000);
+    return demand;
+}
+
+/// Lanes get exactly their bytes, and every byte of every pair is assigned once.
+void lanes_cover_the_tile() {
+    const std::vector<std::int64_t> tile = {900, 0, 50, 10, 10, 10, 0, 5, 15};  // one hot sender
+    const std::vector<Lane> lanes = {{0, 0, 334}, {1, 1, 333}, {2, 2, 333}};
+    for (const std::vector<std::uint8_t>& hot : {std::vector<std::uint8_t>{}, std::vector<std::uint8_t>{0, 1, 0}}) {
+        LaneAssigner assigner(3);
+        const auto loads = assigner.assign(tile.data(), 3, lanes, hot);
+        std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> next;
+        std::vector<std::vector<Parcel>> by_pair(9);
+        for (std::size_t lane = 0; lane < 3; ++lane) {
+            std::int64_t sum = 0;
+            for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
+                for (const Parcel& parcel : *parcels) {
+                    sum += parcel.bytes;
+                    CHECK((parcel.sender == lanes[lane].out_gpu) == (parcels == &loads[lane].own));
+                    by_pair[static_cast<std::size_t>(3 * parcel.sender + parcel.receiver)].push_back(parcel);
+                }
+            }
+            CHECK(sum == lanes[lane].bytes);
+        }
+        for (std::size_t pair = 0; pair < 9; ++pair) {
+            std::vector<bool> seen(static_cast<std::size_t>(tile[pair]), false);
+            for (const Parcel& parcel : by_pair[pair]) {
+                for (std::int64_t byte = parcel.offset; byte < parcel.offset + parcel.bytes; ++byte) {
+                    CHECK(!seen[static_cast<std::size_t>(byte)]);
+                    seen[static_cast<std::size_t>(byte)] = true;
+                }
+            }
+            for (const bool was_seen : seen) CHECK(was_seen);
+        }
+    }
+    LaneAssigner assigner(3);
+    CHECK_THROWS(assigner.assign(tile.data(), 3, std::vector<Lane>{{0, 0, 1}}, {}), InvalidInput);
+}
+
+/// Every wire byte leaves by its lane's NIC, and what it carries is what the segments ask for.
+void rows_are_whole() {
+    const std::size_t servers = 3, width = 4, ranks = 12;
+    const std::vector<double> nic(ranks, 50e9);
+    const Rates rates{servers, width, nic, 450e9};
+    for (std::uint32_t seed = 0; seed < 20; ++seed) {
+        const auto demand = random_demand(ranks, seed);
+        for (const std::int32_t way : {1, 2}) {
+            const TwoTierDecision decision = plan_two_tier(demand, rates, {}, way, 3);
+            const Tiles tiles = sum_tiles(demand, servers, width);
+            const LaneTable lanes{servers, width, {}, {}, {}};
+            const std::vector<Segment> segments = way == 1 ? whole_tiles(tiles) : decision.segments;
+            const TwoTierPlan plan{servers, width, segments, lanes, decision.slice_bytes,
+                                   way == 1 ? Pace::kBurst : Pace::kExclusive, 1};
+            const ScheduleRows rows = expand_two_tier(demand, plan);
+            std::int64_t wire = 0, wanted = 0;
+            for (std::size_t m = 0; m < rows.src.size(); ++m) {
+                if (rows.phase[m] == static_cast<std::uint8_t>(MessagePhase::kScaleOut)) wire += rows.size_bytes[m];
+                for (auto d = rows.dep_offsets[m]; d < rows.dep_offsets[m + 1]; ++d) {
+                    CHECK(rows.deps[static_cast<std::size_t>(d)] < static_cast<std::int32_t>(m));
+                }
+            }
+            for (const Segment& segment : segments) wanted += segment.bytes;
+            CHECK(wire == wanted);
+        }
+    }
+}
+
+void slices_rise_and_fall() {
+    CHECK(num_slices(100, 0) == 1);
+    CHECK(num_slices(100, 10) == 10);
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t slice = 0; slice < 10; ++slice) {
+        sizes.push_back(slice_start(2800, slice + 1, 10) - slice_start(2800, slice, 10));
+    }
+    CHECK((sizes == std::vector<std::int64_t>{100, 200, 300, 400, 400, 400, 400, 300, 200, 100}));
+    CHECK(slice_start(2800, 10, 10) == 2800);
+}
+
+}  // namespace
+
+int main() {
+    lanes_cover_the_tile();
+    rows_are_whole();
+    slices_rise_and_fall();
+    return 0;
+}
