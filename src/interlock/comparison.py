@@ -13,7 +13,7 @@ from interlock.topology import Cluster
 from interlock.traffic import Demand
 from interlock.units import format_bandwidth, format_bytes, format_seconds
 
-__all__ = ["Comparison", "Row", "compare", "compare_problem", "row_of"]
+__all__ = ["Comparison", "Row", "compare", "compare_problem", "row_of", "tolerance_of"]
 
 EXACT_ROWS = 20_000  # above this many messages, comparisons simulate with GRID_TOLERANCE
 GRID_TOLERANCE = 1e-3
@@ -44,6 +44,7 @@ class Comparison:
     results: tuple[Row, ...]
     refused: tuple[tuple[str, str], ...]  # (algorithm, reason)
     binds: str
+    plans: tuple[Plan, ...]  # one per row, in the same order
 
     def best(self) -> Row:
         """The fastest valid row."""
@@ -111,7 +112,8 @@ def compare_problem(
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """The same for any problem; algorithms named explicitly must support it."""
-    rows, refused, binds = [], [], ""
+    made_rows: list[tuple[Row, Plan]] = []
+    refused, binds = [], ""
     for name in registry.names() if algorithms is None else algorithms:
         reason = registry.get(name).supports(problem)
         if reason is not None and algorithms is not None:
@@ -123,14 +125,15 @@ def compare_problem(
             progress(name)
         made = solve(problem, name, seed=seed)
         binds = made.bound.binds
-        rows.append(row_of(made))
-    rows.sort(key=lambda row: (not row.valid, row.makespan_s))
-    return Comparison(problem, tuple(rows), tuple(refused), binds)
+        made_rows.append((row_of(made), made))
+    made_rows.sort(key=lambda pair: (not pair[0].valid, pair[0].makespan_s))
+    rows, plans = tuple(row for row, _ in made_rows), tuple(made for _, made in made_rows)
+    return Comparison(problem, rows, tuple(refused), binds, plans)
 
 
 def row_of(made: Plan) -> Row:
     """A plan's certificate and bandwidths as one row."""
-    tolerance = GRID_TOLERANCE if made.compact.num_messages > EXACT_ROWS else None
+    tolerance = tolerance_of(made)
     proof = made.certificate(tolerance)
     size_bytes, factor = nccl_size(made.problem)
     algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
@@ -147,6 +150,11 @@ def row_of(made: Plan) -> Row:
         total_s=made.plan_s + proof.makespan_s,
         scratch_bytes=proof.scratch_bytes,
     )
+
+
+def tolerance_of(made: Plan) -> float | None:
+    """Exact times, except for plans so large that a comparison would take long."""
+    return GRID_TOLERANCE if made.compact.num_messages > EXACT_ROWS else None
 
 
 def nccl_size(problem: Problem) -> tuple[int, float]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from interlock.cli.show import print_json, print_table
-from interlock.comparison import describe, row_of
+from interlock.comparison import describe, row_of, tolerance_of
 from interlock.errors import InvalidInput
 from interlock.planning import Plan
 from interlock.units import format_bandwidth, format_bytes, format_seconds
@@ -19,7 +19,7 @@ def print_certificate(made: Plan, output: Path | None, *, as_json: bool) -> int:
     if output is not None and output.suffix != ".ilk":
         raise InvalidInput(f"-o {output}: schedules are saved as .ilk; use `interlock export` for other formats")
     row = row_of(made)
-    proof = made.certificate(row_tolerance(made))
+    proof = made.certificate(tolerance_of(made))
     if row.valid and output is not None:
         made.save(output)
     if as_json:
@@ -42,10 +42,3 @@ def print_certificate(made: Plan, output: Path | None, *, as_json: bool) -> int:
         notes.append(f"written to {output}")
     print_table(f"{made.algorithm}: {made.problem.name}", ["", ""], rows, notes)
     return 0 if row.valid else 1
-
-
-def row_tolerance(made: Plan) -> float | None:
-    """The tolerance a comparison row of this plan uses."""
-    from interlock.comparison import EXACT_ROWS, GRID_TOLERANCE
-
-    return GRID_TOLERANCE if made.compact.num_messages > EXACT_ROWS else None

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from interlock.cli.options import (
     AlgorithmsOption,
     ClusterOption,
@@ -14,7 +21,7 @@ from interlock.cli.options import (
     build_cluster,
     build_traffic,
 )
-from interlock.cli.show import print_json, print_table, progress_of
+from interlock.cli.show import print_json, print_table, progress_of, write_text
 from interlock.units import format_seconds
 
 __all__ = ["command"]
@@ -28,6 +35,9 @@ def command(
     size: SizeOption = "512 MB",
     seed: SeedOption = 0,
     algorithms: AlgorithmsOption = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Also write a report page, one self-contained file.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Every algorithm on one problem, fastest first, each with its proof and its distance from the bound.
@@ -35,6 +45,8 @@ def command(
     Examples:
 
       interlock compare
+
+      interlock compare --html report.html
 
       interlock compare --servers 8 --traffic hot:1.2 --size '64 MB'
 
@@ -48,6 +60,10 @@ def command(
     names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
     with progress_of(len(names or registry.names()), "comparing") as step:
         made = compare(where, what, names, seed=seed, progress=step)
+    if page is not None:
+        from interlock.report.compare_page import compare_page
+
+        write_text(page, compare_page(made, shlex.join(["interlock", *sys.argv[1:]])))
     if as_json:
         print_json(made.to_dict())
     else:

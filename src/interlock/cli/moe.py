@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from interlock.cli.options import (
     SetOption,
     build_cluster,
 )
-from interlock.cli.show import print_json, print_table, progress_of
+from interlock.cli.show import print_json, print_table, progress_of, write_text
 from interlock.errors import InvalidInput, nearest
 from interlock.units import format_bytes, format_seconds
 
@@ -99,7 +99,7 @@ def _layer(
     with progress_of(len(chosen), "simulating") as step:
         made = compare_schemes(layer, traffic, chosen, backward=backward, progress=step)
     if picture is not None:
-        _write(picture, timeline_svg([time for _, time in made]))
+        write_text(picture, timeline_svg([time for _, time in made]))
     if as_json:
         facts = {"name": layer.name, "gpus": gpus, "backward": backward}
         print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
@@ -119,15 +119,6 @@ def _layer(
     header = ["scheme", "time", "closed form", "over bound", "busiest uplink", "busiest downlink", "busiest SMs"]
     print_table(f"{layer.name} on {gpus} GPUs", header, rows, [f"Times are {HONEST}."])
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    from interlock.schedule import write_atomically
-
-    def write(file: BinaryIO) -> None:
-        file.write(text.encode())
-
-    write_atomically(path, write)
 
 
 def _gpus(gpus: int) -> int:

@@ -7,8 +7,10 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["print_json", "print_table", "progress_of"]
+__all__ = ["print_json", "print_table", "progress_of", "write_text"]
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
@@ -49,6 +51,16 @@ def progress_of(total: int, what: str) -> Iterator[Callable[[str], None]]:
             bar.update(task, advance=1, description=f"{what}: {name}")
 
         yield step
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    from interlock.schedule import write_atomically
+
+    def write(file: BinaryIO) -> None:
+        file.write(text.encode())
+
+    write_atomically(path, write)
 
 
 def _finite(value: object) -> object:

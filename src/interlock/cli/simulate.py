@@ -104,7 +104,11 @@ def command(
         ["gap", f"{100 * proof.gap:.2f} %"],
         ["algbw / busbw", f"{format_bandwidth(algbw)} / {format_bandwidth(algbw * factor)}"],
     ]
-    lines = [result.explanation(), *(f"note: {text}" for text in notes), *(f"violation: {text}" for text in violations[:10])]
+    lines = [
+        result.explanation(),
+        *(f"note: {text}" for text in notes),
+        *(f"violation: {text}" for text in violations[:10]),
+    ]
     print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
     return 0 if valid else 1
 
