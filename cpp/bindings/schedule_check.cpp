@@ -39,25 +39,29 @@ CheckColumns columns(Delivery&& checked) {
 
 SpanColumns columns(ScratchSpans&& spans, std::int32_t num_ranks) {
     std::vector<std::int64_t> high_water = spans.high_water(num_ranks);
-    return {column(std::move(spans.rank)),        column(std::move(spans.item)),       column(std::move(spans.first_byte)),
-            column(std::move(spans.end_byte)),    column(std::move(spans.first_stage)), column(std::move(spans.last_stage)),
+    return {column(std::move(spans.rank)),        column(std::move(spans.item)),
+            column(std::move(spans.first_byte)),  column(std::move(spans.end_byte)),
+            column(std::move(spans.first_stage)), column(std::move(spans.last_stage)),
             column(std::move(high_water))};
 }
 
 void bind_check(nb::module_& m) {
     m.def(
         "check_schedule",
-        [](const I64& src_offsets, const I32& src, const I64& dst_offsets, const I32& dst, const U8& kind, const U8& phase,
-           const I32& stage, const I32& slice, const I64& size_bytes, const I64& path_offsets, const I32& path,
-           const Bools& exclusive, const I64& order, const I64& dep_offsets, const I32& deps, const I32& barriers,
-           const I64& piece_offsets, const I32& piece_item, const I64& piece_offset, const I64& piece_length,
-           const I64& item_bytes, const I64& contributor_offsets, const I32& contributors, const I64& destination_offsets,
-           const I32& destinations, const I32& link_src, const I32& link_dst, const Bools& link_carries_data,
-           const Bools& node_multicasts, const Bools& node_reduces, std::int32_t num_ranks, std::uint64_t seed) {
-            const MessageTable messages{as_csr(src_offsets, src),  as_csr(dst_offsets, dst), as_span(kind),
-                                        as_span(phase),            as_span(stage),           as_span(slice),
-                                        as_span(size_bytes),       as_csr(dep_offsets, deps), as_span(barriers)};
-            const PieceTable pieces{as_span(piece_offsets), as_span(piece_item), as_span(piece_offset), as_span(piece_length)};
+        [](const I64& src_offsets, const I32& src, const I64& dst_offsets, const I32& dst, const U8& kind,
+           const U8& phase, const I32& stage, const I32& slice, const I64& size_bytes, const I64& path_offsets,
+           const I32& path, const Bools& exclusive, const I64& order, const I64& dep_offsets, const I32& deps,
+           const I32& barriers, const I64& piece_offsets, const I32& piece_item, const I64& piece_offset,
+           const I64& piece_length, const I64& item_bytes, const I64& contributor_offsets, const I32& contributors,
+           const I64& destination_offsets, const I32& destinations, const I32& link_src, const I32& link_dst,
+           const Bools& link_carries_data, const Bools& node_multicasts, const Bools& node_reduces,
+           std::int32_t num_ranks, std::uint64_t seed) {
+            const MessageTable messages{
+                as_csr(src_offsets, src), as_csr(dst_offsets, dst), as_span(kind),       as_span(phase),
+                as_span(stage),           as_span(slice),           as_span(size_bytes), as_csr(dep_offsets, deps),
+                as_span(barriers)};
+            const PieceTable pieces{as_span(piece_offsets), as_span(piece_item), as_span(piece_offset),
+                                    as_span(piece_length)};
             const ItemTable items{as_span(item_bytes), as_csr(contributor_offsets, contributors),
                                   as_csr(destination_offsets, destinations), num_ranks};
             const LinkTable links{as_span(link_src),        as_span(link_dst),     as_span(link_carries_data),
@@ -65,21 +69,23 @@ void bind_check(nb::module_& m) {
             Delivery checked;
             {
                 const nb::gil_scoped_release nogil;
-                checked = check_schedule(messages, as_csr(path_offsets, path), as_span(exclusive), as_span(order), pieces, items,
-                                         links, seed);
+                checked = check_schedule(messages, as_csr(path_offsets, path), as_span(exclusive), as_span(order),
+                                         pieces, items, links, seed);
             }
             return columns(std::move(checked));
         },
         "src_offsets"_a.noconvert(), "src"_a.noconvert(), "dst_offsets"_a.noconvert(), "dst"_a.noconvert(),
-        "kind"_a.noconvert(), "phase"_a.noconvert(), "stage"_a.noconvert(), "slice"_a.noconvert(), "size_bytes"_a.noconvert(),
-        "path_offsets"_a.noconvert(), "path"_a.noconvert(), "exclusive"_a.noconvert(), "order"_a.noconvert(),
-        "dep_offsets"_a.noconvert(), "deps"_a.noconvert(), "barriers"_a.noconvert(), "piece_offsets"_a.noconvert(),
-        "piece_item"_a.noconvert(), "piece_offset"_a.noconvert(), "piece_length"_a.noconvert(), "item_bytes"_a.noconvert(),
-        "contributor_offsets"_a.noconvert(), "contributors"_a.noconvert(), "destination_offsets"_a.noconvert(),
-        "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "link_carries_data"_a.noconvert(),
+        "kind"_a.noconvert(), "phase"_a.noconvert(), "stage"_a.noconvert(), "slice"_a.noconvert(),
+        "size_bytes"_a.noconvert(), "path_offsets"_a.noconvert(), "path"_a.noconvert(), "exclusive"_a.noconvert(),
+        "order"_a.noconvert(), "dep_offsets"_a.noconvert(), "deps"_a.noconvert(), "barriers"_a.noconvert(),
+        "piece_offsets"_a.noconvert(), "piece_item"_a.noconvert(), "piece_offset"_a.noconvert(),
+        "piece_length"_a.noconvert(), "item_bytes"_a.noconvert(), "contributor_offsets"_a.noconvert(),
+        "contributors"_a.noconvert(), "destination_offsets"_a.noconvert(), "destinations"_a.noconvert(),
+        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "link_carries_data"_a.noconvert(),
         "node_multicasts"_a.noconvert(), "node_reduces"_a.noconvert(), "num_ranks"_a, "seed"_a,
         "Execute a schedule symbolically and list broken rules.\n\n"
-        "Returns rule, message, rank, item, first_byte, end_byte (the first hundred findings; -1 is none), the number of all\n"
+        "Returns rule, message, rank, item, first_byte, end_byte (the first hundred findings; -1 is none), the number "
+        "of all\n"
         "findings, scratch high-water marks by rank, and whether sums were followed as fingerprints.");
 }
 
@@ -88,8 +94,8 @@ void bind_scratch(nb::module_& m) {
         "scratch_spans",
         [](const I64& src_offsets, const I32& src, const I64& dst_offsets, const I32& dst, const I32& stage,
            const I64& piece_offsets, const I32& piece_item, const I64& piece_offset, const I64& piece_length,
-           const I64& item_bytes, const I64& contributor_offsets, const I32& contributors, const I64& destination_offsets,
-           const I32& destinations, std::int32_t num_ranks) {
+           const I64& item_bytes, const I64& contributor_offsets, const I32& contributors,
+           const I64& destination_offsets, const I32& destinations, std::int32_t num_ranks) {
             ScratchSpans spans;
             {
                 const nb::gil_scoped_release nogil;

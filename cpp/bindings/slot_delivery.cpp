@@ -15,8 +15,8 @@ namespace {
 
 using I32 = Array1<std::int32_t>;
 using I64 = Array1<std::int64_t>;
-using FindingColumns = std::tuple<Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
-                                  std::int64_t>;
+using FindingColumns =
+    std::tuple<Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, std::int64_t>;
 
 FindingColumns columns(Findings&& found) {
     return {column(std::move(found.rule)), column(std::move(found.message)), column(std::move(found.rank)),
@@ -39,9 +39,11 @@ void bind_table(nb::module_& m) {
             }
             return columns(std::move(found));
         },
-        "table"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(), "destinations"_a.noconvert(),
-        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a, "is_reversed"_a,
-        "Check a table of chunks by slot and link. Returns rule, place in the table, node, chunk and the number of findings.");
+        "table"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(),
+        "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a,
+        "is_reversed"_a,
+        "Check a table of chunks by slot and link. Returns rule, place in the table, node, chunk and the number of "
+        "findings.");
 }
 
 }  // namespace
@@ -52,8 +54,8 @@ void bind_slot_delivery(nb::module_& m) {
     m.def(
         "check_transfers",
         [](const I64& start_ticks, const I64& ticks, const I32& link, const I32& chunk, const I64& latency_ticks,
-           const I32& origin, const I64& destination_offsets, const I32& destinations, const I32& link_src, const I32& link_dst,
-           std::int32_t num_nodes) {
+           const I32& origin, const I64& destination_offsets, const I32& destinations, const I32& link_src,
+           const I32& link_dst, std::int32_t num_nodes) {
             const TransferTable transfers{as_span(start_ticks), as_span(ticks), as_span(link), as_span(chunk),
                                           as_span(latency_ticks)};
             const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
@@ -68,7 +70,8 @@ void bind_slot_delivery(nb::module_& m) {
         "start_ticks"_a.noconvert(), "ticks"_a.noconvert(), "link"_a.noconvert(), "chunk"_a.noconvert(),
         "latency_ticks"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(),
         "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a,
-        "Check transfers of one chunk each, in order of start. Returns rule, transfer, node, chunk and the number of findings.");
+        "Check transfers of one chunk each, in order of start. Returns rule, transfer, node, chunk and the number of "
+        "findings.");
 }
 
 }  // namespace interlock::bindings

@@ -7,13 +7,14 @@ std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
 
-CopyHoldings::CopyHoldings(const MessageTable& messages, const ItemTable& items, const Causality& causality, Findings& found)
+CopyHoldings::CopyHoldings(const MessageTable& messages, const ItemTable& items, const Causality& causality,
+                           Findings& found)
     : messages_(messages), items_(items), causality_(causality), found_(found), held_(at(items.num_ranks)) {}
 
 void CopyHoldings::follow(const Segment& segment) {
     ++num_segments_;
     const std::int32_t origin = items_.contributors_of(at(segment.item)).front();
-    for (const std::int32_t message : segment.carriers) send(message, origin, segment);
+    for (const Carrier& carrier : segment.carriers) send(carrier, origin, segment);
     std::size_t num_missing = 0;
     for (const std::int32_t rank : items_.destinations_of(at(segment.item))) {
         if (rank == origin || held_[at(rank)].segment == num_segments_) continue;
@@ -22,28 +23,28 @@ void CopyHoldings::follow(const Segment& segment) {
     }
 }
 
-void CopyHoldings::send(std::int32_t message, std::int32_t origin, const Segment& segment) {
+void CopyHoldings::send(const Carrier& carrier, std::int32_t origin, const Segment& segment) {
     const auto report = [&](Rule rule, std::int32_t rank) {
-        found_.add(rule, message, rank, segment.item, segment.first, segment.end);
+        found_.add(rule, carrier.message, rank, segment.item, segment.first, segment.end);
     };
-    const auto sources = messages_.src[at(message)];
+    const auto sources = carrier.sources(messages_.src);
     for (const std::int32_t rank : sources) {
         if (rank == origin) continue;
         const Held& held = held_[at(rank)];
         if (held.segment != num_segments_) {
             report(Rule::held_before_sent, rank);
-        } else if (!causality_.waits_directly(message, held.writer)) {
+        } else if (carrier.last_dep != held.writer && !causality_.waits_directly(carrier.message, held.writer)) {
             report(Rule::ordered_after_arrival, rank);
         }
     }
-    for (const std::int32_t rank : messages_.dst[at(message)]) {
+    for (const std::int32_t rank : carrier.targets(messages_.dst)) {
         // With one contributor, any sum of two holders has its contribution twice.
         if (sources.size() > 1) report(Rule::contributes_once, rank);
         Held& held = held_[at(rank)];
         if (rank == origin || held.segment == num_segments_) {
-            report(messages_.kind[at(message)] == kReduce ? Rule::contributes_once : Rule::arrives_once, rank);
+            report(carrier.reduces ? Rule::contributes_once : Rule::arrives_once, rank);
         } else {
-            held = {num_segments_, message};
+            held = {num_segments_, carrier.message};
         }
     }
 }

@@ -11,7 +11,10 @@ namespace {
 class FormCheck {
 public:
     FormCheck(const MessageTable& messages, const PieceTable& pieces, const ItemTable& items)
-        : messages_(messages), pieces_(pieces), items_(items), seen_by_(static_cast<std::size_t>(items.num_ranks), -1) {}
+        : messages_(messages),
+          pieces_(pieces),
+          items_(items),
+          seen_by_(static_cast<std::size_t>(items.num_ranks), -1) {}
 
     Findings run() {
         for (std::size_t k = 1; k < messages_.barriers.size(); ++k)

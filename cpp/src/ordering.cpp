@@ -68,7 +68,8 @@ private:
             for (std::int64_t e = claims_.path.offsets[m]; e < claims_.path.offsets[m + 1]; ++e) {
                 const std::int32_t link = claims_.path.values[static_cast<std::size_t>(e)];
                 if (is_shared[at(link)]) found_.add(Rule::exclusive_link, static_cast<std::int64_t>(m));
-                by_link_[static_cast<std::size_t>(next[at(link)]++)] = {claims_.order[m], static_cast<std::int32_t>(m), e};
+                by_link_[static_cast<std::size_t>(next[at(link)]++)] = {claims_.order[m], static_cast<std::int32_t>(m),
+                                                                        e};
             }
         }
     }

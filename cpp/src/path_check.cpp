@@ -19,7 +19,8 @@ public:
             const auto dst = messages_.dst[m];
             if (!links_exist(m)) continue;
             if (src.size() == 1 && dst.size() == 1) {
-                if (!path_[m].empty() && !connects(m, src.front(), dst.front())) found_.add(Rule::path_connects, id(m), src.front());
+                if (!path_[m].empty() && !connects(m, src.front(), dst.front()))
+                    found_.add(Rule::path_connects, id(m), src.front());
             } else if (dst.size() > 1) {
                 check_tree(m, src.front(), dst, links_.src, links_.dst, links_.multicasts);
             } else {
@@ -35,7 +36,7 @@ private:
         std::int64_t seen_by = -1;
         std::int32_t parent = -1;
         std::int32_t num_children = 0;
-        bool is_leaf = false;      // an end of the message other than the root
+        bool is_leaf = false;  // an end of the message other than the root
         bool is_connected = false;
         bool is_walked = false;
     };
@@ -67,7 +68,8 @@ private:
 
     /// The tree from `root` to `leaves`; a reduction's is looked at against its direction.
     void check_tree(std::size_t m, std::int32_t root, std::span<const std::int32_t> leaves,
-                    std::span<const std::int32_t> upper, std::span<const std::int32_t> lower, std::span<const bool> branches) {
+                    std::span<const std::int32_t> upper, std::span<const std::int32_t> lower,
+                    std::span<const bool> branches) {
         const auto broken = [&](std::int32_t node) { found_.add(Rule::tree_connects, id(m), node); };
         spot(root, m).is_connected = true;
         for (const std::int32_t leaf : leaves) spot(leaf, m).is_leaf = true;
@@ -140,7 +142,8 @@ Findings check_paths(const MessageTable& messages, const Csr<std::int32_t>& path
         for (const std::int32_t rank : ends)
             require(rank >= 0 && at(rank) < links.num_nodes(), "every rank must be a node of the topology");
     for (std::size_t m = 0; m < messages.size(); ++m)
-        require(!messages.src[m].empty() && !messages.dst[m].empty(), "every message must have a source and a destination");
+        require(!messages.src[m].empty() && !messages.dst[m].empty(),
+                "every message must have a source and a destination");
     return PathCheck(messages, path, links).run();
 }
 

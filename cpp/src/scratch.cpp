@@ -72,17 +72,17 @@ bool ScratchRule::is_relay(std::int32_t rank) const {
 void ScratchRule::follow(const Segment& segment) {
     ++num_segments_;
     bool any = false;
-    for (const std::int32_t message : segment.carriers) {
-        for (const std::int32_t rank : carriers_.dst[at(message)]) {
+    for (const Carrier& carrier : segment.carriers) {
+        for (const std::int32_t rank : carrier.targets(carriers_.dst)) {
             if (!is_relay(rank)) continue;
             any = true;
-            wait(rank, carriers_.stage[at(message)], segment);
+            wait(rank, carriers_.stage[at(carrier.message)], segment);
         }
     }
     if (!any) return;
-    for (const std::int32_t message : segment.carriers)
-        for (const std::int32_t rank : carriers_.src[at(message)])
-            if (waiting_[at(rank)].segment == num_segments_) extend(rank, carriers_.stage[at(message)]);
+    for (const Carrier& carrier : segment.carriers)
+        for (const std::int32_t rank : carrier.sources(carriers_.src))
+            if (waiting_[at(rank)].segment == num_segments_) extend(rank, carriers_.stage[at(carrier.message)]);
 }
 
 void ScratchRule::wait(std::int32_t rank, std::int32_t stage, const Segment& segment) {
@@ -112,14 +112,18 @@ ScratchSpans scratch_spans(const CarrierTable& carriers, const PieceTable& piece
     check_pieces(pieces, items);
     std::vector<std::int32_t> sequence(num_messages);
     std::iota(sequence.begin(), sequence.end(), 0);
-    const CarriedByItem carried(pieces, items.size(), sequence);
+    MessageTable ends_only;
+    ends_only.src = carriers.src;
+    ends_only.dst = carriers.dst;
+    const CarriedByItem carried(ends_only, pieces, items.size(), sequence);
     Cutter cutter(Cutter::visits_for(num_messages + pieces.size()));
     ScratchRule rule(carriers, items);
     for (std::size_t i = 0; i < items.size(); ++i) {
         if (carried.of(i).empty()) continue;
         const auto item = static_cast<std::int32_t>(i);
         rule.start_item(item);
-        require(cutter.cut(carried.of(i), items.size_bytes[i]), "pieces overlap in too many ways to list where they wait");
+        require(cutter.cut(carried.of(i), items.size_bytes[i]),
+                "pieces overlap in too many ways to list where they wait");
         for (std::size_t s = 0; s < cutter.num_segments(); ++s) rule.follow(cutter.segment(item, s));
     }
     return std::move(rule.spans());

@@ -10,16 +10,24 @@ std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
 
-CarriedByItem::CarriedByItem(const PieceTable& pieces, std::size_t num_items, std::span<const std::int32_t> sequence)
+CarriedByItem::CarriedByItem(const MessageTable& messages, const PieceTable& pieces, std::size_t num_items,
+                             std::span<const std::int32_t> sequence)
     : first_(num_items + 1, 0), carried_(pieces.size()) {
     for (const std::int32_t item : pieces.item) ++first_[at(item) + 1];
     std::partial_sum(first_.begin(), first_.end(), first_.begin());
     std::vector<std::int64_t> next = first_;
+    const auto only = [](std::span<const std::int32_t> ends) {
+        return ends.size() == 1 ? ends.front() : Carrier::kSeveral;
+    };
     for (const std::int32_t message : sequence) {
-        const auto end = static_cast<std::size_t>(pieces.offsets[at(message) + 1]);
-        for (auto p = static_cast<std::size_t>(pieces.offsets[at(message)]); p < end; ++p) {
+        const std::size_t m = at(message);
+        const auto deps = messages.deps.num_rows() > 0 ? messages.deps[m] : std::span<const std::int32_t>{};
+        const Carrier carrier{message, only(messages.src[m]), only(messages.dst[m]), deps.empty() ? -1 : deps.back(),
+                              !messages.kind.empty() && messages.kind[m] == kReduce};
+        const auto end = static_cast<std::size_t>(pieces.offsets[m + 1]);
+        for (auto p = static_cast<std::size_t>(pieces.offsets[m]); p < end; ++p) {
             const auto slot = static_cast<std::size_t>(next[at(pieces.item[p])]++);
-            carried_[slot] = {pieces.offset[p], pieces.offset[p] + pieces.length[p], message};
+            carried_[slot] = {pieces.offset[p], pieces.offset[p] + pieces.length[p], carrier};
         }
     }
 }
@@ -36,7 +44,7 @@ bool Cutter::cut(std::span<const Carried> carried, std::int64_t size) {
         if (visits_left_ < 0) return false;
         first_carrier_[1] = carried.size();
         carriers_.resize(carried.size());
-        for (std::size_t k = 0; k < carried.size(); ++k) carriers_[k] = carried[k].message;
+        for (std::size_t k = 0; k < carried.size(); ++k) carriers_[k] = carried[k].carrier;
         return true;
     }
     std::sort(cuts_.begin(), cuts_.end());
@@ -53,7 +61,7 @@ bool Cutter::cut(std::span<const Carried> carried, std::int64_t size) {
     next_.assign(first_carrier_.begin(), first_carrier_.end());
     for (const Carried& part : carried) {
         const auto [first, end] = segments_of(part);
-        for (std::size_t s = first; s < end; ++s) carriers_[next_[s]++] = part.message;
+        for (std::size_t s = first; s < end; ++s) carriers_[next_[s]++] = part.carrier;
     }
     return true;
 }

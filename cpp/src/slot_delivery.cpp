@@ -58,7 +58,8 @@ void check_destinations(const ChunkGoal& goal, const ChunkBits& held, Findings& 
     };
     if (goal.destinations.num_rows() == 1) {
         for (const std::int32_t node : goal.destinations[0])
-            for (auto c = held.next_missing(node, 0, num_chunks); c < num_chunks; c = held.next_missing(node, c + 1, num_chunks))
+            for (auto c = held.next_missing(node, 0, num_chunks); c < num_chunks;
+                 c = held.next_missing(node, c + 1, num_chunks))
                 report(node, c);
         return;
     }
@@ -80,10 +81,12 @@ struct Arrival {
 void ChunkGoal::check() const {
     require(num_nodes > 0, "num_nodes must be at least 1");
     require(link_src.size() == link_dst.size(), "link columns must have equal length");
-    require(origin.size() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()), "at most 2^31 - 2 chunks");
+    require(origin.size() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
+            "at most 2^31 - 2 chunks");
     destinations.check(destinations.num_rows() == 1 ? 1 : origin.size(), "destinations");
     for (const auto nodes : {origin, destinations.values, link_src, link_dst})
-        for (const std::int32_t node : nodes) require(node >= 0 && node < num_nodes, "every node must be one of the graph");
+        for (const std::int32_t node : nodes)
+            require(node >= 0 && node < num_nodes, "every node must be one of the graph");
 }
 
 template <typename Chunk>
@@ -133,7 +136,8 @@ Findings check_transfers(const TransferTable& transfers, const ChunkGoal& goal) 
     require(transfers.ticks.size() == count && transfers.link.size() == count && transfers.chunk.size() == count,
             "transfer columns must have equal length");
     require(transfers.latency_ticks.size() == goal.link_src.size(), "latency_ticks must have one entry per link");
-    require(std::is_sorted(transfers.start_ticks.begin(), transfers.start_ticks.end()), "transfers must be in order of start");
+    require(std::is_sorted(transfers.start_ticks.begin(), transfers.start_ticks.end()),
+            "transfers must be in order of start");
     constexpr std::int64_t kLate = std::numeric_limits<std::int64_t>::max() / 4;  // sums of three stay in range
     const auto in_range = [](std::int64_t ticks) { return ticks >= 0 && ticks <= kLate; };
     for (const auto column : {transfers.start_ticks, transfers.ticks, transfers.latency_ticks})
@@ -147,7 +151,9 @@ Findings check_transfers(const TransferTable& transfers, const ChunkGoal& goal) 
         const std::int64_t start = transfers.start_ticks[t];
         const std::int32_t chunk = transfers.chunk[t];
         const std::int32_t link = transfers.link[t];
-        const auto report = [&](Rule rule, std::int32_t node) { found.add(rule, static_cast<std::int64_t>(t), node, chunk); };
+        const auto report = [&](Rule rule, std::int32_t node) {
+            found.add(rule, static_cast<std::int64_t>(t), node, chunk);
+        };
         if (link < 0 || at(link) >= goal.link_src.size()) {
             report(Rule::link_exists, -1);
             continue;

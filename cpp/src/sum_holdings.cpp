@@ -49,13 +49,14 @@ void SumHoldings::start_item(std::int32_t item) {
 void SumHoldings::follow(const Segment& segment) {
     ++num_segments_;
     notes_.clear();
-    for (const std::int32_t message : segment.carriers) send(message, segment);
+    for (const Carrier& carrier : segment.carriers) send(carrier, segment);
     check_destinations(segment);
 }
 
-void SumHoldings::send(std::int32_t message, const Segment& segment) {
-    const auto sources = messages_.src[at(message)];
-    const auto targets = messages_.dst[at(message)];
+void SumHoldings::send(const Carrier& carrier, const Segment& segment) {
+    const std::int32_t message = carrier.message;
+    const auto sources = carrier.sources(messages_.src);
+    const auto targets = carrier.targets(messages_.dst);
     for (const std::int32_t rank : sources) {
         if (holding(rank).is_held) {
             read(rank, message, segment);
@@ -75,8 +76,8 @@ void SumHoldings::send(std::int32_t message, const Segment& segment) {
         arriving = switch_sum_;
     }
     for (const std::int32_t rank : targets) {
-        check_readers(rank, message, arriving, segment);
-        if (messages_.kind[at(message)] == kReduce) {
+        check_readers(rank, carrier, arriving, segment);
+        if (carrier.reduces) {
             reduce_into(rank, message, arriving, segment);
         } else {
             copy_into(rank, message, arriving, segment);
@@ -87,8 +88,13 @@ void SumHoldings::send(std::int32_t message, const Segment& segment) {
 void SumHoldings::read(std::int32_t rank, std::int32_t message, const Segment& segment) {
     Holding& held = holding(rank);
     if (held.writers >= 0 && !causality_.is_behind_barrier(message, held.last_writer_stage)) {
-        for (std::int32_t k = held.writers; k >= 0; k = notes_[at(k)].next) {
-            if (causality_.waits_directly(message, notes_[at(k)].message)) continue;
+        // Writers come latest first, which is mostly descending, so one walk down the dependencies meets most of them.
+        const auto deps = causality_.deps(message);
+        std::size_t left = deps.size();
+        for (std::int32_t k = held.writers; k >= 0 && causality_.may_step(); k = notes_[at(k)].next) {
+            const std::int32_t writer = notes_[at(k)].message;
+            while (left > 0 && deps[left - 1] > writer) --left;
+            if ((left > 0 && deps[left - 1] == writer) || causality_.waits_directly(message, writer)) continue;
             found_.add(Rule::ordered_after_arrival, message, rank, segment.item, segment.first, segment.end);
             break;
         }
@@ -98,16 +104,18 @@ void SumHoldings::read(std::int32_t rank, std::int32_t message, const Segment& s
     ++held.num_readers;
 }
 
-void SumHoldings::check_readers(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
+void SumHoldings::check_readers(std::int32_t rank, const Carrier& carrier, Sum arriving, const Segment& segment) {
+    const std::int32_t message = carrier.message;
     const Holding& held = holding(rank);
     if (held.num_readers == 0) return;
-    // A rank's own contribution leaves it only through its readers, and every step of its way waits for the step before.
+    // A rank's own contribution leaves it only through its readers, and every step of its way waits for the one before.
     // So where it comes back in a copy and there was one reader, that reader has arrived long since.
-    const bool comes_back = messages_.kind[at(message)] == kCopy && held.num_readers == 1 && held.copied_by < 0 &&
-                            is_contributor(rank) && surely_contains(arriving, rank);
+    const bool comes_back = !carrier.reduces && held.num_readers == 1 && held.copied_by < 0 && is_contributor(rank) &&
+                            surely_contains(arriving, rank);
     if (comes_back) return;
     for (std::int32_t k = held.readers; k >= 0; k = notes_[at(k)].next) {
         if (causality_.starts_after_sending(message, notes_[at(k)].message)) continue;
+        if (causality_.is_exhausted()) return;
         found_.add(Rule::read_before_overwritten, message, rank, segment.item, segment.first, segment.end);
         return;
     }
@@ -115,12 +123,12 @@ void SumHoldings::check_readers(std::int32_t rank, std::int32_t message, Sum arr
 
 void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
     Holding& held = holding(rank);
-    if (held.copied_by >= 0)
-        found_.add(Rule::arrives_once, message, rank, segment.item, segment.first, segment.end);
+    if (held.copied_by >= 0) found_.add(Rule::arrives_once, message, rank, segment.item, segment.first, segment.end);
     // Writers that a reader waited for are done before that reader; the others must not land on top of the copy.
     std::int32_t k = held.writers;
     for (std::int32_t unread = held.num_unread_writers; unread > 0; --unread, k = notes_[at(k)].next) {
         if (causality_.starts_after_arrival(message, notes_[at(k)].message)) continue;
+        if (causality_.is_exhausted()) break;
         found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
         break;
     }
@@ -138,7 +146,7 @@ void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, Sum arriv
     Holding& held = holding(rank);
     if (overlap(arriving, sum_of(rank)))
         found_.add(Rule::contributes_once, message, rank, segment.item, segment.first, segment.end);
-    if (held.copied_by >= 0 && !causality_.starts_after_arrival(message, held.copied_by))
+    if (held.copied_by >= 0 && !causality_.starts_after_arrival(message, held.copied_by) && !causality_.is_exhausted())
         found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
     add(sum_of(rank), arriving);
     const std::int32_t stage = causality_.stage(message);

@@ -40,7 +40,8 @@ struct ScheduleBuilder {
     Rows contributors, destinations;
     std::int32_t num_ranks = 4;
 
-    ScheduleBuilder& item(std::int64_t bytes, const std::vector<std::int32_t>& from, const std::vector<std::int32_t>& to) {
+    ScheduleBuilder& item(std::int64_t bytes, const std::vector<std::int32_t>& from,
+                          const std::vector<std::int32_t>& to) {
         item_bytes.push_back(bytes);
         contributors.add(from);
         destinations.add(to);

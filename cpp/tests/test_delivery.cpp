@@ -40,7 +40,9 @@ void barrier_counts_as_waiting() {
 void counting_contributions_is_not_enough() {
     ScheduleBuilder made;
     made.item(4, {0, 1, 2}, {3});
-    made.send({0}, {3}, {{0, 0, 4}}, {}, kReduce).send({1}, {3}, {{0, 0, 4}}, {}, kReduce).send({2}, {3}, {{0, 0, 4}}, {}, kReduce);
+    made.send({0}, {3}, {{0, 0, 4}}, {}, kReduce)
+        .send({1}, {3}, {{0, 0, 4}}, {}, kReduce)
+        .send({2}, {3}, {{0, 0, 4}}, {}, kReduce);
     CHECK(deliver(made).found.total == 0);
     made.src.values[2] = 1;  // twice rank 1, never rank 2
     CHECK(broke(deliver(made).found, Rule::contributes_once));
@@ -54,7 +56,8 @@ ScheduleBuilder chain(std::int32_t num_ranks) {
     made.item(4, counting(static_cast<std::size_t>(num_ranks)), {0});
     for (std::int32_t rank = num_ranks - 1; rank > 0; --rank) {
         const auto before = static_cast<std::int32_t>(made.size()) - 1;
-        made.send({rank}, {rank - 1}, {{0, 0, 4}}, before < 0 ? std::vector<std::int32_t>{} : std::vector{before}, kReduce);
+        made.send({rank}, {rank - 1}, {{0, 0, 4}}, before < 0 ? std::vector<std::int32_t>{} : std::vector{before},
+                  kReduce);
     }
     return made;
 }
@@ -84,6 +87,30 @@ void overlapping_pieces_cannot_make_the_check_quadratic() {
     CHECK(broke(deliver(made).found, Rule::within_budget));
 }
 
+void long_ways_between_messages_cannot_make_the_check_quadratic() {
+    // 2,000 sums reach rank 0 after its bytes were read, each waiting for the reader through 100,000 other messages.
+    constexpr std::int32_t kSums = 2000, kWay = 100000;
+    ScheduleBuilder made;
+    made.num_ranks = kSums + 1;
+    made.item(1, counting(kSums), {0});
+    made.send({0}, {kSums}, {{0, 0, 1}});
+    for (std::int32_t k = 0; k < kWay; ++k) made.send({1}, {2}, {}, {k});
+    CHECK(deliver(ScheduleBuilder(made).send({1}, {0}, {{0, 0, 1}}, {kWay}, kReduce)).found.total == 1);  // incomplete
+    for (std::int32_t rank = 1; rank < kSums; ++rank) made.send({rank}, {0}, {{0, 0, 1}}, {kWay}, kReduce);
+    const Findings found = deliver(made).found;
+    CHECK(found.total == 1 && broke(found, Rule::within_budget));
+}
+
+void chunks_that_travel_together_are_each_judged() {
+    // The second item goes where the first goes but has to be elsewhere too.
+    ScheduleBuilder made;
+    made.item(4, {0}, {1}).item(4, {0}, {1}).item(4, {0}, {1, 2}).item(4, {3}, {1});
+    made.send({0}, {1}, {{0, 0, 4}, {1, 0, 4}, {2, 0, 4}, {3, 0, 4}});
+    const Findings found = deliver(made).found;
+    CHECK((found.item == std::vector<std::int32_t>{2, 3}));
+    CHECK(broke(found, Rule::destination_holds) && broke(found, Rule::held_before_sent));
+}
+
 void bad_tables_are_refused() {
     ScheduleBuilder made;
     made.item(4, {0}, {1}).send({0}, {1}, {{0, 0, 5}});
@@ -109,6 +136,8 @@ int main() {
     large_sums_use_fingerprints();
     exchange_in_place_is_a_race();
     overlapping_pieces_cannot_make_the_check_quadratic();
+    long_ways_between_messages_cannot_make_the_check_quadratic();
+    chunks_that_travel_together_are_each_judged();
     bad_tables_are_refused();
     return 0;
 }

@@ -18,7 +18,8 @@ namespace {
 struct Made : ScheduleBuilder {
     Rows links;
 
-    void message(std::vector<std::int32_t> after, std::int32_t in_stage = 0, std::int32_t link = -1, std::int64_t place = 0) {
+    void message(std::vector<std::int32_t> after, std::int32_t in_stage = 0, std::int32_t link = -1,
+                 std::int64_t place = 0) {
         send({0}, {1}, {}, after, kCopy, in_stage);
         links.add(link >= 0 ? std::vector<std::int32_t>{link} : std::vector<std::int32_t>{});
         exclusive_bytes.back() = link >= 0;
@@ -116,7 +117,8 @@ void random_graphs_are_sorted() {
         std::vector<std::size_t> place(count);
         for (std::size_t k = 0; k < count; ++k) place[static_cast<std::size_t>(result.sequence[k])] = k;
         for (std::size_t m = 0; m < count; ++m) {
-            for (const std::int32_t before : made.deps.view()[m]) CHECK(place[static_cast<std::size_t>(before)] < place[m]);
+            for (const std::int32_t before : made.deps.view()[m])
+                CHECK(place[static_cast<std::size_t>(before)] < place[m]);
             for (std::size_t k = 0; k < count; ++k)
                 for (const std::int32_t barrier : made.barriers)
                     if (made.stage[k] < barrier && barrier <= made.stage[m]) CHECK(place[k] < place[m]);

@@ -42,7 +42,7 @@ void paths_must_connect() {
     CHECK(broke(check({0}, {2}, {0, 6}), Rule::path_connects));
     CHECK(broke(check({0}, {2}, {0, 8}), Rule::path_connects));
     CHECK(broke(check({0}, {2}, {8, 6}), Rule::path_connects));
-    CHECK(broke(check({0}, {1}, {0, 8, 9, 5}), Rule::path_connects));   // in a circle
+    CHECK(broke(check({0}, {1}, {0, 8, 9, 5}), Rule::path_connects));     // in a circle
     CHECK(broke(check({0}, {2}, {0, 5, 1, 8, 6}), Rule::path_connects));  // through rank 1
     CHECK(broke(check({0}, {1}, {10}), Rule::link_exists));
     CHECK(broke(check({0}, {1}, {11}), Rule::link_exists));

@@ -41,7 +41,9 @@ void checks_build_on_each_other() {
 /// Numbers drawn with no regard for sense: the check refuses or finds fault, and touches nothing it should not.
 void garbage_never_crashes() {
     std::mt19937 random(11);
-    const auto any = [&](std::int32_t bound) { return static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(bound)) - 1; };
+    const auto any = [&](std::int32_t bound) {
+        return static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(bound)) - 1;
+    };
     int num_refused = 0, num_executed = 0;
     for (int round = 0; round < 10000; ++round) {
         const bool wild = random() % 2 == 0;  // else ids are in range, so that the later checks are reached
@@ -70,7 +72,8 @@ void garbage_never_crashes() {
             std::vector<std::int32_t> after;
             if (m > 0 && random() % 2) after.push_back(wild ? any(8) : static_cast<std::int32_t>(random() % m));
             const std::uint8_t kind = random() % 2 ? kReduce : kCopy;
-            made.send(set(kind == kReduce ? 2 : 1), set(kind == kReduce ? 1 : 2), pieces, after, kind, wild ? any(4) : 0);
+            made.send(set(kind == kReduce ? 2 : 1), set(kind == kReduce ? 1 : 2), pieces, after, kind,
+                      wild ? any(4) : 0);
             made.exclusive_bytes.back() = random() % 8 == 0;
             made.order.back() = any(4);
             if (random() % 4 == 0) {

@@ -22,7 +22,8 @@ struct Ring {
         for (const std::int32_t node : nodes) next.push_back((node + 1) % size);
         everyone.add(nodes);
         for (std::int32_t slot = 0; slot + 1 < size; ++slot)
-            for (const std::int32_t node : nodes) table.push_back(static_cast<std::uint16_t>((node - slot + size) % size));
+            for (const std::int32_t node : nodes)
+                table.push_back(static_cast<std::uint16_t>((node - slot + size) % size));
     }
     [[nodiscard]] ChunkGoal goal() const { return {nodes, everyone.view(), nodes, next, num_nodes}; }
     [[nodiscard]] Findings check() const { return check_slot_table<std::uint16_t>(table, goal(), false); }

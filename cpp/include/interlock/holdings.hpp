@@ -22,7 +22,7 @@ private:
         std::int64_t segment = 0;
         std::int32_t writer = 0;
     };
-    void send(std::int32_t message, std::int32_t origin, const Segment& segment);
+    void send(const Carrier& carrier, std::int32_t origin, const Segment& segment);
 
     const MessageTable& messages_;
     const ItemTable& items_;
@@ -74,9 +74,9 @@ private:
     void add(std::span<std::uint64_t> into, Sum sum) const;
     [[nodiscard]] bool surely_contains(Sum sum, std::int32_t rank) const;
 
-    void send(std::int32_t message, const Segment& segment);
+    void send(const Carrier& carrier, const Segment& segment);
     void read(std::int32_t rank, std::int32_t message, const Segment& segment);
-    void check_readers(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
+    void check_readers(std::int32_t rank, const Carrier& carrier, Sum arriving, const Segment& segment);
     void copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
     void reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
     void check_destinations(const Segment& segment);
@@ -90,12 +90,12 @@ private:
     bool used_fingerprints_ = false;
 
     bool is_exact_ = true;
-    std::size_t num_words_ = 1;            // of one sum
-    std::vector<Member> members_;          // by rank: its place among the item's contributors
+    std::size_t num_words_ = 1;    // of one sum
+    std::vector<Member> members_;  // by rank: its place among the item's contributors
     std::int64_t item_serial_ = -1;
-    std::vector<std::uint64_t> complete_;  // the sum of all contributors
-    std::vector<Holding> holdings_;        // by rank; current if its segment is num_segments_
-    std::vector<std::uint64_t> sums_;      // [num_ranks, num_words_]
+    std::vector<std::uint64_t> complete_;    // the sum of all contributors
+    std::vector<Holding> holdings_;          // by rank; current if its segment is num_segments_
+    std::vector<std::uint64_t> sums_;        // [num_ranks, num_words_]
     std::vector<std::uint64_t> switch_sum_;  // of several sources
     std::vector<Note> notes_;
     std::int64_t num_segments_ = 0;

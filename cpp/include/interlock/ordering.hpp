@@ -9,7 +9,8 @@
 
 namespace interlock {
 
-/// How messages claim links: message m uses the links path[m]; if exclusive, alone, at place order[m] of each link's order.
+/// How messages claim links: message m uses the links path[m]; if exclusive, alone, at place order[m] of each link's
+/// order.
 struct LinkClaims {
     Csr<std::int32_t> path;
     std::span<const bool> exclusive;
@@ -20,9 +21,9 @@ struct LinkClaims {
 };
 
 struct Ordering {
-    std::vector<std::int32_t> sequence;          ///< messages so that each comes after all it waits for; empty if cyclic
-    std::vector<std::int32_t> previous_on_link;  ///< beside path.values: the message before this one there, or -1; empty
-                                                 ///< if no message is exclusive
+    std::vector<std::int32_t> sequence;  ///< messages so that each comes after all it waits for; empty if cyclic
+    std::vector<std::int32_t> previous_on_link;  ///< beside path.values: the message before this one there, or -1;
+                                                 ///< empty if no message is exclusive
     Findings found;
 };
 

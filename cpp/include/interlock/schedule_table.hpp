@@ -21,8 +21,8 @@ struct MessageTable {
     std::span<const std::int32_t> stage;
     std::span<const std::int32_t> slice;
     std::span<const std::int64_t> size_bytes;
-    Csr<std::int32_t> deps;                   ///< message ids, ascending in each row
-    std::span<const std::int32_t> barriers;   ///< stages >= b wait for all stages < b; ascending
+    Csr<std::int32_t> deps;                  ///< message ids, ascending in each row
+    std::span<const std::int32_t> barriers;  ///< stages >= b wait for all stages < b; ascending
 
     [[nodiscard]] std::size_t size() const { return kind.size(); }
     /// Memory safety only: columns of equal length, offsets that stay inside.
@@ -58,8 +58,8 @@ struct ItemTable {
     void check() const;
 };
 
-/// Memory safety across tables: throws InvalidInput where check_form would find ends that are no ranks, or pieces outside
-/// their items.
+/// Memory safety across tables: throws InvalidInput where check_form would find ends that are no ranks, or pieces
+/// outside their items.
 void check_ends(const Csr<std::int32_t>& src, const Csr<std::int32_t>& dst, std::int32_t num_ranks);
 void check_pieces(const PieceTable& pieces, const ItemTable& items);
 

@@ -9,18 +9,39 @@
 
 namespace interlock {
 
+/// A message as its bytes see it. Kept beside each piece, so that following an item reads memory in order.
+struct Carrier {
+    std::int32_t message;
+    std::int32_t src;       ///< the one source, or kSeveral
+    std::int32_t dst;       ///< the one destination, or kSeveral
+    std::int32_t last_dep;  ///< the last message it lists, most often the one that matters; -1 if there is none
+    bool reduces;
+
+    static constexpr std::int32_t kSeveral = -1;
+
+    [[nodiscard]] std::span<const std::int32_t> sources(const Csr<std::int32_t>& all) const { return ends(src, all); }
+    [[nodiscard]] std::span<const std::int32_t> targets(const Csr<std::int32_t>& all) const { return ends(dst, all); }
+
+private:
+    [[nodiscard]] std::span<const std::int32_t> ends(const std::int32_t& one, const Csr<std::int32_t>& all) const {
+        return one == kSeveral ? all[static_cast<std::size_t>(message)] : std::span(&one, 1);
+    }
+};
+
 /// A message's part of one item.
 struct Carried {
     std::int64_t first;
     std::int64_t end;
-    std::int32_t message;
+    Carrier carrier;
 };
 
 /// All pieces, item by item, within an item in the order of the messages.
 class CarriedByItem {
 public:
-    /// Needs pieces that name items, and messages in the order in which they act.
-    CarriedByItem(const PieceTable& pieces, std::size_t num_items, std::span<const std::int32_t> sequence);
+    /// Needs tables without faults, and messages in the order in which they act. Of the messages, kind and deps may be
+    /// left empty where nobody asks for them.
+    CarriedByItem(const MessageTable& messages, const PieceTable& pieces, std::size_t num_items,
+                  std::span<const std::int32_t> sequence);
     [[nodiscard]] std::span<const Carried> of(std::size_t item) const {
         const auto first = static_cast<std::size_t>(first_[item]);
         return std::span(carried_).subspan(first, static_cast<std::size_t>(first_[item + 1]) - first);
@@ -36,7 +57,7 @@ struct Segment {
     std::int32_t item;
     std::int64_t first;
     std::int64_t end;
-    std::span<const std::int32_t> carriers;
+    std::span<const Carrier> carriers;
 };
 
 /// Cuts one item's bytes wherever a piece begins or ends, and lists who carries each segment.
@@ -55,8 +76,8 @@ public:
     [[nodiscard]] std::size_t num_segments() const { return cuts_.size() - 1; }
     /// Valid until the next cut.
     [[nodiscard]] Segment segment(std::int32_t item, std::size_t s) const {
-        const auto carriers = std::span(carriers_).subspan(first_carrier_[s], first_carrier_[s + 1] - first_carrier_[s]);
-        return {item, cuts_[s], cuts_[s + 1], carriers};
+        const std::size_t num_carriers = first_carrier_[s + 1] - first_carrier_[s];
+        return {item, cuts_[s], cuts_[s + 1], std::span(carriers_).subspan(first_carrier_[s], num_carriers)};
     }
 
 private:
@@ -70,7 +91,7 @@ private:
     std::vector<std::int64_t> cuts_;          // segment s is [cuts_[s], cuts_[s + 1])
     std::vector<std::size_t> first_carrier_;  // of each segment, in carriers_
     std::vector<std::size_t> next_;
-    std::vector<std::int32_t> carriers_;
+    std::vector<Carrier> carriers_;
 };
 
 }  // namespace interlock

@@ -19,12 +19,13 @@ struct ChunkGoal {
     void check() const;
 };
 
-/// Checks a table of chunks by slot and link: in slot s, link l carries table[s * num_links + l], where the largest number
-/// of the type means nothing. All links take one slot. A node must hold a chunk before the slot in which it sends it, must
-/// not receive it twice, and in the end all destinations hold theirs. Rows are read once, in order (a mapped file streams);
-/// beside the table this keeps one bit per node and chunk.
+/// Checks a table of chunks by slot and link: in slot s, link l carries table[s * num_links + l], where the largest
+/// number of the type means nothing. All links take one slot. A node must hold a chunk before the slot in which it
+/// sends it, must not receive it twice, and in the end all destinations hold theirs. Rows are read once, in order (a
+/// mapped file streams); beside the table this keeps one bit per node and chunk.
 ///
-/// A reduction is checked by its reversal, a spreading of chunks: every contribution then enters every sum exactly once.
+/// A reduction is checked by its reversal, a spreading of chunks: every contribution then enters every sum exactly
+/// once.
 /// @param is_reversed read the slots from last to first and every link from its end to its beginning
 /// Findings give the place in the table as the message, the node as the rank and the chunk as the item.
 template <typename Chunk>
@@ -40,8 +41,8 @@ struct TransferTable {
     std::span<const std::int64_t> latency_ticks;  ///< [num_links]
 };
 
-/// The same for transfers of unequal duration: a link carries one transfer at a time, and a node may send a chunk from the
-/// tick on which it has arrived. Findings give the transfer as the message.
+/// The same for transfers of unequal duration: a link carries one transfer at a time, and a node may send a chunk from
+/// the tick on which it has arrived. Findings give the transfer as the message.
 Findings check_transfers(const TransferTable& transfers, const ChunkGoal& goal);
 
 }  // namespace interlock
