@@ -119,7 +119,8 @@ def compare_problem(
         if reason is not None and algorithms is not None:
             raise InvalidInput(f"algorithm {name!r} does not support {problem.name}: {reason}")
         if reason is not None:
-            refused.append((name, reason))
+            # "it plans ..." says that the algorithm is for another kind of problem: no news to anyone.
+            refused += [] if reason.startswith("it plans ") else [(name, reason)]
             continue
         if progress is not None:
             progress(name)

@@ -25,6 +25,8 @@ __all__ = ["deduplicated_demand", "plan_combine", "plan_dispatch", "server_bound
 
 MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
 
+IN_HAND = 2  # slices of a lane whose sums may be under way at once, in combine
+
 Ints = NDArray[np.int64]
 
 
@@ -48,7 +50,7 @@ def plan_combine(cluster: Cluster, routing: Routing, bytes_per_token: int, algor
 
 
 def deduplicated_demand(cluster: Cluster, routing: Routing, bytes_per_token: int) -> Demand:
-    """Bytes from each rank to each other server, one copy per token, addressed to the GPU of the same index there."""
+    """Bytes from each rank to each other server, one copy per token, addressed to one of the GPUs that want it."""
     made = _Copies.of(cluster, dispatch_problem(cluster, routing, bytes_per_token))
     return made.demand(cluster, bytes_per_token)
 
@@ -85,11 +87,18 @@ class _Copies:
         item = distinct // cluster.servers
         return cls(item, problem.items.origin[item].astype(np.int64), distinct % cluster.servers, wanted)
 
+    def entry(self, cluster: Cluster) -> Ints:
+        """A rank that wants each copy, in turn: if it lands there, no more than a multicast to the others is left."""
+        width = cluster.gpus_per_server
+        turn = (np.arange(width) + self.item[:, None]) % width
+        wants = (self.wanted[:, None] >> turn.astype(np.uint64)) & np.uint64(1)
+        first = np.argmax(wants, axis=1)
+        return np.asarray(self.server * width + turn[np.arange(len(turn)), first], np.int64)
+
     def demand(self, cluster: Cluster, bytes_per_token: int) -> Demand:
         """Only what leaves its server."""
-        width = cluster.gpus_per_server
-        away = self.src // width != self.server
-        entry = self.server * width + self.src % width
+        away = self.src // cluster.gpus_per_server != self.server
+        entry = self.entry(cluster)
         counts = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
         np.add.at(counts, (self.src[away], entry[away]), 1)
         return Demand(counts * bytes_per_token, "one copy per token and server")
@@ -321,6 +330,8 @@ def _reversed(schedule: Schedule, cluster: Cluster) -> Schedule:
     flip = np.arange(schedule.num_messages)[::-1]
     new_row = schedule.num_messages - 1
     row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
+    waits, for_ = _paced(schedule)
+    row, dep = np.concatenate([row, for_]), np.concatenate([dep, waits])
     src, dst = schedule.dst.take(flip), schedule.src.take(flip)
     lengths = np.diff(schedule.pieces.offsets)[flip]
     held = Ragged(schedule.pieces.offsets, schedule.pieces.item).take(flip)
@@ -347,15 +358,32 @@ def _reversed(schedule: Schedule, cluster: Cluster) -> Schedule:
     )
 
 
+def _paced(schedule: Schedule) -> tuple[Ints, Ints]:
+    """Pairs (sum, wire message): backwards, a sum for a slice waits until the slice IN_HAND places before it has left.
+
+    Otherwise all sums would be formed at once and the first slices would leave late.
+    """
+    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)
+    lane = schedule.src.values[wires].astype(np.int64) * 2**31 + schedule.dst.values[schedule.dst.offsets[wires]]
+    order = np.lexsort((wires, lane))
+    later = np.full(schedule.num_messages, -1, np.int64)
+    ahead = order[IN_HAND:]
+    same = lane[ahead] == lane[order[: len(ahead)]]
+    later[wires[order[: len(ahead)][same]]] = wires[ahead[same]]
+    sums = np.flatnonzero((schedule.phase == Phase.REDISTRIBUTE) & (schedule.deps.counts == 1))
+    waited = later[schedule.deps.values[schedule.deps.offsets[sums]]]
+    return sums[waited >= 0], waited[waited >= 0]
+
+
 def _carriers(planned: Plan, far: _Copies, cluster: Cluster, size_bytes: int) -> Ints:
     """The wire message that takes each far copy: the one that carries its first byte in the plan."""
     schedule, items = planned.schedule, planned.problem.items
     if len(far.item) == 0:
         return np.zeros(0, np.int64)
     src, entry = items.origin.astype(np.int64), items.destinations.to_ragged().values.astype(np.int64)
-    item_of_pair = np.full((cluster.num_ranks, cluster.servers), -1, np.int64)
-    item_of_pair[src, entry // cluster.gpus_per_server] = np.arange(len(items))
-    own = item_of_pair[far.src, far.server]
+    item_of_pair = np.full((cluster.num_ranks, cluster.num_ranks), -1, np.int64)
+    item_of_pair[src, entry] = np.arange(len(items))
+    own = item_of_pair[far.src, far.entry(cluster)]
     # Copies of one pair lie end to end in the order of their items.
     order = np.lexsort((far.item, own))
     starts = np.concatenate([[True], own[order][1:] != own[order][:-1]])
