@@ -22,28 +22,42 @@ void add_remainder(std::span<std::int64_t> row, std::span<const double> weight, 
     }
 }
 
-/// Rescales so that columns are proportional to `rate` and rows keep their sums.
-void rescale(std::vector<double>& share, std::span<const std::int64_t> owed, std::span<const double> rate,
+/// Whether all NICs of a server have one rate.
+bool is_even(std::span<const double> rate) {
+    return std::all_of(rate.begin(), rate.end(), [&](double r) { return r == rate[0]; });
+}
+
+/// Rescales what goes to servers with even rails, so that columns are proportional to the server's own rates and rows
+/// keep their sums. What goes to a server with a slow or dead rail stays as that server can take it.
+void rescale(std::vector<double>& share, std::span<const std::int64_t> owed, std::span<const double> rates,
              std::size_t own) {
-    const std::size_t servers = owed.size(), rails = rate.size();
+    const std::size_t servers = owed.size(), rails = rates.size() / servers;
+    const auto rate = rates.subspan(own * rails, rails);
     double total = 0.0, rate_sum = 0.0;
     for (std::size_t d = 0; d < servers; ++d) total += d == own ? 0.0 : static_cast<double>(owed[d]);
     for (const double r : rate) rate_sum += r;
-    std::vector<double> column(rails);
+    std::vector<double> fixed(rails, 0.0), column(rails);
+    std::vector<char> can_move(servers);
+    for (std::size_t d = 0; d < servers; ++d) {
+        can_move[d] = d != own && is_even(rates.subspan(d * rails, rails));
+        for (std::size_t r = 0; !can_move[d] && r < rails; ++r) fixed[r] += share[d * rails + r];
+    }
     for (int round = 0; round < kRounds; ++round) {
         std::fill(column.begin(), column.end(), 0.0);
         for (std::size_t d = 0; d < servers; ++d) {
-            for (std::size_t r = 0; r < rails; ++r) column[r] += share[d * rails + r];
+            for (std::size_t r = 0; can_move[d] && r < rails; ++r) column[r] += share[d * rails + r];
         }
         for (std::size_t r = 0; r < rails; ++r) {
-            column[r] = column[r] > 0.0 ? total * rate[r] / rate_sum / column[r] : 0.0;
+            const double wanted = std::max(0.0, total * rate[r] / rate_sum - fixed[r]);
+            column[r] = column[r] > 0.0 ? wanted / column[r] : 0.0;
         }
         for (std::size_t d = 0; d < servers; ++d) {
+            if (!can_move[d]) continue;
             double row = 0.0;
-            for (std::size_t r = 0; r < rails; ++r) row += share[d * rails + r] *= column[r];
+            for (std::size_t r = 0; r < rails; ++r) row += share[d * rails + r] * column[r];
             if (row <= 0.0) continue;
             const double scale = static_cast<double>(owed[d]) / row;
-            for (std::size_t r = 0; r < rails; ++r) share[d * rails + r] *= scale;
+            for (std::size_t r = 0; r < rails; ++r) share[d * rails + r] *= column[r] * scale;
         }
     }
 }
@@ -73,7 +87,7 @@ bool rail_shares(std::span<const std::int64_t> owed_bytes, std::span<const doubl
                 share[d * width + r] = static_cast<double>(owed_bytes[d]) * weight[d * width + r] / sum;
             }
         }
-        rescale(share, owed_bytes, rates.subspan(self * width, width), self);
+        rescale(share, owed_bytes, rates, self);
     }
     for (std::size_t d = 0; d < servers; ++d) {
         if (d == self || owed_bytes[d] <= 0) continue;

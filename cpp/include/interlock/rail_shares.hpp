@@ -10,8 +10,9 @@ namespace interlock {
 ///
 /// On equal rails every destination gets an equal quotient on each rail and a remainder that starts on another rail for
 /// each (server, destination), so that no rail collects all the remainders. On unequal rails a destination's share
-/// starts in proportion to the slower of the two NICs on each rail; then shares are rescaled so that the server's own
-/// rails carry loads in proportion to their rates. When every server does the same, receivers come out balanced too.
+/// starts in proportion to the slower of the two NICs on each rail; then what goes to servers with even rails is
+/// rescaled so that the server's own rails carry loads in proportion to their rates. When every server does the same,
+/// receivers come out balanced too.
 ///
 /// @param owed_bytes [servers] bytes for each server; the entry of `own` is ignored
 /// @param rates row-major [servers, rails] rate of each server's NIC; 0 is a dead one

@@ -27,6 +27,7 @@ _MODULES = {
     "ecmp": "ecmp",
     "spray": "spray",
     "rails": "rails",
+    "rails-split": "rails_split",
     "ring": "ring",
     "halving-doubling": "halving_doubling",
     "double-tree": "double_tree",

@@ -16,7 +16,13 @@ __all__ = ["relay"]
 
 
 def relay(
-    problem: Problem, local: Batch, far: Bytes, carrier: NDArray[np.int32], *, flows: NDArray[np.int64] | None = None
+    problem: Problem,
+    local: Batch,
+    far: Bytes,
+    carrier: NDArray[np.int32],
+    *,
+    flows: NDArray[np.int64] | None = None,
+    in_turn: bool = False,
 ) -> Schedule:
     """Local traffic, then balance, wire and redistribution for the bytes in `far`.
 
@@ -26,6 +32,8 @@ def relay(
         Rank at the source server that sends each row, ``[len(far)]``; its bytes land on the same GPU index.
     flows
         Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
+    in_turn
+        Whether the flows of one carrier and destination server follow each other on the wire.
     """
     assert problem.cluster is not None
     width = np.int32(problem.cluster.gpus_per_server)
@@ -37,7 +45,11 @@ def relay(
     wire = group(far, carrier, landing, kept_apart)
     fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced], kept_apart[misplaced])
     first_wire = len(local) + len(hop)
-    wire_deps = dependencies(wire.message[moved], len(local) + hop.message, len(wire))
+    of, on = wire.message[moved], len(local) + hop.message
+    if in_turn:
+        follows = np.flatnonzero((wire.keys[1:, :2] == wire.keys[:-1, :2]).all(axis=1))
+        of, on = np.concatenate([of, follows + 1]), np.concatenate([on, first_wire + follows])
+    wire_deps = dependencies(of, on, len(wire))
     fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
     return assemble(
         [
