@@ -168,6 +168,8 @@ DEMAND: list[Case] = [
     (lambda: D.matrix(np.array([[0, 2**64 - 1], [0, 0]], np.uint64)), "more than 2^62 bytes"),
     (lambda: D.matrix([[0, 2**70], [0, 0]]), "whole numbers"),
     (lambda: D.matrix(np.broadcast_to(np.int64(0), (8193, 8193))), "8193 ranks; at most 8192"),
+    (lambda: il.Demand(np.zeros((2, 2))), "bytes_matrix must be square int64, not float64"),
+    (lambda: il.Demand(np.zeros((2, 3), np.int64)), "bytes_matrix must be square int64"),
     (lambda: D.matrix([[0, 1], [2]]), "rows of unequal length"),
     (lambda: D.matrix(None), "shape ()"),  # type: ignore[arg-type]
     (lambda: D.zipf(SMALL, skew=-0.1), "skew=-0.1 must be between 0 and 2"),

@@ -126,6 +126,18 @@ def test_a_toml_file_may_hold_a_shape_or_a_cluster(tmp_path: Path) -> None:
     assert_same(read_topology(tmp_path / "cluster.toml"), il.cluster("h200", servers=2).topology)
 
 
+def test_dead_links_stay_dead_in_a_file(tmp_path: Path) -> None:
+    """A file keeps no closed-form routes; the shortest ones must not use what is broken either."""
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, faults=[il.dead_nic(0, 1)])
+    T.write_topology(cluster.topology, tmp_path / "graph.toml")
+    graph = read_topology(tmp_path / "graph.toml")
+
+    healthy, broken, far = (np.array([rank], np.int32) for rank in (0, 1, 3))
+    assert graph.routes(healthy, far)[0].tolist() == cluster.topology.routes(healthy, far)[0].tolist()
+    with pytest.raises(il.InvalidInput, match="rank 3 cannot be reached from rank 1"):
+        graph.routes(broken, far)
+
+
 def test_a_declared_symmetry_is_checked(tmp_path: Path) -> None:
     text = topology_to_toml(T.ring(4, bandwidth=1e9)).replace("[[1, 2, 3, 0]]", "[[1, 0, 2, 3]]")
     (tmp_path / "graph.toml").write_text(text)

@@ -97,6 +97,23 @@ def orbit_by_networkx(topology: Topology) -> set[int]:
     return reached
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_search_goes_back_where_a_first_choice_was_wrong(seed: int) -> None:
+    """The Shrikhande graph: strongly regular, so colours alone do not tell its nodes apart."""
+    place = np.random.default_rng(seed).permutation(16).reshape(4, 4)
+    steps = [(a, b) for a, b in np.ndindex(4, 4) for _ in range(6)]
+    turns = [(1, 0), (3, 0), (0, 1), (0, 3), (1, 1), (3, 3)] * 16
+    ahead = [((a + i) % 4, (b + j) % 4) for (a, b), (i, j) in zip(steps, turns, strict=True)]
+    graph = from_edges([place[at] for at in steps], [place[at] for at in ahead], GB)
+
+    assert orbit_of_zero(find_symmetries(graph)) == set(range(16))
+
+
+@pytest.mark.parametrize(("graph", "orbit"), [(nx.petersen_graph(), 10), (nx.frucht_graph(), 1), (nx.path_graph(5), 2)])
+def test_symmetries_of_famous_graphs(graph: nx.Graph, orbit: int) -> None:
+    assert len(orbit_of_zero(find_symmetries(T.from_networkx(graph, bandwidth=GB)))) == orbit
+
+
 def test_links_follow_their_nodes() -> None:
     torus = T.torus(3, 4, bandwidth=(GB, 2 * GB))
     assert torus.symmetries is not None

@@ -44,7 +44,12 @@ class Demand:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        self.bytes_matrix.flags.writeable = False
+        held = self.bytes_matrix
+        if held.dtype != np.int64 or held.ndim != 2 or held.shape[0] != held.shape[1]:
+            raise InvalidInput(
+                f"bytes_matrix must be square int64, not {held.dtype} of shape {held.shape}; use matrix()"
+            )
+        held.flags.writeable = False
 
     @property
     def num_ranks(self) -> int:
