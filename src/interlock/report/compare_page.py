@@ -41,7 +41,9 @@ def _results(page: Page, made: Comparison) -> None:
     )
     body = f'<p class="note">{html.escape(words)}</p>'
     body += table(made.header(), made.cells(), [row.algorithm for row in made.results])
-    body += "".join(f"<p>{html.escape(name)}: not run; {html.escape(why)}.</p>" for name, why in made.refused)
+    if made.refused:
+        reasons = "".join(f"<li>{html.escape(name)}: {html.escape(why)}.</li>" for name, why in made.refused)
+        body += f"<details><summary>{len(made.refused)} algorithms not run</summary><ul>{reasons}</ul></details>"
     body += page.plot(
         "times", "Simulated time of each algorithm, planning time beside it; the line is the bound.", _bars(made)
     )
@@ -95,6 +97,7 @@ def _traffic(page: Page, made: Comparison) -> None:
         "type": "heatmap",
         "z": array(shown.astype(np.float64)),
         "colorscale": "Viridis",
+        "colorbar": {"ticksuffix": "B"},
         "hovertemplate": "from %{y} to %{x}: %{z:.4s}B<extra></extra>",
     }
     axis = {"title": {"text": "to rank" if step == 1 else f"to rank / {step}"}}

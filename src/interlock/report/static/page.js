@@ -15,7 +15,7 @@ function layout(extra) {
   const axis = { gridcolor: c.line, zerolinecolor: c.line, automargin: true };
   return Object.assign({
     paper_bgcolor: c.paper, plot_bgcolor: c.paper, font: { color: c.ink, size: 13 },
-    margin: { l: 60, r: 20, t: 40, b: 50 }, legend: { orientation: "h" },
+    margin: { l: 60, r: 20, t: 64, b: 50 }, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
   }, extra, { xaxis: Object.assign({}, axis, extra.xaxis), yaxis: Object.assign({}, axis, extra.yaxis) });
 }
 
@@ -50,7 +50,13 @@ function setTheme(dark) {
 byId("theme").addEventListener("click", () => setTheme(root.dataset.theme !== "dark"));
 if (byId("choice")) {
   byId("choice").addEventListener("change", (event) => choose(event.target.value));
-  for (const row of document.querySelectorAll("tr[data-name]")) row.addEventListener("click", () => choose(row.dataset.name));
+  for (const row of document.querySelectorAll("tr[data-name]")) {
+    row.tabIndex = 0;
+    row.addEventListener("click", () => choose(row.dataset.name));
+    row.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(row.dataset.name); }
+    });
+  }
 }
 setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches);
 root.dataset.ready = "true";
