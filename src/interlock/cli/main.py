@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli import compare, doctor, export, moe, plan, reproduce, simulate, synth, topology, verify
+from interlock.cli import compare, doctor, export, moe, plan, reproduce, simulate, sweep, synth, topology, verify
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
@@ -50,6 +50,7 @@ app.command("synth")(synth.command)
 app.command("verify")(verify.command)
 app.command("simulate")(simulate.command)
 app.command("export")(export.command)
+app.command("sweep")(sweep.command)
 app.command("moe")(moe.command)
 app.command("reproduce")(reproduce.command)
 app.add_typer(topology.app, name="topology")

@@ -1,0 +1,84 @@
+"""`interlock sweep`: a grid of problems, on local processes or a Dask cluster."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from interlock.cli.options import JsonOption
+from interlock.cli.show import print_json, print_table, progress_of, write_text
+from interlock.errors import InvalidInput
+
+__all__ = ["command"]
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="GRID.toml", help="Lists of clusters, traffic, sizes, ...")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder of the results; default: GRID.sweep.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Local processes; default: one each CPU.")] = None,
+    dask: Annotated[
+        str | None, typer.Option("--dask", metavar="ADDRESS", help="Dask scheduler, like tcp://10.0.0.1:8786.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run every algorithm on a grid of problems; run again to take up a stopped sweep.
+
+    The folder gets one file per finished point, table.json and summary.html. A grid:
+
+      traffic = ["uniform", "zipf:0.8"]
+
+      sizes = ["16 MB", "512 MB"]
+
+      algorithms = ["direct", "fast", "adaptive"]
+
+      seeds = [0, 1]
+
+      clusters = [{preset = "h200", servers = [2, 4]}]
+
+    Examples:
+
+      interlock sweep grid.toml -o results
+
+      interlock sweep grid.toml -o results --dask tcp://10.0.0.1:8786
+    """
+    from interlock.report.sweep import read_grid, sweep
+    from interlock.report.sweep_page import summarise, sweep_page
+
+    grid = read_grid(file)
+    folder = output or file.with_suffix(".sweep")
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"-o {folder} is a file; a sweep needs a folder")
+    count, finished = len(grid.points()), 0
+    with progress_of(count, "sweeping") as show:
+
+        def step(words: str) -> None:
+            nonlocal finished
+            finished += 1
+            show(words)
+
+        try:
+            rows = sweep(grid, folder, workers=workers, dask=dask, progress=step)
+        except KeyboardInterrupt:
+            print(f"interlock: stopped after {finished} of {count} points; run again to go on", file=sys.stderr)
+            return 130
+    write_text(folder / "summary.html", sweep_page(rows, file.stem, shlex.join(["interlock", *sys.argv[1:]])))
+    if as_json:
+        print_json({"rows": rows, "times_are": "simulated"})
+    else:
+        summary = summarise(rows)
+        lines = []
+        for place in summary.places:
+            for size_bytes in summary.sizes_bytes:
+                name = summary.winner(place, size_bytes)
+                ratio = "-" if name is None else f"{summary.over_bound[place, size_bytes, name]:.3f}"
+                lines.append([place[0], place[1], str(size_bytes), name or "-", ratio])
+        notes = [f"{len(rows)} points, simulated; {folder / 'table.json'} and {folder / 'summary.html'} written."]
+        header = ["cluster", "traffic", "bytes per GPU", "fastest", "over bound"]
+        print_table(f"sweep {file.stem}", header, lines, notes)
+    return 0 if all("refused" in row or row["valid"] for row in rows) else 1

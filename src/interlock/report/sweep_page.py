@@ -1,0 +1,114 @@
+"""The page of a sweep: time over the bound by size, and where which algorithm wins."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from interlock.report.page import Page, render, table
+from interlock.units import format_bytes
+
+__all__ = ["Summary", "summarise", "sweep_page"]
+
+# Okabe-Ito, told apart by colour-blind readers; dashes and symbols tell the second round from the first.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
+SYMBOLS = ("circle", "square", "diamond")
+DASHES = ("solid", "dash", "dot")
+MAX_MULTIPLES = 24
+
+Place = tuple[str, str]  # cluster, traffic
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Means over seeds: how far each algorithm is from the bound, by place and size."""
+
+    places: tuple[Place, ...]
+    sizes_bytes: tuple[int, ...]
+    algorithms: tuple[str, ...]
+    over_bound: dict[tuple[Place, int, str], float]  # geometric mean of makespan / bound; absent: refused or invalid
+
+    def winner(self, place: Place, size_bytes: int) -> str | None:
+        """The algorithm nearest to the bound; the first in the grid where several are."""
+        known = [name for name in self.algorithms if (place, size_bytes, name) in self.over_bound]
+        return min(known, key=lambda name: self.over_bound[place, size_bytes, name], default=None)
+
+
+def summarise(rows: Sequence[dict[str, object]]) -> Summary:
+    """Geometric means over the seeds; an algorithm counts where it was valid for every seed."""
+    ratios: dict[tuple[Place, int, str], list[float]] = {}
+    for row in rows:
+        key = ((str(row["cluster"]), str(row["traffic"])), int(str(row["size_bytes"])), str(row["algorithm"]))
+        is_good = bool(row.get("valid")) and float(str(row["lower_bound_s"])) > 0
+        ratios.setdefault(key, []).append(1 + float(str(row["gap"])) if is_good else math.inf)
+    means = {key: math.exp(sum(map(math.log, held)) / len(held)) for key, held in ratios.items()}
+    return Summary(
+        places=tuple(dict.fromkeys(place for place, _, _ in ratios)),
+        sizes_bytes=tuple(sorted({size for _, size, _ in ratios})),
+        algorithms=tuple(dict.fromkeys(name for _, _, name in ratios)),
+        over_bound={key: mean for key, mean in means.items() if math.isfinite(mean)},
+    )
+
+
+def sweep_page(rows: Sequence[dict[str, object]], title: str, command: str) -> str:
+    """HTML of a finished sweep; numbers are those of `table.json`."""
+    page = Page(f"Interlock sweep: {title}", "simulated", command, {"points": str(len(rows))})
+    summary = summarise(rows)
+    page.section("Where does which algorithm win? (simulated)", _winners(summary))
+    shown = summary.places[:MAX_MULTIPLES]
+    plots = []
+    for number, place in enumerate(shown):
+        caption = f"{place[1]} on {place[0]}: time over the bound by bytes per GPU; 1 is the least possible."
+        plots.append(page.plot(f"multiple-{number}", caption, _multiple(summary, place)))
+    note = ""
+    if len(shown) < len(summary.places):
+        note = f"<p>{len(summary.places) - len(shown)} more are in table.json.</p>"
+    page.section("Time over bound by size (simulated)", f'<div class="pair">{"".join(plots)}</div>{note}')
+    return render(page)
+
+
+def _winners(summary: Summary) -> str:
+    wins: Counter[str] = Counter()
+    cells = []
+    for place in summary.places:
+        line = [f"{place[1]} on {place[0]}"]
+        for size_bytes in summary.sizes_bytes:
+            name = summary.winner(place, size_bytes)
+            if name is None:
+                line.append("-")
+                continue
+            wins[name] += 1
+            line.append(f"{name} {summary.over_bound[place, size_bytes, name]:.3f}")
+        cells.append(line)
+    total = sum(wins.values())
+    words = ", ".join(f"{name} in {count} of {total}" for name, count in wins.most_common()) or "none"
+    header = ["traffic and cluster", *(format_bytes(size) for size in summary.sizes_bytes)]
+    note = "Each cell: the fastest algorithm and its time over the bound, geometric mean over the seeds."
+    return f'<p class="note">Fastest: {words}.</p>{table(header, cells)}<p>{note}</p>'
+
+
+def _multiple(summary: Summary, place: Place) -> dict[str, object]:
+    lines = []
+    for number, name in enumerate(summary.algorithms):
+        sizes = [size for size in summary.sizes_bytes if (place, size, name) in summary.over_bound]
+        turn = number // len(COLOURS) % len(DASHES)
+        lines.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "x": sizes,
+                "y": [summary.over_bound[place, size, name] for size in sizes],
+                "line": {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[turn]},
+                "marker": {"symbol": SYMBOLS[turn], "size": 8},
+                "hovertemplate": f"{name}: %{{y:.3f}} at %{{x:.4s}}B<extra></extra>",
+            }
+        )
+    axes = {
+        "xaxis": {"type": "log", "title": {"text": "bytes per GPU"}, "ticksuffix": "B"},
+        "yaxis": {"title": {"text": "time / bound"}, "rangemode": "tozero"},
+    }
+    title = {"text": f"{place[1]} on {place[0]}", "font": {"size": 14}, "y": 0.98}
+    return {"data": lines, "layout": {**axes, "title": title, "height": 340}}
