@@ -12,9 +12,9 @@ from interlock.units import format_bytes
 
 __all__ = ["Summary", "summarise", "sweep_page"]
 
-# Okabe-Ito, told apart by colour-blind readers; dashes and symbols tell the second round from the first.
+# Okabe-Ito, told apart by colour-blind readers; dashes tell the second round from the first, symbols any two.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
-SYMBOLS = ("circle", "square", "diamond")
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up")
 DASHES = ("solid", "dash", "dot")
 MAX_MULTIPLES = 24
 
@@ -102,7 +102,7 @@ def _multiple(summary: Summary, place: Place) -> dict[str, object]:
                 "x": sizes,
                 "y": [summary.over_bound[place, size, name] for size in sizes],
                 "line": {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[turn]},
-                "marker": {"symbol": SYMBOLS[turn], "size": 8},
+                "marker": {"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
                 "hovertemplate": f"{name}: %{{y:.3f}} at %{{x:.4s}}B<extra></extra>",
             }
         )
