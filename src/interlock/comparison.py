@@ -114,7 +114,8 @@ def compare_problem(
     """The same for any problem; algorithms named explicitly must support it."""
     made_rows: list[tuple[Row, Plan]] = []
     refused, binds = [], ""
-    for name in registry.names() if algorithms is None else algorithms:
+    # Not "auto": it would repeat the row of the algorithm it picks.
+    for name in [name for name in registry.names() if name != "auto"] if algorithms is None else algorithms:
         reason = registry.get(name).supports(problem)
         if reason is not None and algorithms is not None:
             raise InvalidInput(f"algorithm {name!r} does not support {problem.name}: {reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock._native import _core
 from interlock.algorithms import registry
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, collective_problem, demand_problem
-from interlock.schedule import CompactSchedule, RankProgram, Schedule, read_schedule, write_schedule
+from interlock.schedule import CompactSchedule, RankProgram, Schedule, read_schedule, reverse_copies, write_schedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Certificate", "Plan", "load", "plan", "planner", "solve", "synthesize"]
 
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
+CACHED_PLANS = 64
 PIECE_COLUMNS = ("message", "item", "offset", "length")
 
 
@@ -108,6 +111,25 @@ class Plan:
     def num_stages(self) -> int:
         """Distinct stages that carry traffic."""
         return self.compact.num_stages
+
+    @property
+    def reason(self) -> str:
+        """Why the plan is as it is, where the algorithm says; empty where it does not."""
+        return str(getattr(self.compact, "reason", ""))
+
+    def reversed(self) -> Plan:
+        """The same messages backwards: combine from dispatch, or the backward pass, for free.
+
+        Only for an All-to-Allv; the result moves the transposed demand.
+        """
+        demand, cluster = self.problem.demand, self.problem.cluster
+        if demand is None or cluster is None:
+            raise InvalidInput(f"{self.problem.name} cannot be reversed: only an All-to-Allv on a cluster can")
+        start = time.perf_counter()
+        problem = demand_problem(cluster, demand.transposed())
+        schedule = reverse_copies(self.schedule, self.problem, problem)
+        took = time.perf_counter() - start
+        return Plan(problem, schedule, f"{self.algorithm}, reversed", seed=self.seed, plan_s=took)
 
     def for_rank(self, rank: int) -> RankProgram:
         """What one rank sends and receives."""
@@ -242,12 +264,36 @@ def solve(problem: Problem, algorithm: str, *, seed: int = 0, **parameters: obje
 def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) -> Callable[[Demand], Plan]:
     """A reusable callable from demand to plan, with what depends only on the cluster done once.
 
+    With `cache`, a demand that was planned before gets the same plan again, found by a digest of its bytes; the last
+    `CACHED_PLANS` are kept.
+
     >>> import interlock as il
     >>> cluster = il.cluster("h200", servers=2)
     >>> replan = il.planner(cluster, algorithm="direct")
     >>> replan(il.traffic.uniform(cluster)).algorithm
     'direct'
     """
+    plan_once = _planner(cluster, algorithm)
+    if not cache:
+        return plan_once
+    kept: OrderedDict[int, Plan] = OrderedDict()
+
+    def plan_cached(traffic: Demand) -> Plan:
+        key = _core.digest64(traffic.bytes_matrix.reshape(-1).view(np.uint8), traffic.num_ranks)
+        found = kept.get(key)
+        if found is not None and found.problem.demand == traffic:
+            kept.move_to_end(key)
+            return found
+        made = plan_once(traffic)
+        kept[key] = made
+        if len(kept) > CACHED_PLANS:
+            kept.popitem(last=False)
+        return made
+
+    return plan_cached
+
+
+def _planner(cluster: Cluster, algorithm: str) -> Callable[[Demand], Plan]:
     chosen = registry.get(algorithm)
     if chosen.prepare is None:
         return lambda traffic: plan(cluster, traffic, algorithm)

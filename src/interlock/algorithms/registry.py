@@ -34,6 +34,7 @@ _MODULES = {
     "two-tree": "two_tree",
     "hierarchical": "hierarchical",
     "multitree": "multitree",
+    "auto": "auto",
 }
 
 

@@ -14,6 +14,7 @@ from interlock.schedule.model import (
     check_rows,
 )
 from interlock.schedule.paths import resolved_paths
+from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.scratch import ScratchSpans, scratch_spans
 from interlock.schedule.spec import check_form
 from interlock.schedule.timeline import chrome_trace_lines
@@ -38,6 +39,7 @@ __all__ = [
     "is_schedule_file",
     "make_pieces",
     "read_schedule",
+    "reverse_copies",
     "resolved_paths",
     "scratch_spans",
     "write_atomically",

@@ -1,0 +1,104 @@
+"""Picks an algorithm by predicted time and says why.
+
+All-to-Allv on a cluster goes to `adaptive`, which itself predicts direct, burst and staged sending in microseconds; the
+estimates of the other algorithms are told beside it. Collectives go to the synthesizer where it supports them, else to
+the first baseline that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from interlock.algorithms import registry
+from interlock.algorithms.registry import Algorithm, DemandPlanner
+from interlock.cost.estimate import two_tier_estimates_s
+from interlock.problem import Problem
+from interlock.schedule import CompactSchedule, Message, RankProgram, Schedule
+from interlock.topology import Cluster
+
+__all__ = ["ALGORITHM", "Chosen", "auto"]
+
+FOR_DEMAND = ("adaptive", "rails-split", "no-stage", "direct")
+FOR_COLLECTIVES = ("guided", "hierarchical", "ring", "halving-doubling", "double-tree", "multitree", "direct")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A schedule with the name of the algorithm that made it and the reason why that one."""
+
+    compact: CompactSchedule
+    algorithm: str
+    words: Callable[[], str]
+
+    @property
+    def reason(self) -> str:
+        """Why this algorithm, in words."""
+        return self.words()
+
+    @property
+    def num_messages(self) -> int:
+        """Rows that `expand` would make."""
+        return self.compact.num_messages
+
+    @property
+    def num_pieces(self) -> int:
+        """Piece rows that `expand` would make."""
+        return self.compact.num_pieces
+
+    @property
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+        return self.compact.num_stages
+
+    def expand(self) -> Schedule:
+        """All rows."""
+        return self.compact.expand()
+
+    def iter_messages(self) -> Iterator[Message]:
+        """Row after row."""
+        return self.compact.iter_messages()
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """One rank's program."""
+        return self.compact.for_rank(rank)
+
+
+def auto(problem: Problem, *, seed: int = 0, **parameters: object) -> Chosen:
+    """The first algorithm of the list for this kind of problem that supports it."""
+    name = _choose(problem)
+    assert name is not None
+    compact = registry.get(name).build(problem, seed=seed, **parameters)
+    return Chosen(compact, name, lambda: f"{name}: {_why(problem, compact)}")
+
+
+def supports(problem: Problem) -> str | None:
+    """Wherever any of the candidates does."""
+    return None if _choose(problem) is not None else "no algorithm supports it"
+
+
+def prepare(cluster: Cluster) -> DemandPlanner:
+    """Plan demands on one cluster in microseconds, where `adaptive` can."""
+    planner = registry.get("adaptive").prepare
+    assert planner is not None
+    return planner(cluster)
+
+
+def _choose(problem: Problem) -> str | None:
+    candidates = FOR_DEMAND if problem.demand is not None and problem.cluster is not None else FOR_COLLECTIVES
+    known = [name for name in candidates if name in registry.names()]
+    return next((name for name in known if registry.get(name).supports(problem) is None), None)
+
+
+def _why(problem: Problem, compact: CompactSchedule) -> str:
+    own = getattr(compact, "reason", "the first of the list that supports the problem")
+    if problem.demand is None or problem.cluster is None:
+        return str(own)
+    estimates = two_tier_estimates_s(problem.cluster, problem.demand)
+    others = ", ".join(
+        f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(estimates.items(), key=lambda e: e[1])
+    )
+    return f"{own}; estimated {others}"
+
+
+ALGORITHM = Algorithm("auto", "picks by predicted time and says why", supports, auto, prepare)

@@ -1,0 +1,66 @@
+"""A schedule of copies played backwards."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from interlock.errors import InvalidInput
+from interlock.problem import Problem
+from interlock.ragged import Ragged
+from interlock.schedule.model import Kind, Phase, Pieces, Schedule
+
+__all__ = ["reverse_copies"]
+
+# Balance before the wire becomes redistribution after it, and the other way round.
+_PHASES = np.arange(max(Phase) + 1, dtype=np.uint8)
+_PHASES[[Phase.BALANCE, Phase.REDISTRIBUTE]] = [Phase.REDISTRIBUTE, Phase.BALANCE]
+
+
+def reverse_copies(schedule: Schedule, problem: Problem, transposed: Problem) -> Schedule:
+    """Every message from its receiver to its sender, in the opposite order, for the transposed All-to-Allv.
+
+    Bytes keep their place within their pair: what went from i to j goes back from j to i.
+    """
+    if not (schedule.src.is_single and schedule.dst.is_single) or (schedule.kind != Kind.COPY).any():
+        raise InvalidInput("only schedules of one-to-one copies can be reversed")
+    if len(schedule.path.values):
+        raise InvalidInput("schedules that name their links cannot be reversed: links have one direction")
+    count = schedule.num_messages
+    flip = np.arange(count)[::-1]
+    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
+    pairs = np.unique(np.stack([count - 1 - dep, count - 1 - row], axis=1), axis=0)
+    deps = Ragged.from_counts(np.bincount(pairs[:, 0], minlength=count), pairs[:, 1].astype(np.int32))
+    pieces = schedule.pieces
+    held = np.diff(pieces.offsets)[flip]
+    starts = np.repeat(pieces.offsets[:-1][flip] - (np.cumsum(held) - held), held)
+    chosen = starts + np.arange(int(held.sum()))
+    last_stage = int(schedule.stage.max(initial=0))
+    return Schedule(
+        src=schedule.dst.take(flip),
+        dst=schedule.src.take(flip),
+        kind=schedule.kind[flip],
+        phase=_PHASES[schedule.phase[flip]],
+        stage=(last_stage - schedule.stage[flip]).astype(np.int32),
+        slice=schedule.slice[flip],
+        size_bytes=schedule.size_bytes[flip],
+        path=Ragged.empty(count),
+        exclusive=schedule.exclusive[flip],
+        order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
+        deps=deps,
+        pieces=Pieces(
+            np.concatenate([[0], np.cumsum(held)]).astype(np.int64),
+            _transposed_items(problem, transposed)[pieces.item[chosen]],
+            pieces.offset[chosen],
+            pieces.length[chosen],
+        ),
+        barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
+    )
+
+
+def _transposed_items(problem: Problem, transposed: Problem) -> np.ndarray:
+    """Item of the transposed problem for each item of the problem."""
+    ranks = problem.num_ranks
+    there = transposed.items.origin.astype(np.int64) * ranks + transposed.items.destinations.to_ragged().values
+    here = problem.items.destinations.to_ragged().values.astype(np.int64) * ranks + problem.items.origin
+    order = np.argsort(there, kind="stable")
+    return order[np.searchsorted(there[order], here)].astype(np.int32)
