@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import interlock as il
-from interlock.report.compare_page import compare_page
+from interlock.comparison import row_of
+from interlock.moe import compare_schemes, paper_layers, uniform_traffic
+from interlock.moe.picture import timeline_svg
+from interlock.report.claims import Claim, Status
+from interlock.report.compare_page import compare_page, plan_page
+from interlock.report.moe_page import moe_page
+from interlock.report.reproduce_page import reproduce_page
+from interlock.report.sweep_page import sweep_page
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -188,3 +195,51 @@ def test_a_phone_never_scrolls_sideways(browser: playwright.Browser, report: Pat
 
     assert narrow.value("document.documentElement.scrollWidth") == 390
     assert narrow.complaints == []
+
+
+def _sweep_text() -> str:
+    problem = {"cluster": "2x8 h200", "traffic": "zipf:0.8", "valid": True, "lower_bound_s": 1.0, "seed": 0}
+    rows = [
+        problem | {"algorithm": name, "size_bytes": size, "gap": gap + 1e6 / size}
+        for size in (10**6, 10**8)
+        for name, gap in (("fast", 0.1), ("adaptive", 0.0))
+    ]
+    return sweep_page(rows, "grid", "interlock sweep grid.toml")
+
+
+def _claims_text() -> str:
+    claims = [
+        Claim("fast", f"a rather long claim that ends {status}", "1.2 to 1.3", 1.25, "x", status, "deviation: none")
+        for status in Status
+    ]
+    return reproduce_page(claims, "interlock reproduce", quick=True)
+
+
+def _layer_text() -> str:
+    layer = paper_layers()[0]
+    made = compare_schemes(layer, uniform_traffic(layer, 4, 0), ["deepep", "inswitch"])
+    rows = [[row.algorithm, str(row.makespan_s)] for row, _ in made]
+    seconds = {"time": [row.makespan_s for row, _ in made]}
+    picture = timeline_svg([time for _, time in made])
+    return moe_page(layer.name, "simulated", "interlock moe", ["scheme", "time"], rows, seconds, picture)
+
+
+def _collective_text() -> str:
+    torus = il.topology.torus(2, 4, bandwidth="50 GB/s")
+    made = il.synthesize(torus, il.all_reduce("8 MB"), algorithm="hierarchical")
+    return plan_page(made, row_of(made), "interlock synth")
+
+
+@pytest.mark.parametrize("text", [_sweep_text, _claims_text, _layer_text, _collective_text])
+def test_every_kind_of_page_opens_from_disk_and_fits_a_phone(
+    browser: playwright.Browser, text: Callable[[], str], tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(text())
+    shown = Opened(browser, file, width=390)
+    shown.page.click("#theme")
+
+    assert [url for url in shown.requests if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
+    assert shown.complaints == []
+    assert shown.value("document.documentElement.scrollWidth") == 390
+    assert shown.value("[...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from interlock.cli.show import print_json, print_table
+from interlock.cli.show import command_line, print_json, print_table, write_text
 from interlock.comparison import describe, row_of, tolerance_of
 from interlock.errors import InvalidInput
 from interlock.planning import Plan
@@ -14,7 +14,7 @@ from interlock.units import format_bandwidth, format_bytes, format_seconds
 __all__ = ["print_certificate"]
 
 
-def print_certificate(made: Plan, output: Path | None, *, as_json: bool) -> int:
+def print_certificate(made: Plan, output: Path | None, page: Path | None = None, *, as_json: bool) -> int:
     """Table or JSON; exit code 1 where the plan is not valid (it is not saved then)."""
     if output is not None and output.suffix != ".ilk":
         raise InvalidInput(f"-o {output}: schedules are saved as .ilk; use `interlock export` for other formats")
@@ -22,6 +22,10 @@ def print_certificate(made: Plan, output: Path | None, *, as_json: bool) -> int:
     proof = made.certificate(tolerance_of(made))
     if row.valid and output is not None:
         made.save(output)
+    if page is not None:
+        from interlock.report.compare_page import plan_page
+
+        write_text(page, plan_page(made, row, command_line()))
     if as_json:
         extra = {"binds": proof.binds, "violations": list(proof.violations), "contributions": proof.method}
         print_json({"problem": describe(made.problem), "results": [asdict(row) | extra], "times_are": "simulated"})

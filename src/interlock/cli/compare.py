@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from interlock.cli.options import (
     AlgorithmsOption,
     ClusterOption,
+    HtmlOption,
     JsonOption,
     SeedOption,
     ServersOption,
@@ -21,7 +15,7 @@ from interlock.cli.options import (
     build_cluster,
     build_traffic,
 )
-from interlock.cli.show import print_json, print_table, progress_of, write_text
+from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
 from interlock.units import format_seconds
 
 __all__ = ["command"]
@@ -35,9 +29,7 @@ def command(
     size: SizeOption = "512 MB",
     seed: SeedOption = 0,
     algorithms: AlgorithmsOption = None,
-    page: Annotated[
-        Path | None, typer.Option("--html", help="Also write a report page, one self-contained file.")
-    ] = None,
+    page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Every algorithm on one problem, fastest first, each with its proof and its distance from the bound.
@@ -63,7 +55,7 @@ def command(
     if page is not None:
         from interlock.report.compare_page import compare_page
 
-        write_text(page, compare_page(made, shlex.join(["interlock", *sys.argv[1:]])))
+        write_text(page, compare_page(made, command_line()))
     if as_json:
         print_json(made.to_dict())
     else:

@@ -10,13 +10,14 @@ import typer
 
 from interlock.cli.options import (
     ClusterOption,
+    HtmlOption,
     JsonOption,
     SeedOption,
     ServersOption,
     SetOption,
     build_cluster,
 )
-from interlock.cli.show import print_json, print_table, progress_of, write_text
+from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
 from interlock.errors import InvalidInput, nearest
 from interlock.units import format_bytes, format_seconds
 
@@ -56,21 +57,24 @@ def command(
     changes: SetOption = None,
     seed: SeedOption = 0,
     picture: Annotated[Path | None, typer.Option("--picture", help="Write a timeline of GPU 0 (SVG).")] = None,
+    page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Compare MoE schemes on one layer, or algorithms on a whole training step.
 
     Examples:
 
-      interlock moe --layer large-8
+      interlock moe --layer large-8 --html layer.html
 
       interlock moe --routing routing.npz:intent:10 --gpus 16 --replicas 2 --schemes dysharp,inswitch
 
       interlock moe --iteration --model deepseek-v3 --servers 8
     """
     if iteration:
-        return _iteration(model, algorithms, build_cluster(cluster, servers, changes), skew, overlap, seed, as_json)
-    return _layer(layer, gpus, routing, (hidden, ffn, experts, replicas), schemes, backward, seed, picture, as_json)
+        where = build_cluster(cluster, servers, changes)
+        return _iteration(model, algorithms, where, skew, overlap, seed, page, as_json)
+    shape = (hidden, ffn, experts, replicas)
+    return _layer(layer, gpus, routing, shape, schemes, backward, seed, picture, page, as_json)
 
 
 def _layer(
@@ -82,10 +86,12 @@ def _layer(
     backward: bool,
     seed: int,
     picture: Path | None,
+    page: Path | None,
     as_json: bool,
 ) -> int:
     from interlock.moe import SCHEMES, compare_schemes, paper_layers, uniform_traffic
     from interlock.moe.picture import timeline_svg
+    from interlock.report.moe_page import moe_page
 
     chosen = [word.strip() for word in schemes.split(",")] if schemes else list(SCHEMES)
     if routing is None:
@@ -100,10 +106,6 @@ def _layer(
         made = compare_schemes(layer, traffic, chosen, backward=backward, progress=step)
     if picture is not None:
         write_text(picture, timeline_svg([time for _, time in made]))
-    if as_json:
-        facts = {"name": layer.name, "gpus": gpus, "backward": backward}
-        print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
-        return 0
     rows = [
         [
             row.algorithm,
@@ -117,7 +119,15 @@ def _layer(
         for row, _ in made
     ]
     header = ["scheme", "time", "closed form", "over bound", "busiest uplink", "busiest downlink", "busiest SMs"]
-    print_table(f"{layer.name} on {gpus} GPUs", header, rows, [f"Times are {HONEST}."])
+    title, seconds = f"{layer.name} on {gpus} GPUs", {"time": [row.makespan_s for row, _ in made]}
+    if page is not None:
+        drawn = timeline_svg([time for _, time in made])
+        write_text(page, moe_page(title, HONEST, command_line(), header, rows, seconds, drawn))
+    if as_json:
+        facts = {"name": layer.name, "gpus": gpus, "backward": backward}
+        print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
+        return 0
+    print_table(title, header, rows, [f"Times are {HONEST}."])
     return 0
 
 
@@ -145,16 +155,20 @@ def _read(words: str, gpus: int, hidden: int, ffn: int, experts: int, replicas: 
 
 
 def _iteration(
-    name: str, algorithms: str, cluster: Cluster, skew: float, overlap: bool, seed: int, as_json: bool
+    name: str,
+    algorithms: str,
+    cluster: Cluster,
+    skew: float,
+    overlap: bool,
+    seed: int,
+    page: Path | None,
+    as_json: bool,
 ) -> int:
     from interlock.moe import iteration_times, model
+    from interlock.report.moe_page import moe_page
 
     chosen = [word.strip() for word in algorithms.split(",")]
     made = iteration_times(model(name), cluster, chosen, skew=skew, overlap=overlap, seed=seed)
-    if as_json:
-        facts = {"model": name, "cluster": cluster.name, "servers": cluster.servers, "skew": skew, "overlap": overlap}
-        print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})
-        return 0
     slowest = made[0].iteration_s
     rows = [
         [
@@ -169,5 +183,16 @@ def _iteration(
     ]
     header = ["algorithm", "step", f"against {made[0].algorithm}", "attention", "experts", "communication"]
     notes = ["Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md."]
-    print_table(f"{name} on {cluster.servers}x{cluster.gpus_per_server} {cluster.name}", header, rows, notes)
+    title = f"{name} on {cluster.servers}x{cluster.gpus_per_server} {cluster.name}"
+    if page is not None:
+        parts = {
+            part: [getattr(row, f"{part}_s") for row in made] for part in ("attention", "experts", "communication")
+        }
+        seconds = {"step": [row.iteration_s for row in made]} if overlap else parts
+        write_text(page, moe_page(title, "modelled", command_line(), header, rows, seconds))
+    if as_json:
+        facts = {"model": name, "cluster": cluster.name, "servers": cluster.servers, "skew": skew, "overlap": overlap}
+        print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})
+        return 0
+    print_table(title, header, rows, notes)
     return 0

@@ -16,6 +16,7 @@ __all__ = [
     "AlgorithmOption",
     "AlgorithmsOption",
     "ClusterOption",
+    "HtmlOption",
     "JsonOption",
     "OutputOption",
     "SeedOption",
@@ -38,6 +39,7 @@ TrafficOption = Annotated[
 SizeOption = Annotated[str, typer.Option("--size", help="Bytes per GPU, like '512 MB'.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of whatever is drawn at random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+HtmlOption = Annotated[Path | None, typer.Option("--html", help="Also write a report page, one self-contained file.")]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write.")]
 AlgorithmOption = Annotated[str, typer.Option("--algorithm", help="Algorithm name.")]
 AlgorithmsOption = Annotated[

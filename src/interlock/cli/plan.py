@@ -6,6 +6,7 @@ from interlock.cli.certificates import print_certificate
 from interlock.cli.options import (
     AlgorithmOption,
     ClusterOption,
+    HtmlOption,
     JsonOption,
     OutputOption,
     SeedOption,
@@ -29,6 +30,7 @@ def command(
     seed: SeedOption = 0,
     algorithm: AlgorithmOption = "auto",
     output: OutputOption = None,
+    page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Plan one All-to-Allv, prove it, and optionally save it.
@@ -45,4 +47,4 @@ def command(
     registry.get(algorithm)
     where = build_cluster(cluster, servers, changes)
     made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed)
-    return print_certificate(made, output, as_json=as_json)
+    return print_certificate(made, output, page, as_json=as_json)

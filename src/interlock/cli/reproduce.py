@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.options import JsonOption
-from interlock.cli.show import print_json, print_table, progress_of
+from interlock.cli.options import HtmlOption, JsonOption
+from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
 
 __all__ = ["command"]
 
@@ -16,6 +16,7 @@ __all__ = ["command"]
 def command(
     paper: Annotated[str | None, typer.Argument(help="fast, rails, dysharp or tacos; default: all.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller and fewer problems.")] = False,
+    page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Published figures and ours, side by side, with a badge per claim.
@@ -24,7 +25,7 @@ def command(
 
       interlock reproduce --quick
 
-      interlock reproduce tacos
+      interlock reproduce tacos --html tacos.html
     """
     from interlock.report.claims import Status
     from interlock.report.reproduce import PAPERS, reproduce
@@ -33,6 +34,10 @@ def command(
     with progress_of(len(papers), "reproducing") as step:
         made = reproduce(papers, quick=quick, progress=step)
     reached = sum(claim.status in (Status.REPRODUCED, Status.BEATEN) for claim in made)
+    if page is not None:
+        from interlock.report.reproduce_page import reproduce_page
+
+        write_text(page, reproduce_page(made, command_line(), quick=quick))
     if as_json:
         print_json({"claims": [asdict(claim) for claim in made], "quick": quick})
     else:

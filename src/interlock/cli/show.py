@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["print_json", "print_table", "progress_of", "write_text"]
+__all__ = ["command_line", "print_json", "print_table", "progress_of", "write_text"]
+
+
+def command_line() -> str:
+    """The command as it was typed, for pages that say how they were made."""
+    return shlex.join(["interlock", *sys.argv[1:]])
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.options import JsonOption
-from interlock.cli.show import print_json, print_table, progress_of, write_text
+from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
 from interlock.errors import InvalidInput
 
 __all__ = ["command"]
@@ -67,7 +66,7 @@ def command(
         except KeyboardInterrupt:
             print(f"interlock: stopped after {finished} of {count} points; run again to go on", file=sys.stderr)
             return 130
-    write_text(folder / "summary.html", sweep_page(rows, file.stem, shlex.join(["interlock", *sys.argv[1:]])))
+    write_text(folder / "summary.html", sweep_page(rows, file.stem, command_line()))
     if as_json:
         print_json({"rows": rows, "times_are": "simulated"})
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.certificates import print_certificate
-from interlock.cli.options import AlgorithmOption, JsonOption, OutputOption, SeedOption
+from interlock.cli.options import AlgorithmOption, HtmlOption, JsonOption, OutputOption, SeedOption
 
 __all__ = ["command"]
 
@@ -25,6 +25,7 @@ def command(
     seed: SeedOption = 0,
     algorithm: AlgorithmOption = "auto",
     output: OutputOption = None,
+    page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Synthesize a collective, prove it, and optionally save it.
@@ -44,4 +45,4 @@ def command(
     graph = parse_topology(topology, bandwidth=bandwidth, latency=latency, message_overhead=message_overhead)
     wanted = parse_collective(collective, size)
     made = synthesize(graph, wanted, algorithm, chunks=chunks, seed=seed)
-    return print_certificate(made, output, as_json=as_json)
+    return print_certificate(made, output, page, as_json=as_json)

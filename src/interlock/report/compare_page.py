@@ -7,7 +7,7 @@ import html
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.comparison import Comparison, tolerance_of
+from interlock.comparison import Comparison, Row, tolerance_of
 from interlock.planning import Plan
 from interlock.problem import Problem
 from interlock.report.drawing import draw_load
@@ -16,7 +16,7 @@ from interlock.report.timeline import timeline
 from interlock.simulate import Result
 from interlock.units import format_bytes, format_seconds
 
-__all__ = ["compare_page"]
+__all__ = ["compare_page", "plan_page"]
 
 MAX_HEAT_CELLS = 256  # per side; larger matrices are summed into this many
 MAX_STAGES = 40
@@ -32,13 +32,19 @@ def compare_page(made: Comparison, command: str) -> str:
     return render(page)
 
 
+def plan_page(made: Plan, row: Row, command: str) -> str:
+    """HTML of one plan; numbers are those of `--json`."""
+    return compare_page(Comparison(made.problem, (row,), (), made.bound.binds, (made,)), command)
+
+
 def _results(page: Page, made: Comparison) -> None:
     bound_s = made.results[0].lower_bound_s
-    best = made.best()
-    words = (
-        f"{best.algorithm} is fastest: {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible. "
-        f"No schedule can take less than {format_seconds(bound_s)}: {made.binds}."
-    )
+    best = next((row for row in made.results if row.valid), None)
+    words = "No plan here is valid. "
+    if best is not None:
+        words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible"
+        words += ". " if len(made.results) == 1 else ", and is the fastest. "
+    words += f"No schedule can take less than {format_seconds(bound_s)}: {made.binds}."
     body = f'<p class="note">{html.escape(words)}</p>'
     body += table(made.header(), made.cells(), [row.algorithm for row in made.results])
     if made.refused:

@@ -1,0 +1,58 @@
+"""The page of `interlock reproduce --html`: published figures and ours side by side, a badge per claim."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+
+from interlock.report.claims import Claim, Status
+from interlock.report.page import Page, render
+
+__all__ = ["reproduce_page"]
+
+# A sign beside the colour, for those who cannot tell colours apart.
+SIGN_BY_STATUS = {
+    Status.REPRODUCED: "=",
+    Status.BEATEN: "+",
+    Status.NOT_REACHED: "\N{MINUS SIGN}",
+    Status.NOT_COMPARABLE: "?",
+}
+
+
+def reproduce_page(claims: Sequence[Claim], command: str, *, quick: bool) -> str:
+    """HTML of the claims, paper by paper; numbers are those of `--json`."""
+    setting = "quick" if quick else "full"
+    page = Page("Interlock: published and ours", "simulated or modelled", command, {"setting": setting})
+    page.section("In short", _totals(claims))
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        page.section(paper.upper(), _table([claim for claim in claims if claim.paper == paper]))
+    return render(page)
+
+
+def _totals(claims: Sequence[Claim]) -> str:
+    counts = Counter(claim.status for claim in claims)
+    badges = " ".join(f"{_badge(status)} {counts[status]}" for status in Status if counts[status])
+    words = (
+        "Ours are simulated or modelled, never the paper's hardware, unless a note says measured. "
+        "Deviations stand under the claim."
+    )
+    return f"<p>{badges}</p><p class='note'>{words}</p>"
+
+
+def _table(claims: Sequence[Claim]) -> str:
+    lines = []
+    for claim in claims:
+        note = f"<br><small>{html.escape(claim.note)}</small>" if claim.note else ""
+        unit = html.escape(claim.unit)
+        lines.append(
+            f'<tr data-status="{claim.status}"><td class="words">{html.escape(claim.claim)}{note}</td>'
+            f"<td>{html.escape(claim.published)} {unit}</td><td>{claim.ours:.4g} {unit}</td>"
+            f"<td>{_badge(claim.status)}</td></tr>"
+        )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "verdict"))
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _badge(status: Status) -> str:
+    return f'<span class="verdict {status.replace(" ", "-")}">{SIGN_BY_STATUS[status]} {status}</span>'
