@@ -15,5 +15,6 @@ void bind_flow_sim(nanobind::module_& m);
 void bind_shortest_routes(nanobind::module_& m);
 void bind_decompose(nanobind::module_& m);
 void bind_two_tier(nanobind::module_& m);
+void bind_synthesis(nanobind::module_& m);
 
 }  // namespace interlock::bindings

@@ -28,4 +28,5 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_shortest_routes(m);
     interlock::bindings::bind_decompose(m);
     interlock::bindings::bind_two_tier(m);
+    interlock::bindings::bind_synthesis(m);
 }

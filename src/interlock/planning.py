@@ -334,4 +334,6 @@ def synthesize(
     cluster = topology if isinstance(topology, Cluster) else None
     graph = topology.topology if isinstance(topology, Cluster) else topology
     problem = collective_problem(graph, collective, chunks or 1, cluster)
+    if chunks is not None and registry.get(algorithm).cuts_items:
+        parameters = {"parts": 1, **parameters}
     return solve(problem, algorithm, seed=seed, **parameters)

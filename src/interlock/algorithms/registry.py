@@ -35,6 +35,7 @@ _MODULES = {
     "hierarchical": "hierarchical",
     "multitree": "multitree",
     "auto": "auto",
+    "guided": "guided",
 }
 
 
@@ -59,6 +60,8 @@ class Algorithm:
     build: Callable[..., CompactSchedule]
     # Where set, demands on one cluster are planned without building a Problem: for planners that count microseconds.
     prepare: Callable[[Cluster], DemandPlanner] | None = field(default=None)
+    # Whether `build` cuts items into chunks of its own choice, and takes `parts` where the choice is the caller's.
+    cuts_items: bool = False
 
 
 def names() -> list[str]:

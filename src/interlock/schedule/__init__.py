@@ -16,32 +16,42 @@ from interlock.schedule.model import (
 from interlock.schedule.paths import resolved_paths
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.scratch import ScratchSpans, scratch_spans
+from interlock.schedule.slots import SlotSchedule, SlotTable, TranslatedSchedule, resting
 from interlock.schedule.spec import check_form
 from interlock.schedule.timeline import chrome_trace_lines
+from interlock.schedule.transfers import Chunks, Routes, TransferSchedule, link_routes
 
 __all__ = [
     "MAX_ROWS",
     "Batch",
+    "Chunks",
     "CompactSchedule",
     "Kind",
     "Message",
     "Phase",
     "Pieces",
     "RankProgram",
+    "Routes",
     "SavedSchedule",
     "Schedule",
     "ScratchSpans",
+    "SlotSchedule",
+    "SlotTable",
+    "TransferSchedule",
+    "TranslatedSchedule",
     "assemble",
     "check_form",
     "check_rows",
     "chrome_trace_lines",
     "empty_schedule",
     "is_schedule_file",
+    "link_routes",
     "make_pieces",
     "read_schedule",
     "reverse_copies",
     "resolved_paths",
     "scratch_spans",
+    "resting",
     "write_atomically",
     "write_schedule",
 ]

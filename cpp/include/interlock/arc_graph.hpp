@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/csr.hpp"
+
+namespace interlock {
+
+/// A graph for synthesis: arcs between nodes, each holding some resources (links, ports) while it sends.
+///
+/// A message of `bytes` holds them for `overhead_ticks + bytes * ticks_per_byte`.
+struct ArcGraph {
+    std::int32_t num_nodes;
+    std::int32_t num_resources;
+    std::span<const std::int32_t> arc_src;
+    std::span<const std::int32_t> arc_dst;
+    Csr<std::int32_t> arc_resources;
+    std::span<const std::int64_t> overhead_ticks;
+    std::span<const double> ticks_per_byte;
+
+    [[nodiscard]] std::size_t num_arcs() const { return arc_src.size(); }
+    /// Throws InvalidInput unless every id is in range and no time is negative.
+    void check() const;
+};
+
+/// Arc ids grouped by one of their ends, ascending within a node.
+struct Adjacency {
+    Adjacency(std::int32_t num_nodes, std::span<const std::int32_t> end);
+    [[nodiscard]] std::span<const std::int32_t> operator[](std::int32_t node) const {
+        const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(node)]);
+        const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(node) + 1]);
+        return std::span(arcs).subspan(first, last - first);
+    }
+    std::vector<std::int64_t> offsets;
+    std::vector<std::int32_t> arcs;
+};
+
+/// A number that looks random and depends on nothing but its argument.
+inline std::uint64_t scramble(std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+/// Visits 0 .. count - 1 in an order that depends on `seed`: a stride that shares no factor with `count`.
+class Shuffle {
+public:
+    Shuffle(std::size_t count, std::uint64_t seed);
+    [[nodiscard]] std::size_t operator[](std::size_t step) const { return (offset_ + step * stride_) % count_; }
+
+private:
+    std::size_t count_, offset_, stride_;
+};
+
+}  // namespace interlock

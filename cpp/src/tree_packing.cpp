@@ -1,0 +1,325 @@
+#include "interlock/tree_packing.hpp"
+
+#include <limits>
+
+#include "interlock/arborescence.hpp"
+#include "interlock/prices.hpp"
+#include "interlock/shortest_tree.hpp"
+
+namespace interlock {
+namespace {
+
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+/// Trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
+class Planter {
+public:
+    Planter(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head)
+        : num_nodes_(num_nodes),
+          tail_(tail),
+          head_(head),
+          cheapest_(num_nodes, tail, head),
+          tree_(num_nodes, tail, head),
+          least_(at(num_nodes)),
+          is_needed_(at(num_nodes)),
+          spanning_(at(num_nodes)) {}
+
+    /// Price of the cheapest tree found; writes its arcs. Infinite where a wanted node cannot be reached.
+    double cheapest(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
+                    std::span<std::int32_t> arcs) {
+        const double by_paths = shortest(root, wanted, cost, arcs);
+        if (!cheapest_.cheapest(root, cost, spanning_)) return by_paths;
+        prune(wanted, spanning_);
+        const double by_tree = price(spanning_, cost);
+        if (by_tree > by_paths) return by_paths;
+        std::copy(spanning_.begin(), spanning_.end(), arcs.begin());
+        return by_tree;
+    }
+
+    /// A shallow tree: nodes are ranked by their distance from the root, time counted beside price, and each takes
+    /// the cheapest arc from a nearer one.
+    double shallow(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
+                   std::span<const double> length, std::span<std::int32_t> arcs) {
+        tree_.search(root, length);
+        std::ranges::copy(tree_.arc_into(), arcs.begin());
+        const std::span<const double> distance = tree_.distance();
+        std::fill(least_.begin(), least_.end(), std::numeric_limits<double>::infinity());
+        for (std::size_t arc = 0; arc < tail_.size(); ++arc) {
+            const std::size_t from = at(tail_[arc]), to = at(head_[arc]);
+            if (distance[from] < distance[to] && cost[arc] < least_[to]) {
+                least_[to] = cost[arc];
+                arcs[to] = static_cast<std::int32_t>(arc);
+            }
+        }
+        return finish(root, wanted, cost, arcs);
+    }
+
+    /// The tree of shortest paths at the current prices.
+    double shortest(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
+                    std::span<std::int32_t> arcs) {
+        tree_.search(root, cost);
+        std::ranges::copy(tree_.arc_into(), arcs.begin());
+        return finish(root, wanted, cost, arcs);
+    }
+
+    static double price(std::span<const std::int32_t> arcs, std::span<const double> cost) {
+        double sum = 0.0;
+        for (const std::int32_t arc : arcs) {
+            if (arc >= 0) sum += cost[at(arc)];
+        }
+        return sum;
+    }
+
+private:
+    double finish(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
+                  std::span<std::int32_t> arcs) {
+        for (std::int32_t node = 0; node < num_nodes_; ++node) {
+            const bool is_wanted = wanted.empty() || wanted[at(node)] != 0;
+            if (is_wanted && node != root && arcs[at(node)] < 0) return std::numeric_limits<double>::infinity();
+        }
+        prune(wanted, arcs);
+        return price(arcs, cost);
+    }
+
+    // Cuts off branches that lead to nobody who is wanted.
+    void prune(std::span<const std::uint8_t> wanted, std::span<std::int32_t> arcs) {
+        if (wanted.empty()) return;
+        std::fill(is_needed_.begin(), is_needed_.end(), 0);
+        for (std::int32_t node = 0; node < num_nodes_; ++node) {
+            if (wanted[at(node)] == 0) continue;
+            for (std::int32_t up = node; is_needed_[at(up)] == 0;) {
+                is_needed_[at(up)] = 1;
+                if (arcs[at(up)] < 0) break;
+                up = tail_[at(arcs[at(up)])];
+            }
+        }
+        for (std::int32_t node = 0; node < num_nodes_; ++node) {
+            if (is_needed_[at(node)] == 0) arcs[at(node)] = -1;
+        }
+    }
+
+    std::int32_t num_nodes_;
+    std::span<const std::int32_t> tail_, head_;
+    Arborescence cheapest_;
+    ShortestTree tree_;
+    std::vector<double> least_;
+    std::vector<std::uint8_t> is_needed_;
+    std::vector<std::int32_t> spanning_;
+};
+
+class Packer {
+public:
+    Packer(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options)
+        : graph_(graph),
+          demand_(demand),
+          options_(options),
+          nodes_(at(graph.num_nodes)),
+          is_paired_(!demand.free_roots.empty()),
+          prices_(graph),
+          away_(graph.num_nodes, graph.arc_src, graph.arc_dst),
+          towards_(graph.num_nodes, graph.arc_dst, graph.arc_src),
+          length_(graph.num_arcs()),
+          trial_(nodes_),
+          best_(nodes_) {
+        const std::size_t trees = demand.root.size();
+        packing_.root.assign(demand.root.begin(), demand.root.end());
+        packing_.arc_into.assign(trees * nodes_, -1);
+        if (is_paired_) packing_.arc_outof.assign(trees * nodes_, -1);
+    }
+
+    Packing pack() {
+        const std::size_t trees = packing_.root.size();
+        prices_.set_slope(kFirstSlope, least_peak());
+        for (std::int32_t pass = 0; pass < options_.passes; ++pass) {
+            // Steeper in later passes: coarse balance first, then the last few per cent.
+            if (pass > 0) {
+                prices_.set_slope(kFirstSlope + kSlopePerPass * pass, static_cast<double>(prices_.peak_load()));
+            }
+            const Shuffle order(trees, options_.seed * 1000003 + static_cast<std::uint64_t>(pass));
+            for (std::size_t step = 0; step < trees; ++step) {
+                const std::size_t tree = order[step];
+                if (pass > 0) count(tree, -1);
+                lay(tree, pass, pass > 0);
+                count(tree, 1);
+            }
+        }
+        packing_.load_ticks = prices_.load();
+        return std::move(packing_);
+    }
+
+private:
+    static constexpr double kFirstSlope = 12.0;
+    static constexpr double kSlopePerPass = 10.0;
+    static constexpr std::size_t kRootsTried = 8;
+
+    std::span<std::int32_t> into(std::size_t tree) { return std::span(packing_.arc_into).subspan(tree * nodes_, nodes_); }
+    std::span<std::int32_t> outof(std::size_t tree) {
+        return std::span(packing_.arc_outof).subspan(tree * nodes_, nodes_);
+    }
+    std::span<const std::uint8_t> wanted(std::size_t tree) const {
+        if (demand_.wanted.empty()) return {};
+        return demand_.wanted.subspan((demand_.mask.empty() ? 0 : at(demand_.mask[tree])) * nodes_, nodes_);
+    }
+
+    // The busiest node if every tree entered it over all its arcs at once: a scale for the first prices.
+    double least_peak() const {
+        std::vector<double> rate(nodes_);
+        double bytes = 0.0, slowest = std::numeric_limits<double>::infinity();
+        for (const std::int64_t b : demand_.bytes) bytes += static_cast<double>(b);
+        const double trees = static_cast<double>(demand_.bytes.size()), mean = bytes / trees;
+        for (std::size_t arc = 0; arc < graph_.num_arcs(); ++arc) {
+            const double ticks = static_cast<double>(graph_.overhead_ticks[arc]) + mean * graph_.ticks_per_byte[arc];
+            rate[at(graph_.arc_dst[arc])] += 1.0 / ticks;
+        }
+        for (const double r : rate) {
+            if (r > 0.0) slowest = std::min(slowest, r);
+        }
+        return trees / slowest * (is_paired_ ? 2.0 : 1.0);
+    }
+
+    void count(std::size_t tree, std::int64_t sign) {
+        for (const std::int32_t arc : into(tree)) {
+            if (arc >= 0) prices_.add(arc, demand_.bytes[tree], sign);
+        }
+        if (!is_paired_) return;
+        for (const std::int32_t arc : outof(tree)) {
+            if (arc >= 0) prices_.add(arc, demand_.bytes[tree], sign);
+        }
+    }
+
+    void lay(std::size_t tree, std::int32_t pass, bool has_old) {
+        const std::span<const double> cost = prices_.costs(demand_.bytes[tree]);
+        const double haste = options_.haste * prices_.mean();
+        for (std::size_t arc = 0; arc < length_.size(); ++arc) {
+            length_[arc] = cost[arc] + haste * static_cast<double>(prices_.ticks(arc, demand_.bytes[tree]));
+        }
+        std::int32_t& root = packing_.root[tree];
+        const std::int32_t old_root = root;
+        if (is_paired_) root = choose_root(tree, pass, cost);
+        const bool may_keep = has_old && root == old_root;
+        settle(away_, root, tree, cost, may_keep, into(tree));
+        if (is_paired_) settle(towards_, root, tree, cost, may_keep, outof(tree));
+    }
+
+    // The shallowest kind of tree that is not much dearer than the cheapest; the old one where it is no dearer.
+    void settle(Planter& planter, std::int32_t root, std::size_t tree, std::span<const double> cost, bool may_keep,
+                std::span<std::int32_t> arcs) {
+        const double least = planter.cheapest(root, wanted(tree), cost, best_);
+        require(std::isfinite(least), "every wanted node must be reachable from every root");
+        const double most = (1.0 + options_.slack) * least;
+        double price = planter.shallow(root, wanted(tree), cost, length_, trial_);
+        if (price > most) {
+            price = least;
+            std::copy(best_.begin(), best_.end(), trial_.begin());
+        }
+        if (may_keep && Planter::price(arcs, cost) <= price) return;
+        std::copy(trial_.begin(), trial_.end(), arcs.begin());
+    }
+
+    // The present root or one of a few others, whichever has the cheapest pair of trees.
+    std::int32_t choose_root(std::size_t tree, std::int32_t pass, std::span<const double> cost) {
+        const std::size_t choices = demand_.free_roots.size();
+        std::int32_t best = packing_.root[tree];
+        double least = pair_price(best, tree, cost);
+        const std::uint64_t salt = scramble(options_.seed ^ (static_cast<std::uint64_t>(pass) << 40) ^ tree);
+        const Shuffle order(choices, salt);
+        for (std::size_t k = 0; k < std::min(choices, kRootsTried); ++k) {
+            const std::int32_t root = demand_.free_roots[order[k]];
+            const double price = pair_price(root, tree, cost);
+            if (price < least) {
+                least = price;
+                best = root;
+            }
+        }
+        return best;
+    }
+    double pair_price(std::int32_t root, std::size_t tree, std::span<const double> cost) {
+        return away_.shallow(root, wanted(tree), cost, length_, trial_) +
+               towards_.shallow(root, wanted(tree), cost, length_, trial_);
+    }
+
+    const ArcGraph& graph_;
+    const TreeDemand& demand_;
+    const PackingOptions& options_;
+    std::size_t nodes_;
+    bool is_paired_;
+    Prices prices_;
+    Planter away_, towards_;
+    std::vector<double> length_;
+    std::vector<std::int32_t> trial_, best_;
+    Packing packing_;
+};
+
+void check(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options) {
+    graph.check();
+    const std::size_t nodes = at(graph.num_nodes), trees = demand.root.size();
+    require(options.passes >= 1, "passes must be at least 1");
+    require(options.slack >= 0.0 && options.haste >= 0.0, "slack and haste must not be negative");
+    require(demand.bytes.size() == trees, "every tree needs a size");
+    require(demand.wanted.size() % nodes == 0, "wanted must have one entry per node");
+    require(demand.mask.empty() || demand.mask.size() == trees, "every tree needs a mask, or none");
+    for (const std::int32_t mask : demand.mask) {
+        require(mask >= 0 && (at(mask) + 1) * nodes <= demand.wanted.size(), "masks must be rows of wanted");
+    }
+    for (const std::span<const std::int32_t> roots : {demand.root, demand.free_roots}) {
+        for (const std::int32_t root : roots) require(root >= 0 && at(root) < nodes, "roots must be nodes");
+    }
+}
+
+}  // namespace
+
+Packing pack_trees(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options) {
+    check(graph, demand, options);
+    if (demand.root.empty()) return {{}, {}, {}, std::vector<std::int64_t>(at(graph.num_resources))};
+    return Packer(graph, demand, options).pack();
+}
+
+namespace {
+
+std::vector<double> arc_ticks(const ArcGraph& graph, std::int64_t bytes) {
+    const Prices prices(graph);
+    std::vector<double> ticks(graph.num_arcs());
+    for (std::size_t arc = 0; arc < ticks.size(); ++arc) ticks[arc] = static_cast<double>(prices.ticks(arc, bytes));
+    return ticks;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> alike_trees(const ArcGraph& graph, std::span<const std::int32_t> roots, std::int64_t bytes,
+                                      bool descending) {
+    graph.check();
+    const std::size_t nodes = at(graph.num_nodes), arcs = graph.num_arcs();
+    const std::vector<double> ticks = arc_ticks(graph, bytes);
+    ShortestTree tree(graph.num_nodes, graph.arc_src, graph.arc_dst);
+    std::vector<std::int32_t> into(roots.size() * nodes, -1);
+    for (std::size_t i = 0; i < roots.size(); ++i) {
+        require(roots[i] >= 0 && roots[i] < graph.num_nodes, "roots must be nodes");
+        tree.search(roots[i], ticks);
+        const std::span<const double> distance = tree.distance();
+        for (std::size_t k = 0; k < arcs; ++k) {
+            const std::size_t arc = descending ? arcs - 1 - k : k;
+            const std::size_t from = at(graph.arc_src[arc]), to = at(graph.arc_dst[arc]);
+            std::int32_t& taken = into[i * nodes + to];
+            // Whole numbers of ticks below 2^53: sums are exact.
+            if (taken < 0 && to != at(roots[i]) && distance[from] + ticks[arc] == distance[to]) {
+                taken = static_cast<std::int32_t>(arc);
+            }
+        }
+    }
+    return into;
+}
+
+std::vector<std::int64_t> eccentricities(const ArcGraph& graph, std::int64_t bytes) {
+    graph.check();
+    const std::vector<double> ticks = arc_ticks(graph, bytes);
+    ShortestTree tree(graph.num_nodes, graph.arc_src, graph.arc_dst);
+    std::vector<std::int64_t> farthest;
+    for (std::int32_t node = 0; node < graph.num_nodes; ++node) {
+        tree.search(node, ticks);
+        const double distance = std::ranges::max(tree.distance());
+        farthest.push_back(std::isfinite(distance) ? std::llround(distance) : -1);
+    }
+    return farthest;
+}
+
+}  // namespace interlock

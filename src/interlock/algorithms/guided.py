@@ -1,0 +1,96 @@
+"""Ours: any collective on any topology, the best of several ways from greedy matching to packed trees.
+
+Copies flow along trees from a root; sums are the same read backwards, on links turned round; what all ranks need summed
+is either one after the other, or both at once along pairs of trees. See `interlock.algorithms.synthesis` for the ways.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.synthesis.answer import Answer
+from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
+from interlock.algorithms.synthesis.both import both_ways
+from interlock.algorithms.synthesis.bounds import least_seconds_both_ways
+from interlock.algorithms.synthesis.budget import Budget, keep_best
+from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
+from interlock.algorithms.synthesis.reach import unreachable
+from interlock.algorithms.synthesis.rounds import RoundsOptions
+from interlock.algorithms.synthesis.spread import spread
+from interlock.algorithms.synthesis.symmetry import Quotient, quotient_of
+from interlock.problem import Problem
+from interlock.schedule import CompactSchedule, empty_schedule
+
+__all__ = ["ALGORITHM", "guided"]
+
+
+def guided(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    parts: int | None = None,
+    threads: int | None = None,
+    table_file: Path | None = None,
+    report: Callable[[float], None] = lambda share: None,
+) -> CompactSchedule:
+    """Synthesize a schedule.
+
+    Parameters
+    ----------
+    parts
+        Chunks that every item is cut into; None: chosen by overhead and pipelining.
+    threads
+        Cores to use (None: all); the result does not depend on it.
+    table_file
+        Where the slot table of a huge All-Gather is kept; None: in memory, or a temporary file.
+    report
+        Called with the share of the work done, from time to time. An interruption keeps the best answer so far.
+    """
+    goal = goal_of(problem)
+    assert isinstance(goal, Goal), "`supports` refuses other goals"
+    if goal.num_moves == 0 or problem.num_ranks == 1:
+        return empty_schedule()
+    arcs = arcs_of(problem.topology)
+    quotient = quotient_of(problem.topology, arcs)
+    options = RoundsOptions(threads=threads or os.cpu_count() or 1, table_file=table_file, report=report)
+
+    def budget() -> Budget:
+        return Budget(parts, seed, options, report=report)
+
+    if goal.flow is Flow.SPREAD:
+        answer = spread(goal, arcs, quotient, budget())
+    elif goal.flow is Flow.COLLECT:
+        answer = collect(goal, arcs, quotient, budget())
+    else:
+        whole = budget()
+        ways = _sums_for_all(goal, arcs, quotient, budget, whole)
+        answer = keep_best(ways, whole, least_seconds_both_ways(goal, arcs))
+    return answer.compact(staged=problem.topology.stage_overhead_s == 0.0)
+
+
+def collect(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Answer:
+    """Sums into roots: copies out of them on links turned round, read backwards."""
+    return spread(goal, arcs.reversed(), None if quotient is None else quotient.reversed(), budget).backwards()
+
+
+def _sums_for_all(
+    goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
+) -> Iterator[Answer]:
+    """A sum into each rank and a copy out of it, one after the other; then both at once."""
+    outward = spread(goal, arcs, quotient, budget())
+    inward = collect(goal, arcs, quotient, budget())
+    if type(inward) is type(outward):
+        yield inward.then(outward)  # type: ignore[arg-type]
+    yield from both_ways(goal, arcs, whole)
+
+
+def supports(problem: Problem) -> str | None:
+    """Whatever trees can serve, where every rank can reach every other."""
+    goal = goal_of(problem)
+    return goal if isinstance(goal, str) else unreachable(goal, arcs_of(problem.topology))
+
+
+ALGORITHM = Algorithm("guided", "packed trees, symmetry and greedy matching (ours)", supports, guided, cuts_items=True)

@@ -1,0 +1,1 @@
+"""Parts of the synthesizers `tacos` and `guided`: arcs, chunks, trees, paths, rounds, symmetry."""

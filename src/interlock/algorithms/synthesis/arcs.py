@@ -1,0 +1,196 @@
+"""The graph a synthesizer works on: arcs between ranks, each a link or a way through switches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import LimitExceeded
+from interlock.ragged import Ragged
+from interlock.schedule import Routes
+from interlock.topology import Topology
+from interlock.topology.lowering import DEAD_BANDWIDTH
+
+__all__ = ["ArcSet", "Ticks", "arcs_of"]
+
+MAX_ARCS = 4_000_000
+MAX_WAYS = 16  # equally short ways through switches kept between two nodes
+MAX_SWITCH_HOPS = 6
+
+
+GraphColumns = tuple[
+    int,
+    int,
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.float64],
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticks:
+    """Times of arcs in whole ticks; a message of b bytes holds an arc for ``overhead + round(b * per_byte)``."""
+
+    overhead: NDArray[np.int64]
+    per_byte: NDArray[np.float64]
+    latency: NDArray[np.int64]
+    tick_s: float
+
+    def of_bytes(self, arc: NDArray[np.int32], size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ticks of bytes alone, without overhead."""
+        return np.rint(size_bytes * self.per_byte[arc]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ArcSet:
+    """Arcs between ranks. While it sends, an arc holds its resources (channels of links), and nobody else can.
+
+    Arcs of one lane exclude each other and may share messages: each arc is its own lane, except where symmetry makes
+    one rank stand for all.
+    """
+
+    num_ranks: int
+    src: NDArray[np.int32]  # [num_arcs]
+    dst: NDArray[np.int32]
+    path: Ragged  # link ids
+    resources: Ragged
+    num_resources: int
+    overhead_s: NDArray[np.float64]
+    seconds_per_byte: NDArray[np.float64]
+    latency_s: NDArray[np.float64]
+    lane: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def reversed(self) -> ArcSet:
+        """The same arcs with their ends swapped: a schedule on these, read backwards, is one on the others."""
+        return replace(self, src=self.dst, dst=self.src)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Arcs as the routes of a schedule."""
+        return Routes(Ragged.single(self.src), Ragged.single(self.dst), self.path)
+
+    @cached_property
+    def lane_arc(self) -> NDArray[np.int64]:
+        """The first arc of each lane."""
+        return np.unique(self.lane, return_index=True)[1]
+
+    @cached_property
+    def is_uniform(self) -> bool:
+        """Whether all arcs are single links, each its own resource, and equally fast."""
+        return (
+            bool((self.path.counts == 1).all())
+            and self.num_resources == len(self)
+            and all(np.ptp(column) == 0.0 for column in (self.overhead_s, self.seconds_per_byte, self.latency_s))
+        )
+
+    def columns(self, ticks: Ticks) -> GraphColumns:
+        """As the native kernels take a graph."""
+        held = self.resources
+        return (
+            self.num_ranks,
+            self.num_resources,
+            self.src,
+            self.dst,
+            held.offsets,
+            held.values,
+            ticks.overhead,
+            ticks.per_byte,
+        )
+
+    def ticks(self, num_transfers: int, total_bytes: float) -> Ticks:
+        """Whole ticks, a picosecond or as much more as keeps everything one after the other below 2^60."""
+        worst_s = num_transfers * float(self.overhead_s.max() + self.latency_s.max())
+        worst_s += total_bytes * float(self.seconds_per_byte.max())
+        tick_s = max(1e-12, math.ldexp(1.0, math.ceil(math.log2(max(worst_s, 1e-30))) - 60))
+        return Ticks(
+            np.rint(self.overhead_s / tick_s).astype(np.int64),
+            self.seconds_per_byte / tick_s,
+            np.rint(self.latency_s / tick_s).astype(np.int64),
+            tick_s,
+        )
+
+
+@lru_cache(maxsize=8)
+def arcs_of(topology: Topology) -> ArcSet:
+    """Arcs of a topology: links from rank to rank, and the shortest ways through switches and NICs."""
+    alive = topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH
+    ranks = topology.num_ranks
+    direct = np.flatnonzero(alive & (topology.link_src < ranks) & (topology.link_dst < ranks)).astype(np.int32)
+    paths = [Ragged.single(direct)]
+    if topology.num_nodes > ranks:
+        paths += _ways_through_switches(topology, alive)
+    path = Ragged.concatenate(paths)
+    first, last = path.values[path.offsets[:-1]], path.values[path.offsets[1:] - 1]
+    channels, channel = np.unique(topology.channel, return_inverse=True)
+    start = path.offsets[:-1]
+    return ArcSet(
+        num_ranks=ranks,
+        src=topology.link_src[first],
+        dst=topology.link_dst[last],
+        path=path,
+        resources=Ragged(path.offsets, channel[path.values].astype(np.int32)),
+        num_resources=len(channels),
+        overhead_s=topology.message_overhead_s[first],
+        seconds_per_byte=1.0 / np.minimum.reduceat(topology.bandwidth_bytes_per_s[path.values], start),
+        latency_s=np.add.reduceat(topology.latency_s[path.values], start),
+        lane=np.arange(len(path), dtype=np.int32),
+    )
+
+
+def _ways_through_switches(topology: Topology, alive: NDArray[np.bool_]) -> list[Ragged]:
+    """Breadth first from every rank at once, through nodes that are not ranks; one block per length."""
+    ranks, nodes = topology.num_ranks, topology.num_nodes
+    usable = np.flatnonzero(alive)
+    order = usable[np.argsort(topology.link_src[usable], kind="stable")]
+    leaving = np.searchsorted(topology.link_src[order], np.arange(nodes + 1))
+    origin = np.arange(ranks, dtype=np.int64)
+    at_node = origin.copy()
+    taken = np.zeros((ranks, 0), np.int32)  # links so far, [num_ways, hops]
+    times_reached = np.zeros(ranks * nodes, np.int32)
+    found: list[Ragged] = []
+    for hop in range(MAX_SWITCH_HOPS):
+        counts = leaving[at_node + 1] - leaving[at_node]
+        row = np.repeat(np.arange(len(at_node)), counts)
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        link = order[leaving[at_node[row]] + within]
+        at_next, came_from = topology.link_dst[link].astype(np.int64), origin[row]
+        ways = np.concatenate([taken[row], link[:, None].astype(np.int32)], axis=1)
+        arrives = (at_next < ranks) & (at_next != came_from) & (hop > 0)
+        passes = at_next >= ranks
+        keep = _first_ways(came_from * nodes + at_next, times_reached, arrives | passes)
+        if int(keep.sum()) > MAX_ARCS:
+            raise LimitExceeded(f"{topology.name} has more than {MAX_ARCS} ways between ranks through its switches")
+        ended = ways[keep & arrives]
+        found.append(Ragged.from_counts(np.full(len(ended), hop + 1), ended.reshape(-1)))
+        onward = keep & passes
+        if not onward.any():
+            break
+        origin, at_node, taken = came_from[onward], at_next[onward], ways[onward]
+    return found
+
+
+def _first_ways(
+    key: NDArray[np.int64], times_reached: NDArray[np.int32], chosen: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Rows that reach their (origin, node) for the first time, or as one of the first few at the same length."""
+    rows = np.flatnonzero(chosen)
+    rows = rows[times_reached[key[rows]] == 0]
+    sorted_rows = rows[np.argsort(key[rows], kind="stable")]
+    sorted_key = key[sorted_rows]
+    is_first = np.ones(len(sorted_key), np.bool_)
+    is_first[1:] = sorted_key[1:] != sorted_key[:-1]
+    place = np.arange(len(sorted_key)) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    times_reached[sorted_key] = 1
+    keep = np.zeros(len(key), np.bool_)
+    keep[sorted_rows[place < MAX_WAYS]] = True
+    return keep

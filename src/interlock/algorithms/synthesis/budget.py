@@ -1,0 +1,72 @@
+"""How much is tried: counted in transfers scheduled, so that it is the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from interlock.algorithms.synthesis.answer import Answer
+from interlock.algorithms.synthesis.rounds import RoundsOptions
+
+__all__ = ["Budget", "keep_best"]
+
+GOOD_ENOUGH = 1.003  # of the least time any schedule could take: no point in trying further
+LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+@dataclass(slots=True)
+class Budget:
+    """What may be spent on one answer, and what has been."""
+
+    parts: int | None  # chunks per item; None: ours to choose
+    seed: int
+    rounds: RoundsOptions
+    limit: int = 4_000_000
+    fair_after: int = 150_000  # from then on a fair answer will do
+    fair: float = 1.055
+    spent: int = 0
+    report: Callable[[float], None] = field(default=lambda share: None)
+
+    def spend(self, transfers: int) -> None:
+        """Count some work, and say how far we are."""
+        self.spent += transfers
+        self.report(min(1.0, self.spent / self.limit))
+
+    def affords(self, transfers: int) -> bool:
+        """Whether some more work is within the limit."""
+        return self.spent + transfers <= self.limit
+
+    def is_enough(self, answer: Answer, least_s: float) -> bool:
+        """Whether to stop: at the bound, at a fair answer after fair effort, or out of budget."""
+        if answer.makespan_s <= GOOD_ENOUGH * least_s or self.spent >= self.limit:
+            return True
+        return self.spent >= self.fair_after and answer.makespan_s <= self.fair * least_s
+
+    def ladder(self) -> Sequence[int]:
+        """Numbers of chunks per item to try."""
+        return LADDER if self.parts is None else (self.parts,)
+
+    def together(self, attempts: Iterable[Callable[[], Answer]]) -> Iterator[Answer]:
+        """Answers of several attempts, in their order whatever the number of threads."""
+        if self.rounds.threads == 1:
+            yield from (attempt() for attempt in attempts)
+            return
+        with ThreadPoolExecutor(self.rounds.threads) as pool:
+            yield from pool.map(lambda attempt: attempt(), attempts)
+
+
+def keep_best(answers: Iterable[Answer], budget: Budget, least_s: float) -> Answer:
+    """The fastest of some answers, the first of equals; an interruption ends the search and keeps what it has."""
+    best: Answer | None = None
+    try:
+        for answer in answers:
+            if best is None or answer.makespan_s < best.makespan_s:
+                best = answer
+            if budget.is_enough(best, least_s):
+                break
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+    assert best is not None, "some way must give an answer"
+    return best

@@ -1,0 +1,77 @@
+"""What has to be done, said for trees: every chunk has a root and ends, and flows one way, the other, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.problem import Problem, RankSets
+from interlock.schedule import Chunks
+
+__all__ = ["Flow", "Goal", "cut", "goal_of"]
+
+
+class Flow(Enum):
+    """Which way a chunk flows along its tree."""
+
+    SPREAD = "copies from the root to the ends"
+    COLLECT = "sums from the ends to the root"
+    BOTH = "sums to a root of our choice, then copies back"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Goal:
+    """Items with a root each (any, where both ways are asked) and the ranks at the other end."""
+
+    flow: Flow
+    num_ranks: int
+    size_bytes: NDArray[np.int64]  # [num_items]
+    root: NDArray[np.int32]  # [num_items]
+    ends: RankSets
+
+    @property
+    def spans_all(self) -> bool:
+        """Whether every rank is an end of every item."""
+        return self.ends.shared is not None and len(self.ends.shared) == self.num_ranks
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether every item goes from one rank to one other."""
+        return self.flow is not Flow.BOTH and self.ends.is_single
+
+    @property
+    def num_moves(self) -> int:
+        """Pairs of item and end: how often something must at least arrive."""
+        shared = self.ends.shared
+        ends = len(self.size_bytes) * len(shared) if shared is not None else int(self.ends.to_ragged().offsets[-1])
+        return ends * (2 if self.flow is Flow.BOTH else 1)
+
+
+def goal_of(problem: Problem) -> Goal | str:
+    """The goal of a problem, or the reason why trees cannot serve it."""
+    items, ranks = problem.items, problem.num_ranks
+    if not items.are_reduced:
+        return Goal(Flow.SPREAD, ranks, items.size_bytes, items.origin, items.destinations)
+    if items.destinations.is_single:
+        root = items.destinations.to_ragged().values
+        return Goal(Flow.COLLECT, ranks, items.size_bytes, root, items.contributors)
+    shared, wanted = items.contributors.shared, items.destinations.shared
+    if shared is None or wanted is None or not np.array_equal(np.sort(shared), np.sort(wanted)):
+        return "sums for several ranks must be contributed by those same ranks, the same for every item"
+    root = shared[np.arange(len(items)) % len(shared)].astype(np.int32)
+    return Goal(Flow.BOTH, ranks, items.size_bytes, root, items.contributors)
+
+
+def cut(size_bytes: NDArray[np.int64], parts: int) -> Chunks:
+    """The largest item cut into `parts` chunks of nearly equal size, others into fewer as they are smaller."""
+    largest = int(size_bytes.max(initial=1))
+    scaled = size_bytes >> max(0, largest.bit_length() - 50)
+    counts = np.clip(-(-scaled * parts // max(1, int(scaled.max(initial=1)))), 1, size_bytes)
+    item = np.repeat(np.arange(len(size_bytes)), counts)
+    part = np.arange(len(item)) - np.repeat(np.cumsum(counts) - counts, counts)
+    quotient, rest = np.divmod(size_bytes[item], counts[item])
+    offset = part * quotient + np.minimum(part, rest)
+    return Chunks(item.astype(np.int32), offset, quotient + (part < rest))

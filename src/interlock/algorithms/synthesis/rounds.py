@@ -1,0 +1,103 @@
+"""All-Gather on equal links, round by round: every link takes the rarest of a few chunks that its end lacks."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+
+__all__ = ["RoundsOptions", "gather_in_rounds", "least_rounds"]
+
+MAPPED_ABOVE_BYTES = 1 << 30
+TRANSFERS_PER_CALL = 8_000_000  # between two looks at the clock and the keyboard
+
+Table = NDArray[np.uint16] | NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsOptions:
+    """`candidates` are compared per link and round; the result does not depend on `threads`."""
+
+    candidates: int = 4
+    seed: int = 0
+    threads: int = 1
+    table_file: Path | None = None  # where a large table is kept; None: a temporary file
+    report: Callable[[float], None] = field(default=lambda share: None)  # share of the rounds done
+
+
+def least_rounds(link_dst: NDArray[np.int32], origin: NDArray[np.int32], num_ranks: int) -> int:
+    """No rank can take in what it lacks in fewer rounds."""
+    links_in = np.bincount(link_dst, minlength=num_ranks)
+    lacks = len(origin) - np.bincount(origin, minlength=num_ranks)
+    if (links_in[lacks > 0] == 0).any():
+        return len(origin)
+    return int(np.max(-(-lacks // np.maximum(1, links_in)), initial=0))
+
+
+def gather_in_rounds(
+    link_src: NDArray[np.int32],
+    link_dst: NDArray[np.int32],
+    origin: NDArray[np.int32],
+    num_ranks: int,
+    options: RoundsOptions,
+) -> Table:
+    """A slot table ``[rounds, links]`` after which every rank holds every chunk; a memory map where it is large."""
+    num_chunks, num_links = len(origin), len(link_src)
+    held = np.zeros((num_ranks, -(-num_chunks // 64)), np.uint64)
+    chunk = np.arange(num_chunks)
+    np.bitwise_or.at(held, (origin, chunk // 64), np.uint64(1) << (chunk % 64).astype(np.uint64))
+    holders = np.ones(num_chunks, np.uint32)
+    missing = (num_chunks - np.bincount(origin, minlength=num_ranks)).astype(np.int32)
+    expected = max(1, least_rounds(link_dst, origin, num_ranks))
+    dtype = np.uint16 if num_chunks < np.iinfo(np.uint16).max else np.uint32
+    table = _blank(expected + expected // 16 + 16, num_links, dtype, options.table_file)
+    block = max(1, TRANSFERS_PER_CALL // num_links)
+    done = 0
+    while True:
+        rows = table[done : done + block]
+        filled = _core.match_rounds(
+            link_src,
+            link_dst,
+            held,
+            holders,
+            missing,
+            rows,
+            options.candidates,
+            done,
+            options.seed,
+            options.threads,
+        )
+        done += filled
+        options.report(min(1.0, done / expected))
+        if filled < len(rows) or not missing.any():
+            return table[:done]
+        if done == len(table):
+            table = _grown(table, options.table_file)
+
+
+def _blank(num_rounds: int, num_links: int, dtype: type[np.unsignedinteger[Any]], file: Path | None) -> Table:
+    shape = (num_rounds, num_links)
+    if file is not None:
+        return np.memmap(file, dtype, "w+", shape=shape)
+    if math.prod(shape) * np.dtype(dtype).itemsize <= MAPPED_ABOVE_BYTES:
+        return np.empty(shape, dtype)
+    with tempfile.NamedTemporaryFile(prefix="interlock-slots-") as unnamed:
+        return np.memmap(unnamed, dtype, "w+", shape=shape)
+
+
+def _grown(table: Table, file: Path | None) -> Table:
+    """Half as many rows again; a file of the caller's is made longer in place."""
+    rows = len(table) + max(16, len(table) // 2)
+    if file is not None:
+        return np.memmap(file, table.dtype.type, "r+", shape=(rows, table.shape[1]))
+    longer = _blank(rows, table.shape[1], table.dtype.type, None)
+    longer[: len(table)] = table
+    return longer

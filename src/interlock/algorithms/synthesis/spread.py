@@ -1,0 +1,118 @@
+"""Copies from roots to ends: several ways, from quick to thorough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from interlock.algorithms.synthesis.answer import Answer, SlotAnswer, TimedAnswer
+from interlock.algorithms.synthesis.arcs import ArcSet
+from interlock.algorithms.synthesis.bounds import least_seconds
+from interlock.algorithms.synthesis.budget import Budget, keep_best
+from interlock.algorithms.synthesis.candidates import Scene, no_more_parts, overhead_share, scheduled
+from interlock.algorithms.synthesis.goal import Goal, cut
+from interlock.algorithms.synthesis.paths import path_work, route
+from interlock.algorithms.synthesis.rounds import gather_in_rounds, least_rounds
+from interlock.algorithms.synthesis.symmetry import Quotient
+from interlock.algorithms.synthesis.translated import translated_answers
+from interlock.algorithms.synthesis.trees import alike, pack, spreading_work, wanted_by
+from interlock.schedule import Chunks
+
+__all__ = ["spread"]
+
+MANY_TRANSFERS = 2_000_000  # trees are laid only below
+MANY_PATHS = 1_500  # items are cut further only below
+LEAST_CHUNK_BYTES = 64
+CANDIDATES = (2, 6, 12, 12, 12, 12)  # for greedy rounds, attempt by attempt
+
+
+def spread(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Answer:
+    """The best answer that the budget allows."""
+    return keep_best(_answers(goal, arcs, quotient, budget), budget, least_seconds(goal, arcs))
+
+
+def _answers(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Iterator[Answer]:
+    if quotient is not None:
+        yield from translated_answers(goal, quotient, budget)
+        if budget.spent and (budget.parts is not None or goal.num_moves > budget.limit // 20):
+            return
+    if goal.is_pairwise:
+        yield from _path_answers(goal, arcs, budget)
+        return
+    in_rounds = arcs.is_uniform and goal.spans_all and int(np.ptp(goal.size_bytes)) <= 1
+    if in_rounds:
+        is_tight = False
+        for answer in _round_answers(goal, arcs, budget):
+            yield answer
+            is_tight |= answer.is_tight
+        if is_tight and budget.parts is not None:
+            return
+    if not in_rounds or goal.num_moves <= MANY_TRANSFERS:
+        yield from _tree_answers(goal, arcs, budget)
+
+
+def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAnswer]:
+    """Greedy rounds; with more candidates and other seeds while there are more of them than must be."""
+    chunks = cut(goal.size_bytes, budget.parts or 1)
+    origin = np.ascontiguousarray(goal.root[chunks.item])
+    slot_s = float(arcs.overhead_s[0] + chunks.length.max() * arcs.seconds_per_byte[0] + arcs.latency_s[0])
+    least = least_rounds(arcs.dst, origin, goal.num_ranks)
+    for attempt, candidates in enumerate(CANDIDATES):
+        threads = budget.rounds.threads if goal.num_moves >= MANY_TRANSFERS else 1
+        options = replace(budget.rounds, candidates=candidates, seed=budget.seed + attempt, threads=threads)
+        table = gather_in_rounds(arcs.src, arcs.dst, origin, goal.num_ranks, options)
+        budget.spend(len(chunks) * goal.num_ranks // 4)
+        yield SlotAnswer(chunks, arcs, table, slot_s, least)
+        if len(table) == least or budget.spent >= budget.fair_after:
+            return
+
+
+def _tree_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+    """Packed trees with more and more chunks, until more of them are no longer better."""
+    best_s, best_parts = np.inf, 0
+    for parts in budget.ladder():
+        chunks = cut(goal.size_bytes, parts)
+        transfers = goal.num_moves * parts
+        is_too_much = not budget.affords(4 * transfers) or int(chunks.length.max()) < LEAST_CHUNK_BYTES
+        if best_parts and (is_too_much or no_more_parts(arcs, chunks, parts, best_parts)):
+            return
+        for answer in _trees_of(goal, arcs, chunks, transfers, budget):
+            yield answer
+            if answer.makespan_s < best_s:
+                best_s, best_parts = answer.makespan_s, parts
+
+
+def _trees_of(goal: Goal, arcs: ArcSet, chunks: Chunks, transfers: int, budget: Budget) -> Iterator[Answer]:
+    ticks = arcs.ticks(transfers, float(goal.size_bytes.sum()) * goal.num_ranks)
+    scene = Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks))
+    root = np.ascontiguousarray(goal.root[chunks.item])
+    each = np.arange(len(chunks), dtype=np.int32)
+    share = overhead_share(arcs, chunks)
+    if goal.spans_all and share > 0.1:
+        forest = alike(arcs, ticks, root, int(chunks.length.mean()))
+        yield from scheduled(spreading_work(forest, each, arcs), scene, 0, budget)
+    if share < 0.5 or not goal.spans_all:
+        passes = 6 if transfers <= 50_000 else 2
+        forest = pack(arcs, ticks, root, chunks.length, wanted_by(goal, chunks.item), passes=passes, seed=budget.seed)
+        yield from scheduled(spreading_work(forest, each, arcs), scene, forest.peak_ticks, budget)
+
+
+def _path_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+    """Balanced paths, each item whole at first; cut so that large ones can share links where there are few."""
+    best_s, best_parts = np.inf, 0
+    for parts in budget.ladder():
+        chunks = cut(goal.size_bytes, parts)
+        if best_parts and (len(chunks) > MANY_PATHS or parts >= 4 * best_parts):
+            return
+        ticks = arcs.ticks(8 * len(chunks), float(goal.size_bytes.sum()) * goal.num_ranks)
+        src, dst = goal.root[chunks.item], goal.ends.to_ragged().values[chunks.item]
+        batch = max(1, len(chunks) // 4096)
+        paths, peak = route(arcs, ticks, src, dst, chunks.length, passes=4, batch=batch, seed=budget.seed)
+        scene = Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks))
+        for answer in scheduled(path_work(paths), scene, peak, budget):
+            yield answer
+            if answer.makespan_s < 0.99 * best_s:
+                best_s, best_parts = answer.makespan_s, parts

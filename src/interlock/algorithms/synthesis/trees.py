@@ -1,0 +1,149 @@
+"""Chunks along packed trees: lay trees so that no link is busier than it must be, then list-schedule them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
+from interlock.algorithms.synthesis.goal import Goal
+from interlock.algorithms.synthesis.timed import Work
+from interlock.problem import RankSets
+from interlock.ragged import Ragged
+
+__all__ = ["Forest", "alike", "pack", "spreading_work", "summing_and_spreading_work", "wanted_by"]
+
+Mask = tuple[NDArray[np.uint8], NDArray[np.int32]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """A tree per group of chunks: the arc into each rank, and with sums also the arc out of each rank."""
+
+    root: NDArray[np.int32]  # [num_trees]
+    arc_into: NDArray[np.int32]  # [num_trees, num_ranks], -1 at the root and where the tree does not go
+    arc_outof: NDArray[np.int32]  # the same towards the root; no rows where nothing is summed
+    peak_ticks: int  # of the busiest resource
+
+
+def pack(
+    arcs: ArcSet,
+    ticks: Ticks,
+    root: NDArray[np.int32],
+    size_bytes: NDArray[np.int64],
+    wanted: Mask,
+    *,
+    passes: int,
+    slack: float = 0.2,
+    haste: float = 1.0,
+    seed: int = 0,
+    free_roots: NDArray[np.int32] | None = None,
+) -> Forest:
+    """Lay a tree per root; see `pack_trees` of the core for `passes`, `slack` and `haste`."""
+    roots, into, outof, load = _core.pack_trees(
+        arcs.columns(ticks),
+        np.ascontiguousarray(root, np.int32),
+        np.ascontiguousarray(size_bytes, np.int64),
+        *wanted,
+        np.zeros(0, np.int32) if free_roots is None else np.ascontiguousarray(free_roots, np.int32),
+        passes,
+        slack,
+        haste,
+        seed,
+    )
+    return Forest(np.asarray(roots), np.asarray(into), np.asarray(outof), int(np.asarray(load).max(initial=0)))
+
+
+def alike(arcs: ArcSet, ticks: Ticks, root: NDArray[np.int32], chunk_bytes: int) -> Forest:
+    """Fastest trees that look alike from every root, every other one the other way round, to share out the links."""
+    ways = [np.asarray(_core.alike_trees(arcs.columns(ticks), root, chunk_bytes, turn)) for turn in (False, True)]
+    into = np.where((np.arange(len(root)) % 2 == 0)[:, None], *ways)
+    return Forest(root, into, np.zeros((0, arcs.num_ranks), np.int32), 0)
+
+
+def wanted_by(goal: Goal, item: NDArray[np.int32]) -> Mask:
+    """Ranks that the trees of some items must reach, as rows of a mask and the row of each tree."""
+    if goal.spans_all:
+        return np.zeros(0, np.uint8), np.zeros(0, np.int32)
+    return _masks(goal.ends, goal.num_ranks, item)
+
+
+def _masks(ends: RankSets, num_ranks: int, item: NDArray[np.int32]) -> Mask:
+    if ends.shared is not None:
+        mask = np.zeros(num_ranks, np.uint8)
+        mask[ends.shared] = 1
+        return mask, np.zeros(0, np.int32)
+    rows = ends.to_ragged().take(item)
+    masks = np.zeros((len(item), num_ranks), np.uint8)
+    masks[rows.row_of_value, rows.values] = 1
+    return masks.reshape(-1), np.arange(len(item), dtype=np.int32)
+
+
+def spreading_work(
+    forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64] | None = None
+) -> Work:
+    """A transfer for every arc of every chunk's tree, after the one that brings the chunk to its source."""
+    into = forest.arc_into[tree_of_chunk]
+    chunk, rank = np.nonzero(into >= 0)
+    arc = into[chunk, rank]
+    task = np.full(into.shape, -1, np.int32)
+    task[chunk, rank] = np.arange(len(arc), dtype=np.int32)
+    before = task[chunk, arcs.src[arc]]
+    late = np.zeros(len(arc), np.int64) if lateness is None else lateness[chunk]
+    follows = np.flatnonzero(before >= 0)
+    return Work(
+        arc,
+        chunk.astype(np.int32),
+        np.zeros(len(arc), np.bool_),
+        _grouped(before[follows], follows, len(arc)),
+        late,
+    )
+
+
+def summing_and_spreading_work(
+    forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64]
+) -> Work:
+    """Sums up to each chunk's root, then copies down from it."""
+    outof, into = forest.arc_outof[tree_of_chunk], forest.arc_into[tree_of_chunk]
+    up_chunk, up_rank = np.nonzero(outof >= 0)
+    down_chunk, down_rank = np.nonzero(into >= 0)
+    up_arc, down_arc = outof[up_chunk, up_rank], into[down_chunk, down_rank]
+    num_up, num_down = len(up_arc), len(down_arc)
+    up_task = np.full(outof.shape, -1, np.int64)
+    up_task[up_chunk, up_rank] = np.arange(num_up)
+    down_task = np.full(into.shape, -1, np.int64)
+    down_task[down_chunk, down_rank] = num_up + np.arange(num_down)
+    next_up = up_task[up_chunk, arcs.dst[up_arc]]
+    last_down = down_task[down_chunk, arcs.src[down_arc]]
+    into_root, from_root = np.flatnonzero(next_up < 0), np.flatnonzero(last_down < 0)
+    joins = _joined(up_chunk[into_root], down_chunk[from_root], len(tree_of_chunk))
+    onward = np.flatnonzero(next_up >= 0)
+    below = np.flatnonzero(last_down >= 0)
+    before = np.concatenate([onward, last_down[below], into_root[joins[0]]])
+    after = np.concatenate([next_up[onward], num_up + below, num_up + from_root[joins[1]]])
+    chunk = np.concatenate([up_chunk, down_chunk])
+    return Work(
+        np.concatenate([up_arc, down_arc]),
+        chunk.astype(np.int32),
+        np.arange(num_up + num_down) < num_up,
+        _grouped(before, after, num_up + num_down),
+        lateness[chunk],
+    )
+
+
+def _joined(
+    left: NDArray[np.int64], right: NDArray[np.int64], num_groups: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All pairs of places in `left` and `right` (both sorted) that belong to the same group."""
+    first = np.searchsorted(right, np.arange(num_groups))
+    counts = np.bincount(right, minlength=num_groups)[left]
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(left)), counts), np.repeat(first[left], counts) + within
+
+
+def _grouped(row: NDArray[np.integer], value: NDArray[np.integer], num_rows: int) -> Ragged:
+    order = np.argsort(row, kind="stable")
+    return Ragged.from_counts(np.bincount(row, minlength=num_rows), value[order].astype(np.int32))

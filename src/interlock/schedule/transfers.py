@@ -1,0 +1,181 @@
+"""Compact form of a synthesized schedule: which chunk goes over which route, in which message.
+
+Everything else in the rows follows: a message waits for the messages that brought its chunks to its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.ragged import Ragged
+from interlock.schedule.model import Kind, Message, Phase, Pieces, RankProgram, Schedule, check_rows
+
+__all__ = ["Chunks", "Routes", "TransferSchedule", "link_routes"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunks:
+    """What moves as one: `length` bytes of an item from `offset` on."""
+
+    item: NDArray[np.int32]  # [num_chunks]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """Ways a message can take: ranks at both ends and the links it holds."""
+
+    src: Ragged
+    dst: Ragged
+    path: Ragged
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+
+def link_routes(link_src: NDArray[np.int32], link_dst: NDArray[np.int32]) -> Routes:
+    """Every link as a route of its own."""
+    return Routes(
+        Ragged.single(link_src), Ragged.single(link_dst), Ragged.single(np.arange(len(link_src), dtype=np.int32))
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransferSchedule:
+    """One row per chunk and route, ordered by message; messages are numbered by start.
+
+    A reducing transfer carries what its source has added up so far, a copying one the final value. A chunk is copied
+    to a rank at most once.
+    """
+
+    chunks: Chunks
+    routes: Routes
+    route: NDArray[np.int32]  # [num_transfers]
+    chunk: NDArray[np.int32]
+    message: NDArray[np.int32]  # not descending
+    kind: NDArray[np.uint8]  # [num_messages]
+    stage: NDArray[np.int32]  # [num_messages]
+    exclusive: bool = True
+
+    @property
+    def num_messages(self) -> int:
+        """Rows that `expand` would make."""
+        return len(self.kind)
+
+    @property
+    def num_pieces(self) -> int:
+        """Piece rows that `expand` would make."""
+        return len(self.chunk)
+
+    @property
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+        return len(np.unique(self.stage))
+
+    def expand(self) -> Schedule:
+        """Write out all rows; refuses above MAX_ROWS."""
+        check_rows(max(self.num_messages, self.num_pieces))
+        offsets = np.zeros(self.num_messages + 1, np.int64)
+        np.cumsum(np.bincount(self.message, minlength=self.num_messages), out=offsets[1:])
+        route = self.route[offsets[:-1]]
+        length = self.chunks.length[self.chunk]
+        running = np.zeros(len(length) + 1, np.int64)
+        np.cumsum(length, out=running[1:])
+        pieces = Pieces(offsets, self.chunks.item[self.chunk], self.chunks.offset[self.chunk], length)
+        phase = np.where(self.kind == Kind.REDUCE, Phase.REDUCE, Phase.SPREAD).astype(np.uint8)
+        return Schedule(
+            src=self.routes.src.take(route),
+            dst=self.routes.dst.take(route),
+            kind=self.kind.copy(),
+            phase=phase,
+            stage=self.stage.copy(),
+            slice=np.zeros(self.num_messages, np.int32),
+            size_bytes=running[offsets[1:]] - running[offsets[:-1]],
+            path=self.routes.path.take(route),
+            exclusive=np.full(self.num_messages, self.exclusive),
+            order=np.arange(self.num_messages, dtype=np.int64),
+            deps=self._dependencies(),
+            pieces=pieces,
+        )
+
+    def iter_messages(self) -> Iterator[Message]:
+        """Row after row."""
+        return self.expand().iter_messages()
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """One rank's messages as a schedule of their own; dependencies on other ranks' messages are left out."""
+        sends, receives = ends_at(self.routes.src, rank), ends_at(self.routes.dst, rank)
+        rows = np.flatnonzero((sends | receives)[self.route])
+        messages, message = np.unique(self.message[rows], return_inverse=True)
+        own = TransferSchedule(
+            self.chunks,
+            self.routes,
+            self.route[rows],
+            self.chunk[rows],
+            message.astype(np.int32),
+            self.kind[messages],
+            self.stage[messages],
+            self.exclusive,
+        ).expand()
+        first = np.searchsorted(message, np.arange(len(messages)))
+        route = self.route[rows][first]
+        return RankProgram(rank, np.flatnonzero(sends[route]), np.flatnonzero(receives[route]), own)
+
+    def _dependencies(self) -> Ragged:
+        """Each message after those that brought its chunks: the copy if there was one, else every sum into it."""
+        reduces = self.kind[self.message] == Kind.REDUCE
+        copied = _Deliveries.of(self, ~reduces)
+        added = _Deliveries.of(self, reduces)
+        counts = self.routes.src.counts[self.route]
+        row = np.repeat(np.arange(len(self.route)), counts)
+        key = self.routes.src.take(self.route).values.astype(np.int64) * len(self.chunks) + self.chunk[row]
+        by_copy, of_copy = copied.matching(key, ~reduces[row])
+        was_copied = np.zeros(len(key), np.bool_)
+        was_copied[of_copy] = True
+        by_sum, of_sum = added.matching(key, ~was_copied)
+        after = self.message[row[np.concatenate([of_copy, of_sum])]].astype(np.int64)
+        pair = np.unique(after * self.num_messages + np.concatenate([by_copy, by_sum]))
+        counts = np.bincount(pair // max(1, self.num_messages), minlength=self.num_messages)
+        return Ragged.from_counts(counts, (pair % max(1, self.num_messages)).astype(np.int32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Deliveries:
+    """Which messages bring a chunk to a rank, sorted by (rank, chunk)."""
+
+    key: NDArray[np.int64]
+    message: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, schedule: TransferSchedule, chosen: NDArray[np.bool_]) -> _Deliveries:
+        rows = np.flatnonzero(chosen)
+        dst = schedule.routes.dst.take(schedule.route[rows])
+        row = rows[dst.row_of_value]
+        key = dst.values.astype(np.int64) * len(schedule.chunks) + schedule.chunk[row]
+        order = np.argsort(key, kind="stable")
+        return cls(key[order], schedule.message[row][order])
+
+    def matching(
+        self, key: NDArray[np.int64], chosen: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Messages that deliver the chosen keys, and the place in `key` each of them serves."""
+        asked = np.flatnonzero(chosen)
+        first = np.searchsorted(self.key, key[asked], side="left")
+        counts = np.searchsorted(self.key, key[asked], side="right") - first
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.message[np.repeat(first, counts) + within], np.repeat(asked, counts)
+
+
+def ends_at(ends: Ragged, rank: int) -> NDArray[np.bool_]:
+    """Which rows name a rank."""
+    named = np.zeros(len(ends), np.bool_)
+    named[ends.row_of_value[ends.values == rank]] = True
+    return named
