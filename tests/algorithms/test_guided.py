@@ -183,3 +183,9 @@ def test_cut_chunks_are_whole_and_nearly_equal(sizes: list[int], parts: int) -> 
     largest = int(np.argmax(size_bytes))
     assert np.count_nonzero(chunks.item == largest) == min(parts, sizes[largest])
     assert np.ptp(chunks.length[chunks.item == largest]) <= 1
+
+
+def test_merged_messages_do_not_mix_sums_and_copies() -> None:
+    topology = il.topology.from_edges([0, 0, 1, 2, 3, 4], [1, 2, 2, 3, 4, 0], bandwidth=1e9, message_overhead=5e-7)
+    problem = collective_problem(topology, il.all_reduce(1_000_003))
+    assert check(guided(problem), problem).valid

@@ -79,7 +79,11 @@ def run(
     rounds: int = 0,
 ) -> Timed:
     """List-schedule the work: a free lane sends what has most waiting for it; then refine back and forth."""
-    lane_arc = arcs.lane_arc
+    lane_arc, lane = arcs.lane_arc, arcs.lane[work.arc]
+    if max_merge > 1 and work.reduces.any():
+        # A message sums or copies, not both: twin lanes for the two.
+        lane = lane + np.int32(len(lane_arc)) * work.reduces
+        lane_arc = np.concatenate([lane_arc, lane_arc])
     resources = arcs.resources.take(lane_arc)
     start, message, makespan = _core.list_schedule(
         arcs.num_resources,
@@ -87,7 +91,7 @@ def run(
         resources.values,
         ticks.overhead[lane_arc],
         ticks.latency[lane_arc],
-        np.ascontiguousarray(arcs.lane[work.arc]),
+        lane.astype(np.int32),
         ticks.of_bytes(work.arc, length[work.chunk]),
         work.after.offsets,
         work.after.values,
