@@ -149,8 +149,8 @@ void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, Sum arriv
     if (held.copied_by >= 0 && !causality_.starts_after_arrival(message, held.copied_by) && !causality_.is_exhausted())
         found_.add(Rule::writes_ordered, message, rank, segment.item, segment.first, segment.end);
     add(sum_of(rank), arriving);
-    const std::int32_t stage = causality_.stage(message);
-    held.last_writer_stage = held.writers < 0 ? stage : std::max(held.last_writer_stage, stage);
+    // The messages act in an order that honours barriers: who is behind one after this writer is behind it after all.
+    held.last_writer_stage = causality_.stage(message);
     held.is_held = true;
     held.writers = note(message, held.writers);
     ++held.num_unread_writers;

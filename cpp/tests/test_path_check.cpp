@@ -14,11 +14,12 @@ using interlock::testing::ScheduleBuilder;
 
 namespace {
 
-/// Ranks 0, 1 under switch 4 and 2, 3 under switch 5. Links 0-3 go up, 4-7 down, 8 from 4 to 5 and 9 back; 10 is dead.
+/// Ranks 0, 1 under switch 4 and 2, 3 under switch 5. Links 0-3 go up, 4-7 down, 8 from 4 to 5 and 9 back; 10 is dead,
+/// 11 leads from rank 1 to switch 5.
 struct Graph {
-    std::vector<std::int32_t> src{0, 1, 2, 3, 4, 4, 5, 5, 4, 5, 0};
-    std::vector<std::int32_t> dst{4, 4, 5, 5, 0, 1, 2, 3, 5, 4, 1};
-    std::array<bool, 11> alive{true, true, true, true, true, true, true, true, true, true, false};
+    std::vector<std::int32_t> src{0, 1, 2, 3, 4, 4, 5, 5, 4, 5, 0, 1};
+    std::vector<std::int32_t> dst{4, 4, 5, 5, 0, 1, 2, 3, 5, 4, 1, 5};
+    std::array<bool, 12> alive{true, true, true, true, true, true, true, true, true, true, false, true};
     std::array<bool, 6> copies{false, false, false, false, true, true};
     std::array<bool, 6> adds{false, false, false, false, true, false};
 
@@ -45,7 +46,7 @@ void paths_must_connect() {
     CHECK(broke(check({0}, {1}, {0, 8, 9, 5}), Rule::path_connects));     // in a circle
     CHECK(broke(check({0}, {2}, {0, 5, 1, 8, 6}), Rule::path_connects));  // through rank 1
     CHECK(broke(check({0}, {1}, {10}), Rule::link_exists));
-    CHECK(broke(check({0}, {1}, {11}), Rule::link_exists));
+    CHECK(broke(check({0}, {1}, {12}), Rule::link_exists));
     CHECK(broke(check({0}, {1}, {-1}), Rule::link_exists));
 }
 
@@ -58,6 +59,7 @@ void trees_must_join_all_ends_and_nothing_else() {
     CHECK(broke(check({0}, {1, 2}, {5, 6, 8, 9}), Rule::tree_connects));  // a circle away from the source
     CHECK(broke(check({0}, {1, 2}, {0, 0, 5, 8, 6}), Rule::tree_connects));
     CHECK(broke(check({0}, {1, 2}, {}), Rule::tree_connects));
+    CHECK(broke(check({0}, {2, 3}, {0, 5, 11, 6, 7}), Rule::tree_connects));  // through rank 1
 }
 
 void only_able_switches_branch() {
@@ -73,7 +75,7 @@ void random_links_never_crash() {
         for (std::int32_t rank = 0; rank < 4; ++rank) (random() % 2 ? from : to).push_back(rank);
         if (from.empty() || to.empty()) continue;
         if (from.size() > 1 && to.size() > 1) (random() % 2 ? from : to).resize(1);
-        for (std::size_t k = random() % 8; k > 0; --k) links.push_back(static_cast<std::int32_t>(random() % 13) - 1);
+        for (std::size_t k = random() % 8; k > 0; --k) links.push_back(static_cast<std::int32_t>(random() % 14) - 1);
         CHECK(check(from, to, links).total <= 1);
     }
 }

@@ -234,6 +234,20 @@ def lengthen_piece(case: Case, random: Random) -> Case | None:
     return case
 
 
+def add_message(case: Case, random: Random) -> Case | None:
+    """One more message, between any ranks, of any bytes, waiting for anything."""
+    item = random.randrange(len(case.sizes))
+    offset = random.randrange(case.sizes[item]) if random.random() < 0.5 else 0
+    piece = (item, offset, random.randint(1, case.sizes[item] - offset))
+    src, dst = random.sample(range(case.topology.num_ranks), 2)
+    deps = set(random.sample(range(len(case.rows)), random.randint(0, min(3, len(case.rows)))))
+    if random.random() < 0.8:  # also for what brought the bytes to the sender: a chance of being right
+        deps |= {k for k, row in enumerate(case.rows) if src in row.dst and any(held[0] == item for held in row.pieces)}
+    kind = random.choice([COPY, REDUCE])
+    case.send(src, dst, piece, kind=kind, deps=sorted(deps), stage=random.randint(0, 6))
+    return case
+
+
 def change_source(case: Case, random: Random) -> Case | None:
     """A message is sent by another rank."""
     row = random.choice(case.rows)
@@ -353,6 +367,7 @@ HARMFUL: list[Change] = [
     forget_barrier,
 ]
 DOUBTFUL: list[Change] = [
+    add_message,
     redirect,
     lengthen_piece,
     change_source,

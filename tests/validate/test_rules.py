@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from interlock.topology import cluster, fully_connected
+from interlock.topology import cluster, from_edges, fully_connected
 from interlock.validate import Rule, Violation
 from validate.cases import (
     barrier_all_reduce,
@@ -182,6 +184,13 @@ BROKEN: list[tuple[str, Callable[[], Case], Callable[[Case], object], Rule, dict
         {"message": 0},
     ),
     (
+        "a tree through a rank that is none of its ends",
+        lambda: _tree_through_a_rank(),
+        lambda c: None,
+        Rule.TREE_CONNECTS,
+        {"message": 0},
+    ),
+    (
         "an exclusive link that is shared",
         ring_all_gather,
         lambda c: setattr(c.rows[0], "order", None),
@@ -231,6 +240,13 @@ BROKEN: list[tuple[str, Callable[[], Case], Callable[[Case], object], Rule, dict
         {"message": 12, "rank": 1, "item": 0, "first_byte": 1, "last_byte": 1},
     ),
     (
+        "bytes sent back to where they started",
+        direct_all_to_all,
+        lambda c: c.send(1, 0, c.whole(0), deps=[0]),
+        Rule.ARRIVES_ONCE,
+        {"message": 12, "rank": 0, "item": 0, "first_byte": 0, "last_byte": 2},
+    ),
+    (
         "the same bytes twice in one message",
         direct_all_to_all,
         lambda c: c.rows[0].pieces.append((0, 2, 1)),
@@ -257,6 +273,27 @@ BROKEN: list[tuple[str, Callable[[], Case], Callable[[Case], object], Rule, dict
         lambda c: None,
         Rule.CONTRIBUTES_ONCE,
         {"message": 1, "rank": 2, "item": 0},
+    ),
+    (
+        "a switch that adds what two ranks hold of one contributor",
+        lambda: _in_switch_doubling(contributors=[0]),
+        lambda c: None,
+        Rule.CONTRIBUTES_ONCE,
+        {"message": 1, "rank": 2, "item": 0},
+    ),
+    (
+        "a copy of something else over bytes that are being sent",
+        lambda: _copy_of_something_else(),
+        lambda c: None,
+        Rule.READ_BEFORE_OVERWRITTEN,
+        {"message": 2, "rank": 0, "item": 0},
+    ),
+    (
+        "a copy that waits for the last reader but not for the one before",
+        lambda: _early_copy_back(waits_for=1),
+        lambda c: None,
+        Rule.READ_BEFORE_OVERWRITTEN,
+        {"message": 2, "rank": 1, "item": 0},
     ),
     (
         "a copy that overtakes the reader of what it replaces",
@@ -302,23 +339,40 @@ def _three_rank_relay() -> Case:
     return case
 
 
-def _in_switch_doubling() -> Case:
+def _in_switch_doubling(contributors: Sequence[int] = (0, 2)) -> Case:
     """Rank 1 has been given rank 0's contribution; the switch then adds both."""
     base = in_switch_reduction()
-    case = Case("doubled in the switch", base.topology, [2], [[0, 2]], [[2]])
+    case = Case("doubled in the switch", base.topology, [2], [list(contributors)], [[2]])
     given = case.send(0, 1, case.whole(0), path=[0, 5])
     case.send([0, 1], 2, case.whole(0), kind=REDUCE, deps=[given], path=[0, 1, 8, 6], stage=1)
     return case
 
 
-def _early_copy_back() -> Case:
-    """Rank 0 sends rank 1 a complete sum made elsewhere, while rank 1 still sends its own contribution to rank 3."""
-    case = Case("early copy back", fully_connected(4, bandwidth="1 GB/s"), [2], [[0, 1]], [[0, 1, 2, 3]])
-    case.send(1, 0, case.whole(0), kind=REDUCE)
-    case.send(1, 3, case.whole(0), kind=REDUCE)  # a second reader, which nothing else waits for
-    back = case.send(0, 1, case.whole(0), deps=[0], stage=1)
-    case.send(0, 3, case.whole(0), deps=[0], stage=1)
-    case.send(1, 2, case.whole(0), deps=[back], stage=2)
+def _tree_through_a_rank() -> Case:
+    """From rank 0 to ranks 2 and 3 by way of rank 1, which joins two switches able to multicast."""
+    graph = from_edges([0, 4, 1, 5, 5], [4, 1, 5, 2, 3], bandwidth="1 GB/s", switches=[4, 5])
+    case = Case("tree through a rank", replace(graph, multicasts=np.arange(6) >= 4), [2], [[0]], [[2, 3]])
+    case.send(0, [2, 3], case.whole(0), path=[0, 1, 2, 3, 4])
+    return case
+
+
+def _copy_of_something_else() -> Case:
+    """Rank 0's contribution is on its way to rank 2 when rank 1's, alone, is copied over it."""
+    case = Case("copy of something else", fully_connected(3, bandwidth="1 GB/s"), [2], [[0, 1]], [[2]])
+    case.send(0, 2, case.whole(0), kind=REDUCE)
+    case.send(1, 2, case.whole(0), kind=REDUCE)
+    case.send(1, 0, case.whole(0))
+    return case
+
+
+def _early_copy_back(waits_for: int = 0) -> Case:
+    """Rank 0 sends the complete sum back to rank 1, which has two readers; the copy waits for only one of them."""
+    case = Case("early copy back", fully_connected(4, bandwidth="1 GB/s"), [2], [[0, 1]], [[0, 1]])
+    readers = [case.send(1, 3, case.whole(0), kind=REDUCE), case.send(1, 3, case.whole(0), kind=REDUCE)]
+    case.rows[readers[1 - waits_for]].dst = [2]  # a reader that nothing waits for
+    last = readers[waits_for]
+    case.rows[last].dst = [0]
+    case.send(0, 1, case.whole(0), deps=[last], stage=1)
     return case
 
 
@@ -359,8 +413,6 @@ def test_every_rule_but_the_budget_and_the_switches_is_broken_above() -> None:
 
 @pytest.mark.parametrize(("build", "ability"), [(multicast_tree, "multicasts"), (in_switch_reduction, "reduces")])
 def test_switch_without_the_ability_cannot_branch(build: Callable[[], Case], ability: str) -> None:
-    from dataclasses import replace
-
     case = build()
     able = getattr(case.topology, ability).copy()
     able[4] = False
@@ -414,6 +466,16 @@ def test_copy_waits_for_sums_that_still_arrive() -> None:
     assert case.check().valid, case.check()
     case.rows[2].deps = [1]  # behind message 0 on the links between the switches, yet not behind its arrival
     assert case.rules() == {Rule.WRITES_ORDERED}
+
+
+def test_items_that_travel_together_are_each_judged() -> None:
+    """Same messages, same bytes, but one item has another destination and one another origin."""
+    case = Case(
+        "together", fully_connected(4, bandwidth="1 GB/s"), [2] * 4, [[0], [0], [0], [3]], [[1], [1], [1, 2], [1]]
+    )
+    case.send(0, 1, *(case.whole(item) for item in range(4)))
+    found = {(v.rule, v.item) for v in case.check().violations}
+    assert found == {(Rule.DESTINATION_HOLDS, 2), (Rule.HELD_BEFORE_SENT, 3)}
 
 
 def test_first_hundred_of_many_violations_are_kept_and_all_counted() -> None:
