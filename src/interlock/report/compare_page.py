@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from interlock.comparison import Comparison, Row, tolerance_of
 from interlock.planning import Plan
-from interlock.problem import Problem
 from interlock.report.drawing import draw_load
 from interlock.report.page import Page, array, render, table
 from interlock.report.timeline import timeline
@@ -24,7 +23,7 @@ MAX_STAGES = 40
 
 def compare_page(made: Comparison, command: str) -> str:
     """HTML of a comparison; numbers are those of `--json`."""
-    facts = {"problem": made.problem.name, "seed": str(_seed(made.problem))}
+    facts = {"problem": made.problem.name, "seed": str(made.plans[0].seed if made.plans else None)}
     page = Page(f"Interlock: {made.problem.name}", "simulated", command, facts)
     _results(page, made)
     _traffic(page, made)
@@ -87,7 +86,7 @@ def _bars(made: Comparison) -> dict[str, object]:
         "yref": "paper",
         "line": {"dash": "dash", "color": "#D55E00", "width": 3},
     }
-    layout = {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}, "shapes": [line], "height": 80 + 34 * len(rows)}
+    layout = {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}, "shapes": [line], "height": 150 + 34 * len(rows)}
     return {"data": bars, "layout": layout}
 
 
@@ -158,7 +157,3 @@ def _stages(plan: Plan, result: Result) -> str:
         rows.append([f"{name}, stage {int(schedule.stage[row])}", str(int(count[k])), moved, *times])
     note = f"<p>{len(order) - MAX_STAGES} more are not shown.</p>" if len(order) > MAX_STAGES else ""
     return table(["phase and stage", "messages", "bytes", "first start", "last arrival"], rows) + note
-
-
-def _seed(problem: Problem) -> object:
-    return problem.demand.seed if problem.demand is not None else None
