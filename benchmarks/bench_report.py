@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import arguments, report
 from playwright.sync_api import sync_playwright
 
 import interlock as il
+from common import arguments, report
 from interlock.report.compare_page import compare_page
 
 BROWSER = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
