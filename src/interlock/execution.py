@@ -1,0 +1,154 @@
+"""Joins planning and runtime: what to run for a demand, and plans of any kind run over a process group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.algorithms import registry
+from interlock.errors import InvalidInput
+from interlock.planning import Plan, planner
+from interlock.problem import demand_problem
+from interlock.runtime import Choice, Layout, Placement, Runner, Session
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["execute", "least_seconds", "native_seconds", "open_session"]
+
+NATIVE = "native"
+MARGIN = 1.05  # a plan must promise to beat the backend's own call by this much
+
+
+def open_session(
+    group: dist.ProcessGroup,
+    cluster: Cluster,
+    placement: Placement,
+    *,
+    algorithm: str = "adaptive",
+    fallback: bool = True,
+    timeout_s: float | None = None,
+) -> Session:
+    """A session whose plans are made by a named algorithm; "native" always takes the backend's own call.
+
+    With `fallback`, demands for which the best imaginable plan would not beat the backend's own call take that call.
+    """
+    if algorithm == NATIVE:
+        return Session(group, cluster, placement, _always_native, NATIVE, timeout_s)
+    chosen = registry.get(algorithm)
+    makers: dict[int, Callable[[Demand], Plan]] = {}
+
+    def choose(where: Cluster, demand: Demand) -> Choice:
+        if where.faults and (reason := chosen.supports(demand_problem(where, demand))) is not None:
+            if not fallback:
+                raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
+            return Choice(None, f"{algorithm} cannot plan this: {reason}")
+        if fallback:
+            least_s, native_s = least_seconds(where, demand.bytes_matrix), native_seconds(where, demand.bytes_matrix)
+            if native_s <= least_s * MARGIN:
+                return Choice(
+                    None, f"no plan can gain: at best {least_s:.3g} s, the backend's own call {native_s:.3g} s"
+                )
+        if id(where) not in makers:
+            makers.clear()
+            makers[id(where)] = planner(where, algorithm)
+        return Choice(makers[id(where)](demand), f"planned by {algorithm}")
+
+    return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
+
+
+def _always_native(where: Cluster, demand: Demand) -> Choice:
+    return Choice(None, "the backend's own call was asked for")
+
+
+def least_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
+    """What a plan cannot do without: the busiest server's bytes over all its NICs, and a few hops."""
+    between, rates = _between_servers(cluster, bytes_matrix)
+    port_s = np.maximum(between.sum(axis=0), between.sum(axis=1)) / np.maximum(rates.sum(axis=1), 1e-9)
+    inside = _inside(cluster, bytes_matrix) / cluster.scale_up_bandwidth_bytes_per_s
+    hops_s = cluster.stage_overhead_s * max(1, cluster.servers - 1) + 3 * cluster.message_overhead_s
+    hops_s += cluster.scale_out_latency_s + 2 * cluster.scale_up_latency_s
+    return float(max(port_s.max(initial=0.0), inside) + hops_s)
+
+
+def native_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
+    """What sending everything at once takes: the busiest NIC, slowed down by as many senders as it has."""
+    width = cluster.gpus_per_server
+    server = np.arange(cluster.num_ranks) // width
+    far = np.where(server[:, None] != server[None, :], bytes_matrix, 0)
+    rates = np.maximum(cluster.nic_bandwidth_bytes_per_s, 1e-9)
+    senders = (far > 0).sum(axis=0)
+    fan_in = cluster.fabric.fan_in
+    loss = np.zeros(len(far)) if fan_in is None else cluster.fabric.loss_per_sender * np.maximum(senders - fan_in, 0)
+    port_s = np.maximum(far.sum(axis=1) / rates, far.sum(axis=0) / rates * (1 + loss))
+    inside = _inside(cluster, bytes_matrix) / cluster.scale_up_bandwidth_bytes_per_s
+    messages = int((bytes_matrix > 0).sum(axis=1).max(initial=0))
+    fixed_s = cluster.stage_overhead_s + messages * cluster.message_overhead_s + cluster.scale_out_latency_s
+    return float(max(port_s.max(initial=0.0), inside) + fixed_s)
+
+
+def _between_servers(
+    cluster: Cluster, bytes_matrix: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    shape = (cluster.servers, cluster.gpus_per_server)
+    between = bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3))
+    np.fill_diagonal(between, 0)
+    return between, cluster.nic_bandwidth_bytes_per_s.reshape(shape)
+
+
+def _inside(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> int:
+    """Bytes of the rank that exchanges most inside its server."""
+    server = np.arange(cluster.num_ranks) // cluster.gpus_per_server
+    near = np.where(server[:, None] == server[None, :], bytes_matrix, 0)
+    np.fill_diagonal(near, 0)
+    return int(np.maximum(near.sum(axis=0), near.sum(axis=1)).max(initial=0))
+
+
+def execute(
+    plan: Plan, source: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup, timeout_s: float | None = None
+) -> None:
+    """Run any plan (synthesized, imported, All-to-All) on this rank's buffers.
+
+    `source` holds what this rank contributes, `target` what it must end with, each end to end in the order of the
+    plan's items. Sums are taken in the element type of `source`.
+
+    Examples
+    --------
+    >>> import torch, interlock as il
+    >>> from interlock.execution import execute
+    >>> ring = il.synthesize(il.topology.ring(4, bandwidth="50 GB/s"), il.all_reduce("4 kB"))  # doctest: +SKIP
+    >>> execute(ring, gradients, total, torch.distributed.group.WORLD)  # doctest: +SKIP
+    """
+    import torch
+
+    _check_elements(plan, source.element_size())
+    if not target.is_contiguous():
+        raise InvalidInput("target must be contiguous")
+    runner = Runner(group, timeout_s)
+    try:
+        lowered = runner.lower(plan, Layout.packed(plan.problem, runner.rank))
+        runner.compare(plan)
+        flat = [tensor.reshape(-1).view(torch.uint8) for tensor in (source.contiguous(), target)]
+        runner.run(lowered, flat[0], flat[1], source.dtype)
+    finally:
+        runner.close()
+
+
+def _check_elements(plan: Plan, size_bytes: int) -> None:
+    """Raise where a plan that sums would cut an element in two."""
+    if not plan.problem.items.are_reduced:
+        return
+    pieces = plan.schedule.pieces
+    cut = np.flatnonzero((pieces.offset % size_bytes != 0) | (pieces.length % size_bytes != 0))
+    if len(cut):
+        first = int(cut[0])
+        raise InvalidInput(
+            f"message {pieces.message[first]} carries {pieces.length[first]} bytes from byte {pieces.offset[first]} of "
+            f"an item, which cuts elements of {size_bytes} bytes; plan fewer chunks or a size that divides evenly"
+        )

@@ -1,0 +1,246 @@
+"""Runs a rank's program over a process group whose receives can be waited for one by one (gloo).
+
+All receives that may come at any time are posted at once. Receives that the schedule paces are posted in its order, a
+few at a time: gloo's senders wait for the receiver to be ready, so a posted receive is a grant, and no more bytes are
+on the way to a NIC than the window lets in. One thread waits for each peer whose messages are paced or waited for; the
+caller's thread waits for the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from interlock.runtime.buffers import copy, start, unpack
+from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
+from interlock.runtime.program import Program, Send
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["Flow"]
+
+WINDOW_BYTES = 192 * 1024  # let in at a time by a rank, of messages that queue: what a shallow switch port can hold
+MAX_THREADS = 4096
+
+
+class Flow:
+    """Executes programs over one process group, one at a time, with threads that are kept between calls.
+
+    `peers` gives the group's rank of each rank of the plan.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, peers: Sequence[int], window_bytes: int = WINDOW_BYTES) -> None:
+        self._group, self._peers = group, list(peers)
+        self._window_bytes = window_bytes
+        self.before_send: Callable[[Send], None] | None = None  # told of every message before it is sent
+        self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-lane")
+
+    def run(
+        self, program: Program, buffers: Sequence[torch.Tensor], timeout_s: float, element: torch.dtype | None = None
+    ) -> None:
+        """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors.
+
+        `element` is the type to add with, needed where the program sums.
+        """
+        start(program, buffers)
+        call = _Call(self._group, self._peers, program, buffers, element, time.monotonic() + timeout_s)
+        call.before_send = self.before_send
+        lanes: list[Future[None]] = []
+        failures: list[BaseException] = []
+        try:
+            gate = _Gate(call, self._window_bytes)
+            call.run_steps(program.first)
+            lanes = [self._pool.submit(gate.wait_for_peer, peer) for peer in range(len(program.awaited))]
+            for place in program.rest:
+                call.post(place)
+            copy(program.own_copies, buffers)
+            if not lanes:
+                call.run_later(len(program.later))
+            for place in program.rest:
+                call.wait_for(place)
+                call.finish(place)
+        except Exception as error:
+            failures.append(error)
+            poison(self._group)  # so that no lane waits for long
+        failures += [error for error in (lane.exception() for lane in lanes) if error is not None]
+        if not failures:
+            call.wait_for_sends()
+            return
+        # A mistake of our own comes before what it made peers do.
+        failures.sort(key=lambda error: isinstance(error, MoveFailed))
+        if isinstance(failures[0], MoveFailed):
+            raise MoveFailed(str(failures[0]), call.missing()) from failures[0]
+        raise failures[0]
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False)
+
+
+class _Call:
+    """State of one execution."""
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        peers: Sequence[int],
+        program: Program,
+        buffers: Sequence[torch.Tensor],
+        element: torch.dtype | None,
+        deadline_s: float,
+    ) -> None:
+        self.group, self.peers, self.program = group, peers, program
+        self.buffers, self.element, self.deadline_s = buffers, element, deadline_s
+        self.num_sends = len(program.sends)
+        self.num_moves = self.num_sends + len(program.receives)
+        # A receive waits for its arrival besides the steps its program names.
+        self.waits = [count + (self.num_sends <= step < self.num_moves) for step, count in enumerate(program.waits)]
+        self.before_send: Callable[[Send], None] | None = None
+        self.counting = threading.Lock()
+        self.adding = threading.Lock()
+        self.posted: list[dist.Work | None] = [None] * len(program.receives)
+        self.has_arrived = [False] * len(program.receives)
+        self.sent: list[dist.Work] = []
+        self.later = deque(program.later)
+        # Spread over the first half of what is awaited; then they are over before the end.
+        awaited = sum(len(places) for places in program.awaited)
+        self.later_each = -(-2 * len(program.later) // awaited) if awaited else 0
+
+    def post(self, place: int) -> None:
+        """Tell the sender that its message may come."""
+        receive = self.program.receives[place]
+        view = self.buffers[receive.buffer].narrow(0, receive.start, receive.size_bytes)
+        with backend_errors():
+            self.posted[place] = self.group.recv([view], self.peers[receive.peer], FIRST_TAG + receive.tag)
+
+    def wait_for(self, place: int) -> None:
+        """Wait for a posted receive to arrive."""
+        work = self.posted[place]
+        assert work is not None
+        with backend_errors():
+            work.wait(timedelta(seconds=self.seconds_left()))
+        self.has_arrived[place] = True
+
+    def finish(self, place: int) -> None:
+        """Run the step of a receive that has arrived, unless it waits for something else."""
+        step = self.num_sends + place
+        with self.counting:
+            self.waits[step] -= 1
+            is_ready = self.waits[step] == 0
+        if is_ready:
+            self.run_steps([step])
+
+    def run_later(self, count: int) -> None:
+        """Run some of the sends that have time."""
+        for _ in range(count):
+            try:
+                self.run_steps([self.later.popleft()])
+            except IndexError:
+                return
+
+    def wait_for_sends(self) -> None:
+        with backend_errors():
+            for work in self.sent:
+                work.wait(timedelta(seconds=self.seconds_left()))
+
+    def missing(self) -> list[int]:
+        """Ranks of the group whose messages have not come."""
+        late = {r.peer for r, arrived in zip(self.program.receives, self.has_arrived, strict=True) if not arrived}
+        return sorted(self.peers[rank] for rank in late)
+
+    def run_steps(self, ready: Sequence[int]) -> None:
+        """Run steps and whatever they release, in order."""
+        queue = deque(ready)
+        while queue:
+            step = queue.popleft()
+            if step < self.num_sends:
+                self._send(step)
+            elif step < self.num_moves:
+                self._unpack(step - self.num_sends)
+            released = self.program.releases[step]
+            if released:
+                with self.counting:
+                    for later in released:
+                        self.waits[later] -= 1
+                        if self.waits[later] == 0:
+                            queue.append(later)
+
+    def _send(self, step: int) -> None:
+        send = self.program.sends[step]
+        if self.before_send is not None:
+            self.before_send(send)
+        if send.packing:
+            copy(send.packing, self.buffers)
+        view = self.buffers[send.buffer].narrow(0, send.start, send.size_bytes)
+        with backend_errors():
+            self.sent.append(self.group.send([view], self.peers[send.peer], FIRST_TAG + send.tag))
+
+    def _unpack(self, place: int) -> None:
+        receive = self.program.receives[place]
+        if not receive.adds:
+            unpack(receive, self.buffers, self.element)
+            return
+        with self.adding:  # two messages may add to the same bytes
+            unpack(receive, self.buffers, self.element)
+
+    def seconds_left(self) -> float:
+        return max(0.001, self.deadline_s - time.monotonic())
+
+
+class _Gate:
+    """Lets queued messages in, in order, as long as no more than the window (or one message) are on the way."""
+
+    def __init__(self, call: _Call, window_bytes: int) -> None:
+        program = call.program
+        self._call = call
+        self._queues = [deque(queue) for queue in program.queues]
+        self._queue_of = {place: number for number, queue in enumerate(program.queues) for place in queue}
+        self._window_bytes = window_bytes // max(1, len(self._queues))
+        self._granted_bytes = [0] * len(self._queues)
+        self._granting = threading.Lock()
+        self._peer_of = {place: peer for peer, places in enumerate(program.awaited) for place in places}
+        self._posted = [threading.Semaphore(0) for _ in program.awaited]
+        for number in range(len(self._queues)):
+            self._grant(number, 0)
+        for place in self._peer_of:
+            if place not in self._queue_of:
+                call.post(place)
+
+    def _grant(self, number: int, returned_bytes: int) -> None:
+        """Post what fits, now that `returned_bytes` of a queue have arrived."""
+        receives, queue = self._call.program.receives, self._queues[number]
+        with self._granting:
+            self._granted_bytes[number] -= returned_bytes
+            while queue:
+                granted_bytes = self._granted_bytes[number] + receives[queue[0]].size_bytes
+                if self._granted_bytes[number] > 0 and granted_bytes > self._window_bytes:
+                    return
+                place = queue.popleft()
+                self._granted_bytes[number] = granted_bytes
+                self._call.post(place)
+                self._posted[self._peer_of[place]].release()
+
+    def wait_for_peer(self, peer: int) -> None:
+        """Wait for all messages of one peer, and run what they release."""
+        call = self._call
+        try:
+            for place in call.program.awaited[peer]:
+                queue = self._queue_of.get(place)
+                if queue is not None and not self._posted[peer].acquire(timeout=call.seconds_left()):
+                    raise MoveFailed("timed out waiting for earlier messages")
+                call.wait_for(place)
+                # The next sender hears of its turn before this message is unpacked and passed on.
+                if queue is not None:
+                    self._grant(queue, call.program.receives[place].size_bytes)
+                call.finish(place)
+                call.run_later(call.later_each)
+        except Exception:
+            poison(call.group)
+            raise

@@ -1,0 +1,106 @@
+"""Where one rank's bytes lie: which part of its input and output buffer belongs to which item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.problem import Problem, RankSets
+
+__all__ = ["Layout", "Region"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """Items of one buffer, ascending, and where each begins."""
+
+    item: NDArray[np.int64]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    size_bytes: int  # of the whole buffer
+
+    def find(self, items: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Whether each item is in this buffer, and where it begins (0 where it is not)."""
+        if len(self.item) == 0:
+            return np.zeros(len(items), np.bool_), np.zeros(len(items), np.int64)
+        place = np.minimum(np.searchsorted(self.item, items), len(self.item) - 1)
+        here = self.item[place] == items
+        return here, np.where(here, self.start[place], 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """One rank's buffers. Bytes that stay in place (a rank's own share of an All-to-All) are not items."""
+
+    rank: int
+    input: Region
+    output: Region
+    own: tuple[int, int, int] = (0, 0, 0)  # bytes that stay: start in the input, start in the output, length
+
+    @classmethod
+    def packed(cls, problem: Problem, rank: int) -> Layout:
+        """What the rank contributes, end to end in item order, and what it must end with, likewise.
+
+        That is how every collective of `interlock.collectives` orders its buffers.
+        """
+        items = problem.items
+        return cls(
+            rank,
+            _packed_region(_items_of(items.contributors, rank), items.size_bytes),
+            _packed_region(_items_of(items.destinations, rank), items.size_bytes),
+        )
+
+    @classmethod
+    def all_to_all(
+        cls,
+        bytes_matrix: NDArray[np.int64],
+        rank: int,
+        rank_of: Sequence[int] | None = None,
+        num_ranks: int | None = None,
+    ) -> Layout:
+        """Input in the order of destinations, output in the order of sources, each with the rank's own share.
+
+        Buffers follow `bytes_matrix`. Where a problem numbers its `num_ranks` ranks otherwise, `rank_of` gives the
+        problem's rank of each row.
+        """
+        place = np.arange(len(bytes_matrix)) if rank_of is None else np.asarray(rank_of)
+        moves = np.zeros((num_ranks or len(bytes_matrix),) * 2, np.bool_)
+        moves[np.ix_(place, place)] = bytes_matrix > 0
+        np.fill_diagonal(moves, False)
+        item_of_pair = (np.cumsum(moves.reshape(-1)) - 1).reshape(moves.shape)
+        own = int(place[rank])
+        row, column = bytes_matrix[rank], bytes_matrix[:, rank]
+        return cls(
+            own,
+            _region(item_of_pair[own, place], moves[own, place], row),
+            _region(item_of_pair[place, own], moves[place, own], column),
+            own=(int(row[:rank].sum()), int(column[:rank].sum()), int(row[rank])),
+        )
+
+
+def _region(item: NDArray[np.int64], is_item: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Region:
+    """Shares of a buffer, in buffer order, as items in item order."""
+    order = np.flatnonzero(is_item)
+    order = order[np.argsort(item[order], kind="stable")]
+    return Region(item[order], _starts(sizes)[order], sizes[order], int(sizes.sum()))
+
+
+def _items_of(sets: RankSets, rank: int) -> NDArray[np.int64]:
+    """Items whose set names the rank, ascending."""
+    if sets.shared is not None:
+        return np.arange(len(sets)) if rank in sets.shared else np.zeros(0, np.int64)
+    ragged = sets.to_ragged()
+    return np.unique(ragged.row_of_value[ragged.values == rank])
+
+
+def _packed_region(item: NDArray[np.int64], size_bytes: NDArray[np.int64]) -> Region:
+    sizes = size_bytes[item]
+    return Region(item, _starts(sizes), sizes, int(sizes.sum()))
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts: NDArray[np.int64] = np.cumsum(sizes) - sizes
+    return starts

@@ -1,0 +1,50 @@
+"""How deep each message stands in its schedule: the longest chain of messages that must go before it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.schedule import Schedule, resolved_paths
+from interlock.topology import Topology
+
+__all__ = ["is_in_order", "levels"]
+
+
+def is_in_order(schedule: Schedule) -> bool:
+    """Whether every message comes after those it depends on."""
+    return bool((schedule.deps.values < schedule.deps.row_of_value).all())
+
+
+def levels(schedule: Schedule, topology: Topology) -> NDArray[np.int64]:
+    """Levels rise along dependencies, along the order of each link, and from one barrier to the next."""
+    earlier, later = _edges(schedule, topology)
+    level = np.zeros(schedule.num_messages, np.int64)
+    segment = np.searchsorted(schedule.barriers, schedule.stage, side="right")
+    for part in range(len(schedule.barriers) + 1):
+        here = segment == part
+        if part:
+            level[here] = level[segment < part].max(initial=-1) + 1
+        inside = here[later]
+        start, end = earlier[inside], later[inside]
+        while len(end):
+            raised = level.copy()
+            np.maximum.at(raised, end, level[start] + 1)
+            if (raised == level).all():
+                break
+            level = raised
+    return level
+
+
+def _edges(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of messages of which the first must go before the second."""
+    earlier, later = schedule.deps.values.astype(np.int64), schedule.deps.row_of_value
+    alone = np.flatnonzero(schedule.exclusive)
+    if len(alone) == 0:
+        return earlier, later
+    paths = resolved_paths(schedule, topology).take(alone)
+    message = alone[paths.row_of_value]
+    order = np.lexsort((schedule.order[message], paths.values))
+    link, ordered = paths.values[order], message[order]
+    same = link[1:] == link[:-1]
+    return np.concatenate([earlier, ordered[:-1][same]]), np.concatenate([later, ordered[1:][same]])

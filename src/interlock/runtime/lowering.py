@@ -1,0 +1,305 @@
+"""Lowers one rank's share of a schedule to buffers.
+
+Of the schedule's order a rank enforces what it can see: a send waits for the receives it depends on and for everything
+of its own before a barrier; a write to bytes that are summed waits for the rank's own earlier reads. Dependencies on
+messages of other ranks only pace, and are left to the receivers (see `interlock.runtime.flow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.problem import Problem
+from interlock.ragged import Ragged
+from interlock.runtime.layout import Layout
+from interlock.runtime.levels import is_in_order, levels
+from interlock.runtime.program import Buffer, Copy, Program, Receive, Send
+from interlock.runtime.runs import Held, Rows, Runs, copies, is_one_run, locate, merge, rows_of
+from interlock.schedule import Kind, Phase, RankProgram, Schedule
+
+__all__ = ["lower"]
+
+ALIGN_BYTES = 64  # of every region of scratch, so that it can be viewed as any element type
+
+Ints = NDArray[np.int64]
+
+
+class _Scratch:
+    """Hands out aligned regions."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+    def take(self, sizes: Ints) -> Ints:
+        """Starts of new regions of the given sizes."""
+        padded = -(-sizes // ALIGN_BYTES) * ALIGN_BYTES
+        starts: Ints = self.size_bytes + np.cumsum(padded) - padded
+        self.size_bytes += int(padded.sum())
+        return starts
+
+
+@dataclass(slots=True, eq=False)
+class _Moves:
+    """Where sends read and receives land."""
+
+    source: Runs  # of sends
+    must_pack: bool
+    lands_in_place: NDArray[np.bool_]  # [receives]
+    landing: Ints  # [receives] start in the output or in scratch
+    unpacking: list[tuple[Copy, ...]]
+    own_copies: tuple[Copy, ...] = ()
+    start_copies: tuple[Copy, ...] = ()
+    start_zeros: tuple[tuple[int, int, int], ...] = ()
+
+
+def lower(program: RankProgram, problem: Problem, layout: Layout) -> Program:
+    """Lower one rank's program to buffers."""
+    schedule, rank = program.schedule, program.rank
+    first_byte = np.cumsum(problem.items.size_bytes) - problem.items.size_bytes
+    sends = rows_of(schedule, program.sends, schedule.dst, rank, first_byte)
+    receives = rows_of(schedule, program.receives, schedule.src, rank, first_byte)
+    scratch = _Scratch()
+    are_summed = problem.items.are_reduced
+    if are_summed:
+        moves = _place_sums(problem, layout, sends, receives, first_byte, scratch)
+    else:
+        moves = _place_copies(layout, sends, receives, first_byte, scratch)
+    made_sends = _make_sends(schedule, sends, moves, scratch)
+    waits, releases = _order(schedule, sends, receives, are_summed=are_summed)
+    first, later = _ready_steps(waits, releases, made_sends, len(receives))
+    queues, awaited, rest = _waiting(schedule, problem, rank, receives, releases[len(sends) :])
+    return Program(
+        rank=rank,
+        sends=made_sends,
+        receives=_make_receives(schedule, receives, moves, may_add=are_summed),
+        waits=waits,
+        releases=releases,
+        first=first,
+        later=later,
+        queues=queues,
+        awaited=awaited,
+        rest=rest,
+        start_copies=moves.start_copies,
+        start_zeros=moves.start_zeros,
+        own_copies=moves.own_copies,
+        input_bytes=layout.input.size_bytes,
+        output_bytes=layout.output.size_bytes,
+        scratch_bytes=scratch.size_bytes,
+    )
+
+
+def _place_copies(layout: Layout, sends: Rows, receives: Rows, first_byte: Ints, scratch: _Scratch) -> _Moves:
+    """Items that are only copied: bytes arrive once, straight into the output where they fit in one run."""
+    is_ours, item_start = layout.output.find(receives.item)
+    final = item_start + receives.offset
+    goal = merge(Runs(receives.row, np.where(is_ours, Buffer.OUTPUT, -1).astype(np.int64), final, receives.length))
+    in_place = is_one_run(goal, receives, Buffer.OUTPUT)
+    landing = np.zeros(len(receives), np.int64)
+    landing[~in_place] = scratch.take(receives.size_bytes[~in_place])
+    straight = in_place[goal.row]
+    landing[goal.row[straight]] = goal.start[straight]
+    staged = landing[receives.row] + receives.within
+    piece_in_place = in_place[receives.row]
+    own = layout.input
+    address = np.concatenate([first_byte[own.item], receives.address])
+    order = np.argsort(address, kind="stable")
+    held = Held(
+        address[order],
+        np.concatenate([own.length, receives.length])[order],
+        np.concatenate([_all(own.item, Buffer.INPUT), np.where(piece_in_place, Buffer.OUTPUT, Buffer.SCRATCH)])[order],
+        np.concatenate([own.start, np.where(piece_in_place, final, staged)])[order],
+    )
+    rest = is_ours & ~piece_in_place
+    unpacking = copies(
+        receives.row[rest],
+        (_all(final[rest], Buffer.SCRATCH), staged[rest]),
+        (_all(final[rest], Buffer.OUTPUT), final[rest]),
+        receives.length[rest],
+        len(receives),
+    )
+    return _Moves(locate(sends, held), False, in_place, landing, unpacking, own_copies=_own_copies(layout))
+
+
+def _own_copies(layout: Layout) -> tuple[Copy, ...]:
+    """What the rank itself contributes to its output."""
+    given = layout.input
+    stays, final = layout.output.find(given.item)
+    start = np.append(given.start[stays], layout.own[0])
+    final = np.append(final[stays], layout.own[1])
+    length = np.append(given.length[stays], layout.own[2])
+    some = length > 0
+    row = np.zeros(int(some.sum()), np.int64)
+    source, target = (_all(row, Buffer.INPUT), start[some]), (_all(row, Buffer.OUTPUT), final[some])
+    return copies(row, source, target, length[some], 1)[0]
+
+
+def _place_sums(
+    problem: Problem, layout: Layout, sends: Rows, receives: Rows, first_byte: Ints, scratch: _Scratch
+) -> _Moves:
+    """Items that are summed: each has one accumulator here, which sends read from and receives write to."""
+    items = np.unique(np.concatenate([layout.input.item, layout.output.item, sends.item, receives.item]))
+    size_bytes = problem.items.size_bytes[items]
+    is_ours, start = layout.output.find(items)
+    start[~is_ours] = scratch.take(size_bytes[~is_ours])
+    buffer = np.where(is_ours, Buffer.OUTPUT, Buffer.SCRATCH).astype(np.int64)
+    given, given_start = layout.input.find(items)
+    begin = copies(
+        np.zeros(int(given.sum()), np.int64),
+        (_all(items[given], Buffer.INPUT), given_start[given]),
+        (buffer[given], start[given]),
+        size_bytes[given],
+        1,
+    )[0]
+    empty = ~given
+    zeros = tuple(zip(buffer[empty].tolist(), start[empty].tolist(), size_bytes[empty].tolist(), strict=True))
+    landing = scratch.take(receives.size_bytes)
+    place = np.searchsorted(items, receives.item)
+    unpacking = copies(
+        receives.row,
+        (_all(receives.row, Buffer.SCRATCH), landing[receives.row] + receives.within),
+        (buffer[place], start[place] + receives.offset),
+        receives.length,
+        len(receives),
+    )
+    source = locate(sends, Held(first_byte[items], size_bytes, buffer, start))
+    stays = np.zeros(len(receives), np.bool_)
+    return _Moves(source, True, stays, landing, unpacking, start_copies=begin, start_zeros=zeros)
+
+
+def _make_sends(schedule: Schedule, rows: Rows, moves: _Moves, scratch: _Scratch) -> tuple[Send, ...]:
+    source = moves.source
+    in_place = np.zeros(len(rows), np.bool_) if moves.must_pack else is_one_run(source, rows)
+    start, buffer = np.zeros(len(rows), np.int64), np.full(len(rows), Buffer.SCRATCH, np.int64)
+    start[~in_place] = scratch.take(rows.size_bytes[~in_place])
+    lone = in_place[source.row]
+    start[source.row[lone]], buffer[source.row[lone]] = source.start[lone], source.buffer[lone]
+    rest = source.where(~lone)
+    packing = copies(
+        rest.row,
+        (rest.buffer, rest.start),
+        (_all(rest.row, Buffer.SCRATCH), start[rest.row] + rest.within),
+        rest.length,
+        len(rows),
+    )
+    columns = (rows.message, rows.peer, rows.tag, rows.size_bytes, buffer, start, schedule.phase[rows.message])
+    return tuple(
+        Send(message, peer, tag, size, place, begin, phase, packs)
+        for message, peer, tag, size, place, begin, phase, packs in zip(
+            *(column.tolist() for column in columns), packing, strict=True
+        )
+    )
+
+
+def _make_receives(schedule: Schedule, rows: Rows, moves: _Moves, *, may_add: bool) -> tuple[Receive, ...]:
+    message = rows.message
+    columns = (
+        message,
+        rows.peer,
+        rows.tag,
+        rows.size_bytes,
+        np.where(moves.lands_in_place, Buffer.OUTPUT, Buffer.SCRATCH),
+        moves.landing,
+        schedule.phase[message],
+        (schedule.kind[message] == Kind.REDUCE) & may_add,
+    )
+    return tuple(
+        Receive(number, peer, tag, size, place, begin, phase, unpacks, adds)
+        for number, peer, tag, size, place, begin, phase, adds, unpacks in zip(
+            *(column.tolist() for column in columns), moves.unpacking, strict=True
+        )
+    )
+
+
+def _ready_steps(
+    waits: tuple[int, ...], releases: tuple[tuple[int, ...], ...], sends: tuple[Send, ...], num_receives: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Steps that can run at once, the slow links first, and sends that can as well run later."""
+    ready = [step for step in range(len(sends)) if waits[step] == 0]
+    later = [step for step in ready if sends[step].phase == Phase.LOCAL and not releases[step]]
+    urgent = sorted(set(ready) - set(later), key=lambda step: (sends[step].phase != Phase.SCALE_OUT, step))
+    barriers = [step for step in range(len(sends) + num_receives, len(waits)) if waits[step] == 0]
+    return (*barriers, *urgent), tuple(later)
+
+
+def _waiting(
+    schedule: Schedule, problem: Problem, rank: int, rows: Rows, releases: Sequence[tuple[int, ...]]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
+    """Queues of receives to be let in a few at a time, receives to wait for by peer, and the rest.
+
+    Messages that hold their links alone, or wait for a message from another rank to the same one, stand in one queue.
+    On a fabric that bears few senders, other messages between servers queue by peer. The order respects every
+    dependency, so that whoever waits for the first of a queue waits for a message that can come.
+    """
+    is_ordered = schedule.exclusive[rows.message].copy()
+    deps = schedule.deps.take(rows.message)
+    dep, earlier = _match(deps.values, rows.message)
+    later = deps.row_of_value[dep]
+    is_ordered[later[rows.peer[later] != rows.peer[earlier]]] = True
+    crosses = np.zeros(len(rows), np.bool_)
+    if problem.cluster is not None and problem.cluster.fabric.fan_in is not None:
+        crosses = problem.cluster.server_of(rows.peer) != rank // problem.cluster.gpus_per_server
+    if is_ordered.any():
+        is_ordered |= crosses
+    depth = rows.message if is_in_order(schedule) else levels(schedule, problem.topology)[rows.message]
+    key = np.where(schedule.exclusive[rows.message], schedule.order[rows.message], depth)
+    queue_of = np.where(is_ordered, -1, rows.peer).tolist()
+    is_queued, peer = (is_ordered | crosses).tolist(), rows.peer.tolist()
+    rest = []
+    queues: dict[int, list[int]] = {}
+    awaited: dict[int, list[int]] = {}
+    for place in np.lexsort((rows.message, key)).tolist():
+        if is_queued[place]:
+            queues.setdefault(queue_of[place], []).append(place)
+        if is_queued[place] or releases[place]:
+            awaited.setdefault(peer[place], []).append(place)
+        else:
+            rest.append(place)
+    return tuple(map(tuple, queues.values())), tuple(map(tuple, awaited.values())), tuple(rest)
+
+
+def _order(
+    schedule: Schedule, sends: Rows, receives: Rows, *, are_summed: bool
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """How many steps each step waits for, and which steps it releases."""
+    num_sends, num_moves = len(sends), len(sends) + len(receives)
+    before: list[NDArray[np.integer]] = []
+    after: list[NDArray[np.integer]] = []
+    # Bytes that are only copied never overwrite anything: their receives need no order of their own.
+    for rows, first in ((sends, 0), (receives, num_sends))[: 2 if are_summed else 1]:
+        deps = schedule.deps.take(rows.message)
+        waiting = first + deps.row_of_value
+        for others, others_first in ((sends, 0), (receives, num_sends)):
+            dep, other = _match(deps.values, others.message)
+            before.append(others_first + other)
+            after.append(waiting[dep])
+    stage = schedule.stage[np.concatenate([sends.message, receives.message])]
+    segment = np.searchsorted(schedule.barriers, stage, side="right")
+    for barrier in range(len(schedule.barriers)):
+        step = num_moves + barrier
+        earlier, later = np.flatnonzero(segment == barrier), np.flatnonzero(segment == barrier + 1)
+        before += [earlier, np.full(len(later), step), np.full(min(barrier, 1), step - 1)]
+        after += [np.full(len(earlier), step), later, np.full(min(barrier, 1), step)]
+    total = num_moves + len(schedule.barriers)
+    edges = np.unique(np.stack([np.concatenate(before), np.concatenate(after)], axis=1).astype(np.int64), axis=0)
+    released = Ragged.from_counts(np.bincount(edges[:, 0], minlength=total), edges[:, 1].astype(np.int32))
+    flat, ends = released.values.tolist(), released.offsets.tolist()
+    releases = tuple(tuple(flat[begin:end]) for begin, end in pairwise(ends))
+    return tuple(np.bincount(edges[:, 1], minlength=total).tolist()), releases
+
+
+def _match(values: NDArray[np.integer], keys: Ints) -> tuple[Ints, Ints]:
+    """Pairs (k, j) with values[k] == keys[j]; keys ascend and may repeat."""
+    first = np.searchsorted(keys, values, side="left")
+    count = np.searchsorted(keys, values, side="right") - first
+    left = np.repeat(np.arange(len(values)), count)
+    right = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(len(left))
+    return left, right
+
+
+def _all(like: NDArray[np.generic], buffer: Buffer) -> Ints:
+    return np.full(len(like), buffer, np.int64)

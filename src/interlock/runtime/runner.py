@@ -1,0 +1,196 @@
+"""Runs lowered programs on a process group: threads, memory and heartbeat are kept; errors name the rank to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.errors import InterlockError
+from interlock.problem import Problem
+from interlock.runtime.buffers import Arena
+from interlock.runtime.exchange import Exchange
+from interlock.runtime.flow import Flow
+from interlock.runtime.heartbeat import Heartbeat
+from interlock.runtime.layout import Layout
+from interlock.runtime.lowering import lower
+from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
+from interlock.runtime.program import Program
+from interlock.runtime.rounds import Rounds, round_of_messages
+from interlock.schedule import CompactSchedule, RankProgram
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["Disagreement", "Lowered", "PeerFailed", "Planned", "Runner", "digest_of_words", "timeout_of"]
+
+T = TypeVar("T")
+
+TAGS_PER_RUNNER = 16  # the last of them is left for `poison`
+MAX_RUNNERS = 1 << 20  # over one group, before tags come round again
+
+
+class PeerFailed(InterlockError):
+    """A rank died or stalled; `ranks` names those that fell silent, as far as anyone could tell."""
+
+    def __init__(self, words: str, ranks: Sequence[int]) -> None:
+        super().__init__(words)
+        self.ranks = tuple(ranks)
+
+
+class Disagreement(InterlockError):
+    """Ranks called with arguments, plans or versions that do not fit together; nothing was moved."""
+
+
+class Planned(Protocol):
+    """What the runtime needs of a plan."""
+
+    algorithm: str
+    plan_s: float
+    compact: CompactSchedule
+
+    @property
+    def problem(self) -> Problem:
+        """What is moved, and on what."""
+        ...
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """One rank's program."""
+        ...
+
+
+class Lowered:
+    """A plan lowered for one rank; with rounds where the backend wants batches."""
+
+    def __init__(self, program: Program, round_of_message: NDArray[np.int64] | None) -> None:
+        self.program, self.round_of_message = program, round_of_message
+
+
+class Runner:
+    """Executes plans over one process group.
+
+    Parameters
+    ----------
+    peers
+        The group's rank of each rank of the plan; None where they are the same.
+    server_of, leaders
+        Server of each rank of the group and who speaks for it; None where there is one server.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        timeout_s: float | None = None,
+        *,
+        peers: Sequence[int] | None = None,
+        server_of: Sequence[int] | None = None,
+        leaders: Sequence[int] = (0,),
+    ) -> None:
+        import torch
+
+        self.group, self.rank, self.num_ranks = group, group.rank(), group.size()
+        self.timeout_s = timeout_of(group) if timeout_s is None else timeout_s
+        self.uses_batches = group.name() != "gloo"
+        self.device = torch.device("cuda", torch.cuda.current_device()) if self.uses_batches else torch.device("cpu")
+        self.server_of, self.leaders = list(server_of or [0] * self.num_ranks), list(leaders)
+        self._peers = list(range(self.num_ranks)) if peers is None else list(peers)
+        self.flow, self._rounds = Flow(group, self._peers), Rounds(group, self._peers)
+        # Runners over one group are made in the same order on every rank; their messages must not meet.
+        self._number = group.get_group_store().add(f"interlock/runners{self.rank}", 1)
+        self._num_exchanges = 0
+        self._digests = self.exchange(1)
+        self._heartbeat = Heartbeat(group, str(self._number))
+        self._arena = Arena()
+
+    def exchange(self, width: int) -> Exchange:
+        """A way to share rows of numbers with every rank; every rank must make the same ones in the same order."""
+        device = self.device if self.uses_batches else None
+        first_tag = FIRST_TAG - TAGS_PER_RUNNER * (self._number % MAX_RUNNERS + 1) + 4 * self._num_exchanges
+        self._num_exchanges += 1
+        return Exchange(self.group, self.server_of, self.leaders, width, first_tag, device)
+
+    def lower(self, plan: Planned, layout: Layout) -> Lowered:
+        """A plan's program for the rank of the plan that `layout` belongs to."""
+        program = lower(plan.for_rank(layout.rank), plan.problem, layout)
+        if not self.uses_batches:
+            return Lowered(program, None)
+        return Lowered(program, round_of_messages(plan.compact.expand(), plan.problem))
+
+    def compare(self, plan: Planned | None) -> None:
+        """Raise on every rank unless all have the same plan (or all none)."""
+        mine = 0 if plan is None else _digest_of_plan(plan)
+        digests = self.guard(lambda: self._digests.share([mine], self.timeout_s), "comparing plans")[:, 0]
+        if (digests != digests[0]).any():
+            other = int(np.argmax(digests != digests[0]))
+            raise Disagreement(f"rank {other} made another plan than rank 0 for the same problem; nothing was moved")
+
+    def run(
+        self, lowered: Lowered, source: torch.Tensor, target: torch.Tensor, element: torch.dtype | None = None
+    ) -> None:
+        """Move bytes between flat uint8 tensors on `device`; `element` is the type to add with."""
+        scratch = self._arena.take("scratch", lowered.program.scratch_bytes, source.device)
+        buffers, rounds = (source, target, scratch), lowered.round_of_message
+        if rounds is None:
+            self.guard(lambda: self.flow.run(lowered.program, buffers, self.timeout_s, element), "moving bytes")
+        else:
+            self.guard(lambda: self._rounds.run(lowered.program, rounds, buffers, element), "moving bytes")
+
+    def host_memory(self, name: str, size_bytes: int) -> torch.Tensor:
+        """Host memory kept between calls, pinned where there is a device to copy from."""
+        import torch
+
+        held = self._arena.take(name, size_bytes, torch.device("cpu"), pinned=torch.cuda.is_available())
+        return held.narrow(0, 0, size_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory kept for relayed, packed and staged bytes."""
+        return self._arena.size_bytes
+
+    def guard(self, action: Callable[[], T], what: str) -> T:
+        """Run something that waits for peers; if it fails, find out who is to blame."""
+        try:
+            return action()
+        except MoveFailed as error:
+            poison(self.group)
+            silent = self._heartbeat.find_silent(error.waiting_on)
+            names = ", ".join(f"rank {rank}" for rank in silent) or "a rank that could not be told"
+            cause = str(error).strip().splitlines()[0][:300]
+            raise PeerFailed(f"{names} died or stalled while {what} ({cause}); make a new group", silent) from error
+
+    def close(self) -> None:
+        """Stop threads and heartbeat; the group stays the caller's."""
+        self._heartbeat.close()
+        self.flow.close()
+
+
+def timeout_of(group: dist.ProcessGroup) -> float:
+    """Seconds after which the group's own operations give up."""
+    import torch
+
+    device = torch.device("cpu" if group.name() == "gloo" else "cuda")
+    return float(group._get_backend(device).options._timeout.total_seconds())
+
+
+def digest_of_words(words: str) -> int:
+    """A signed 64-bit number that differs, all but certainly, when the words do."""
+    return _signed(_core.digest64(np.frombuffer(words.encode(), np.uint8), 0))
+
+
+def _digest_of_plan(plan: Planned) -> int:
+    rows = plan.compact.expand()
+    columns = (rows.src.values, rows.dst.values, rows.size_bytes, rows.stage, rows.order, rows.deps.values)
+    pieces = (rows.pieces.offsets, rows.pieces.item, rows.pieces.offset, rows.pieces.length)
+    digest = 1
+    for column in (*columns, *pieces):
+        digest = _core.digest64(np.ascontiguousarray(column).view(np.uint8), digest)
+    return _signed(digest)
+
+
+def _signed(digest: int) -> int:
+    """As a 64-bit integer with a sign, which is what tensors hold."""
+    return digest - (1 << 64) if digest >= 1 << 63 else digest

@@ -1,0 +1,180 @@
+"""All-to-All over a process group: demand is shared, every rank plans alike, bytes move.
+
+Plans come from a function the caller gives, so this module knows no algorithm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.errors import InvalidInput
+from interlock.runtime.layout import Layout
+from interlock.runtime.peers import backend_errors
+from interlock.runtime.placement import Placement
+from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["Choice", "Choose", "Prepared", "Session"]
+
+MAX_PLANS = 64  # kept for demands that come again
+_FINE, _BAD_ARGUMENTS = 0, 1
+_UNSAID = -1  # in place of the bytes a rank expects, where it only asks
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What to run for a demand: a plan, or None for the backend's own call; `reason` says why."""
+
+    plan: Planned | None
+    reason: str
+
+
+Choose = Callable[[Cluster, Demand], Choice]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A demand that every rank agreed on, planned and lowered for this rank."""
+
+    choice: Choice
+    matrix: NDArray[np.int64]  # by rank of the group
+    lowered: Lowered | None  # None: the backend's own call
+    prepare_s: float
+
+
+class Session:
+    """One process group and what is kept for it between calls.
+
+    Parameters
+    ----------
+    choose
+        Gives the plan for a demand on a cluster; must give the same one on every rank.
+    settings
+        Words that must be equal on every rank: whatever `choose` depends on.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        cluster: Cluster,
+        placement: Placement,
+        choose: Choose,
+        settings: str,
+        timeout_s: float | None = None,
+    ) -> None:
+        placement.check_cluster(cluster)
+        self.cluster, self.placement = cluster, placement
+        self.runner = Runner(
+            group,
+            timeout_s,
+            peers=placement.group_rank,
+            server_of=placement.server_of,
+            leaders=_leaders(cluster, placement),
+        )
+        self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
+        self._choose = choose
+        self._words = settings
+        self._settings = digest_of_words(f"{settings} {cluster!r} {cluster.faults}")
+        self._demands = self.runner.exchange(2 * self.num_ranks + 2)
+        self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
+
+    def share(
+        self, input_bytes: Sequence[int], output_bytes: Sequence[int] | None, wrong: str = ""
+    ) -> NDArray[np.int64]:
+        """The bytes every rank sends to every rank, ``[num_ranks, num_ranks]``, checked by all against all.
+
+        `output_bytes` are what this rank expects; None where it only asks. `wrong` says what is the matter with this
+        rank's own arguments, so that every rank hears that something is.
+        """
+        expected = [_UNSAID] * self.num_ranks if output_bytes is None else list(output_bytes)
+        row = [self._settings, _FINE, *input_bytes, *expected]
+        if wrong:
+            row = [self._settings, _BAD_ARGUMENTS] + [0] * (2 * self.num_ranks)
+        rows = self.runner.guard(lambda: self._demands.share(row, self.runner.timeout_s), "sharing the demand")
+        if wrong:
+            raise InvalidInput(wrong)
+        return self._check(rows)
+
+    def _check(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        bad = np.flatnonzero(rows[:, 1] != _FINE)
+        if len(bad):
+            raise Disagreement(f"rank {bad[0]} was called with bad arguments; nothing was moved")
+        odd = np.flatnonzero(rows[:, 0] != rows[0, 0])
+        if len(odd):
+            raise Disagreement(f"rank {odd[0]} plans with another cluster, algorithm or version than rank 0")
+        sends, expects = rows[:, 2 : 2 + self.num_ranks], rows[:, 2 + self.num_ranks :].T
+        wrong = np.argwhere((sends != expects) & (expects != _UNSAID))
+        if len(wrong):
+            src, dst = wrong[0].tolist()
+            raise Disagreement(
+                f"rank {src} sends {sends[src, dst]} bytes to rank {dst}, which expects {expects[src, dst]}; "
+                "output splits must be the transpose of input splits"
+            )
+        return np.ascontiguousarray(sends)
+
+    def prepare(self, matrix: NDArray[np.int64]) -> Prepared:
+        """Plan and lower a shared demand; equal demands are planned once. Ranks compare what they planned."""
+        key = matrix.tobytes()
+        found = self._prepared.get(key)
+        if found is not None:
+            self._prepared.move_to_end(key)
+            return found
+        start_s = time.perf_counter()
+        choice = self._choose(self.cluster, Demand(self.placement.to_cluster_order(matrix), "shared"))
+        lowered = None
+        if choice.plan is not None:
+            layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
+            lowered = self.runner.lower(choice.plan, layout)
+        made = Prepared(choice, matrix, lowered, time.perf_counter() - start_s)
+        self.runner.compare(choice.plan)
+        self._prepared[key] = made
+        if len(self._prepared) > MAX_PLANS:
+            self._prepared.popitem(last=False)
+        return made
+
+    def move(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Move the bytes of `source` (flat uint8, on the runner's device) to the others, and theirs into `target`."""
+        if prepared.lowered is None:
+            self.runner.guard(lambda: self._move_natively(prepared, source, target), "moving bytes")
+        else:
+            self.runner.run(prepared.lowered, source, target)
+
+    def replan(self, cluster: Cluster) -> None:
+        """Use another description of the same machines from now on: a NIC has become slow, or well again."""
+        self.placement.check_cluster(cluster)
+        self.cluster = cluster
+        self._settings = digest_of_words(f"{self._words} {cluster!r} {cluster.faults}")
+        self._prepared.clear()
+
+    def close(self) -> None:
+        """Stop threads and heartbeat; the group stays the caller's."""
+        self.runner.close()
+
+    def _move_natively(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
+        import torch.distributed as dist
+
+        sends, receives = prepared.matrix[self.rank].tolist(), prepared.matrix[:, self.rank].tolist()
+        with backend_errors():
+            dist.all_to_all_single(target, source, receives, sends, group=self.runner.group)
+
+
+def _leaders(cluster: Cluster, placement: Placement) -> list[int]:
+    """The first rank of each server that has a NIC, or else the first."""
+    alive = cluster.nic_bandwidth_bytes_per_s > 0
+    leaders = []
+    for server in range(max(placement.server_of) + 1):
+        members = [member for member, home in enumerate(placement.server_of) if home == server]
+        leaders.append(next((m for m in members if alive[placement.rank_of[m]]), members[0]))
+    return leaders

@@ -1,0 +1,376 @@
+"""All-to-All for torch programs: the calls of torch.distributed, moved by a plan.
+
+`all_to_all_single` and `all_to_all` are drop-ins. `AllToAll` is the same with everything kept: plans, buffers, and on
+request the demand, which saves the exchange before each call. `Experts` dispatches tokens to experts and combines
+their results with one copy per server. `calibrate` measures the cluster that plans are made for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch.distributed.distributed_c10d import _world
+
+from interlock.errors import InvalidInput
+from interlock.execution import execute, native_seconds, open_session
+from interlock.planning import Plan
+from interlock.runtime import Disagreement, PeerFailed, Placement, Prepared, find_hosts
+from interlock.runtime.calibrate import calibrate
+from interlock.runtime.experts import Experts
+from interlock.topology import Cluster, MissingGpu
+from interlock.topology import cluster as cluster_preset
+
+__all__ = [
+    "AllToAll",
+    "Disagreement",
+    "Experts",
+    "PeerFailed",
+    "Pending",
+    "Report",
+    "all_to_all",
+    "all_to_all_single",
+    "calibrate",
+    "execute",
+    "last_report",
+]
+
+Splits = Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the last call did. Times in seconds; measured ones are this rank's."""
+
+    algorithm: str  # "native" where the backend's own call was taken
+    reason: str
+    measured_s: float  # moving the bytes
+    exchange_s: float  # learning every rank's demand; 0 where it was held
+    plan_s: float  # planning and lowering; 0 where the plan was kept
+    stages: int
+    messages: int  # that this rank sends
+    plan: Plan | None
+    cluster: Cluster
+    demand_bytes: NDArray[np.int64]  # by ranks of the cluster
+
+    @property
+    def predicted_s(self) -> float:
+        """What the simulator says of this plan (an estimate for the backend's own call)."""
+        return self.native_s if self.plan is None else self.plan.simulate().makespan_s
+
+    @property
+    def native_s(self) -> float:
+        """An estimate of what the backend's own call takes."""
+        return native_seconds(self.cluster, self.demand_bytes)
+
+    @property
+    def lower_bound_s(self) -> float | None:
+        """No plan is faster than this; None for the backend's own call."""
+        return None if self.plan is None else self.plan.bound.seconds
+
+
+class Pending:
+    """A call that is under way; `wait` returns when its output is complete."""
+
+    def __init__(self, done: Future[None]) -> None:
+        self._done = done
+
+    def wait(self) -> bool:
+        """Block until the output is complete; errors of the call are raised here."""
+        self._done.result()
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call has ended."""
+        return self._done.done()
+
+
+class AllToAll:
+    """A reusable All-to-All on one process group.
+
+    Parameters
+    ----------
+    cluster
+        The machines; measure them with `calibrate`. None: an H200 preset of the group's shape.
+    group
+        The process group; None is the default one.
+    hosts
+        Name of each rank's server; None asks every rank for its host name and LOCAL_RANK.
+    algorithm
+        A name from the registry, or "native".
+    fallback
+        Take the backend's own call where no plan could beat it.
+
+    Examples
+    --------
+    >>> exchange = AllToAll(cluster)  # doctest: +SKIP
+    >>> exchange(output, input, output_splits, input_splits)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | None = None,
+        group: dist.ProcessGroup | None = None,
+        *,
+        hosts: Sequence[str] | None = None,
+        algorithm: str = "adaptive",
+        fallback: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        self.group = dist.group.WORLD if group is None else group
+        if self.group is None:
+            raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
+        placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
+        self.session = open_session(
+            self.group,
+            _with_gaps(cluster, placement),
+            placement,
+            algorithm=algorithm,
+            fallback=fallback,
+            timeout_s=timeout_s,
+        )
+        self.rank, self.placement = self.session.rank, placement
+        self.report: Report | None = None
+        self._held: Prepared | None = None
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="interlock-call")
+
+    def __call__(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,  # noqa: A002
+        output_split_sizes: Splits = None,
+        input_split_sizes: Splits = None,
+        async_op: bool = False,
+    ) -> Pending | None:
+        """As `torch.distributed.all_to_all_single`; without splits, the held demand if there is one."""
+        needs_gradient = input.requires_grad and torch.is_grad_enabled()
+        if async_op:
+            if needs_gradient:
+                raise InvalidInput("async_op=True cannot be combined with an input that requires gradients")
+            return Pending(self._worker.submit(self._move, output, input, output_split_sizes, input_split_sizes))
+        if needs_gradient:
+            _Differentiable.apply(output, input, self, output_split_sizes, input_split_sizes)  # type: ignore[no-untyped-call]
+        else:
+            self._move(output, input, output_split_sizes, input_split_sizes)
+        return None
+
+    def hold(self, output_split_sizes: Sequence[int], input_split_sizes: Sequence[int], like: torch.Tensor) -> None:
+        """Share and plan a demand now; calls without splits use it until `release`. Every rank must call it.
+
+        `like` is a tensor with rows like those that will be sent.
+        """
+        row_bytes = _row_bytes(like)
+        sends = [size * row_bytes for size in input_split_sizes]
+        self._held = self.session.prepare(self.session.share(sends, [size * row_bytes for size in output_split_sizes]))
+
+    def release(self) -> None:
+        """Forget the held demand."""
+        self._held = None
+
+    def counts(self, input_split_sizes: Sequence[int]) -> list[int]:
+        """The output splits that fit everybody's input splits. Every rank must call it."""
+        received: list[int] = self.session.share(input_split_sizes, None)[:, self.rank].tolist()
+        return received
+
+    def replan(self, cluster: Cluster) -> None:
+        """Plan for another description of the same machines from now on. Every rank must call it."""
+        self.session.replan(_with_gaps(cluster, self.session.placement))
+        self._held = None
+
+    def close(self) -> None:
+        """Stop threads and heartbeat; the process group stays."""
+        self._worker.shutdown(wait=True)
+        self.session.close()
+
+    def __enter__(self) -> AllToAll:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _move(self, output: torch.Tensor, source: torch.Tensor, output_splits: Splits, input_splits: Splits) -> None:
+        start_s = time.perf_counter()
+        held = self._held if output_splits is None and input_splits is None else None
+        if held is None:
+            prepared = self._agree(output, source, output_splits, input_splits)
+        else:
+            prepared = held
+            _check_held(held, self.rank, output, source)
+        agreed_s = time.perf_counter()
+        self._carry(prepared, output, source)
+        self._note(prepared, held is not None, agreed_s - start_s, time.perf_counter() - agreed_s)
+
+    def _agree(
+        self, output: torch.Tensor, source: torch.Tensor, output_splits: Splits, input_splits: Splits
+    ) -> Prepared:
+        """Share this call's demand and prepare it; a rank with bad splits lets the others know."""
+        sends, wrong = _split_bytes(source, input_splits, self.session.num_ranks, "input")
+        expects, also_wrong = _split_bytes(output, output_splits, self.session.num_ranks, "output")
+        return self.session.prepare(self.session.share(sends, expects, wrong or also_wrong))
+
+    def _carry(self, prepared: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:
+        """Move between the tensors' own memory where possible, else through kept or temporary memory."""
+        runner = self.session.runner
+        sent = _flat(source.detach())
+        received = _flat(output.detach())  # a copy, filled and copied back, where the output is not contiguous
+        if sent.device == runner.device:
+            self.session.move(prepared, sent, received)
+        else:
+            # gloo's point-to-point cannot read device memory: stage through host memory.
+            host_sent = runner.host_memory("input", sent.numel()).copy_(sent)
+            host_received = runner.host_memory("output", received.numel())
+            self.session.move(prepared, host_sent, host_received)
+            received.copy_(host_received)
+        if not output.is_contiguous():
+            output.detach().copy_(received.view(output.dtype).view(output.shape))
+
+    def _note(self, prepared: Prepared, is_held: bool, agree_s: float, move_s: float) -> None:
+        plan = cast(Plan | None, prepared.choice.plan)
+        is_new = not is_held and (self.report is None or self.report.plan is not plan)
+        plan_s = prepared.prepare_s if is_new else 0.0
+        self.report = Report(
+            algorithm="native" if plan is None else plan.algorithm,
+            reason=prepared.choice.reason,
+            measured_s=move_s,
+            exchange_s=max(0.0, agree_s - plan_s),
+            plan_s=plan_s,
+            stages=1 if plan is None else plan.num_stages,
+            messages=0 if prepared.lowered is None else len(prepared.lowered.program.sends),
+            plan=plan,
+            cluster=self.session.cluster,
+            demand_bytes=self.session.placement.to_cluster_order(prepared.matrix),
+        )
+
+
+class _Differentiable(torch.autograd.Function):
+    """Gradients go back the way the values came: the same call with splits swapped."""
+
+    @staticmethod
+    def forward(  # type: ignore[no-untyped-def]
+        ctx, output: torch.Tensor, source: torch.Tensor, handle: AllToAll, output_splits: Splits, input_splits: Splits
+    ) -> torch.Tensor:
+        ctx.handle, ctx.splits, ctx.shape = handle, (output_splits, input_splits), source.shape
+        ctx.held = handle._held if output_splits is None and input_splits is None else None
+        handle._move(output, source, output_splits, input_splits)
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor):  # type: ignore[no-untyped-def]
+        back = gradient.new_empty(ctx.shape)
+        handle: AllToAll = ctx.handle
+        if ctx.held is None:
+            output_splits, input_splits = ctx.splits
+            handle._move(back, gradient, input_splits, output_splits)
+        else:
+            handle._carry(handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T)), back, gradient)
+        return None, back, None, None, None
+
+
+# Handles of the drop-in calls by group. Those of groups that were destroyed are closed when next one is asked for.
+_handles: dict[int, AllToAll] = {}
+
+
+def _handle(group: dist.ProcessGroup | None) -> AllToAll:
+    where = dist.group.WORLD if group is None else group
+    for key in [key for key, handle in _handles.items() if handle.group not in _world.pg_map]:
+        _handles.pop(key).close()
+    if id(where) not in _handles:
+        _handles[id(where)] = AllToAll(group=where)
+    return _handles[id(where)]
+
+
+def all_to_all_single(
+    output: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
+    output_split_sizes: Splits = None,
+    input_split_sizes: Splits = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Pending | None:
+    """As `torch.distributed.all_to_all_single`, with gradients; planned where a plan gains.
+
+    Non-contiguous tensors are fine. Wrong splits raise on every rank before anything is moved.
+    """
+    return _handle(group)(output, input, output_split_sizes, input_split_sizes, async_op)
+
+
+def all_to_all(
+    output_tensor_list: Sequence[torch.Tensor],
+    input_tensor_list: Sequence[torch.Tensor],
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Pending | None:
+    """As `torch.distributed.all_to_all`: a tensor for and from every rank, of any shapes."""
+    handle = _handle(group)
+    if async_op:
+        return Pending(handle._worker.submit(_all_to_all, handle, output_tensor_list, input_tensor_list))
+    _all_to_all(handle, output_tensor_list, input_tensor_list)
+    return None
+
+
+def _all_to_all(handle: AllToAll, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
+    sources = [_flat(tensor.detach()) for tensor in inputs]
+    sizes = [tensor.numel() * tensor.element_size() for tensor in outputs]
+    device = (*inputs, *outputs)[0].device if inputs or outputs else torch.device("cpu")
+    source = torch.cat(sources) if sources else torch.empty(0, dtype=torch.uint8, device=device)
+    target = torch.empty(sum(sizes), dtype=torch.uint8, device=device)
+    handle._move(target, source, sizes, [part.numel() for part in sources])
+    for tensor, part in zip(outputs, torch.split(target, sizes), strict=True):
+        tensor.detach().copy_(part.view(tensor.dtype).view(tensor.shape))
+
+
+def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
+    """What the last drop-in call on the group did; None before the first."""
+    handle = _handles.get(id(dist.group.WORLD if group is None else group))
+    return None if handle is None else handle.report
+
+
+def _with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
+    """The cluster, with places that no rank plays marked as missing GPUs."""
+    servers, width = max(placement.server_of) + 1, placement.ranks_per_server
+    where = cluster_preset("h200", servers=servers, gpus_per_server=width) if cluster is None else cluster
+    placement.check_cluster(where)
+    gaps = tuple(MissingGpu(rank // width, rank % width) for rank in placement.empty)
+    return where.with_(faults=(*where.faults, *gaps)) if gaps else where
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bytes in order; its own memory where it is contiguous."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _row_bytes(tensor: torch.Tensor) -> int:
+    if tensor.dim() == 0:
+        raise InvalidInput("a tensor without dimensions cannot be split over ranks")
+    return int(np.prod(tensor.shape[1:], dtype=np.int64)) * tensor.element_size()
+
+
+def _split_bytes(tensor: torch.Tensor, splits: Splits, num_ranks: int, name: str) -> tuple[list[int], str]:
+    """Bytes for each rank, and what is wrong with the splits ("" where nothing is)."""
+    if tensor.dim() == 0:
+        return [], f"{name} has no dimensions; it cannot be split over {num_ranks} ranks"
+    rows, row_bytes = tensor.shape[0], _row_bytes(tensor)
+    if splits is None:
+        if rows % num_ranks:
+            return [], f"{name} has {rows} rows, which do not divide evenly over {num_ranks} ranks; give split sizes"
+        return [rows // num_ranks * row_bytes] * num_ranks, ""
+    if len(splits) != num_ranks or min(splits, default=0) < 0:
+        return [], f"{name}_split_sizes must hold {num_ranks} sizes of at least 0, not {list(splits)[:20]}"
+    if sum(splits) != rows:
+        return [], f"{name}_split_sizes add up to {sum(splits)} but {name} has {rows} rows"
+    return [size * row_bytes for size in splits], ""
+
+
+def _check_held(held: Prepared, rank: int, output: torch.Tensor, source: torch.Tensor) -> None:
+    for tensor, wanted, name in ((source, held.matrix[rank], "input"), (output, held.matrix[:, rank], "output")):
+        size_bytes = tensor.numel() * tensor.element_size()
+        if size_bytes != wanted.sum():
+            raise InvalidInput(f"{name} has {size_bytes} bytes but the held demand moves {wanted.sum()}")

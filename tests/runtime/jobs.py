@@ -1,0 +1,322 @@
+"""What tests run on ranks: importable by name in the rank processes, each given its RankContext first."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+import interlock as il
+import interlock.torch as ilt
+from interlock.errors import InterlockError
+from interlock.execution import execute, open_session
+from interlock.lab.ranks import RankContext
+from interlock.planning import Plan, solve
+from interlock.problem import Problem
+from interlock.runtime import Layout, Placement
+from interlock.runtime.rounds import Rounds, round_of_messages
+from interlock.runtime.runner import Runner
+
+
+def pattern(src: int, dst: int, size_bytes: int, salt: int = 0) -> NDArray[np.uint8]:
+    """Bytes that tell who sent them, to whom, and when."""
+    return ((np.arange(size_bytes) * 7 + src * 31 + dst * 17 + salt * 13) % 251).astype(np.uint8)
+
+
+def filled(matrix: NDArray[np.int64], rank: int, salt: int = 0) -> torch.Tensor:
+    """What a rank sends."""
+    parts = [pattern(rank, peer, int(matrix[rank, peer]), salt) for peer in range(len(matrix))]
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def expected(matrix: NDArray[np.int64], rank: int, salt: int = 0) -> torch.Tensor:
+    """What a rank must receive."""
+    parts = [pattern(peer, rank, int(matrix[peer, rank]), salt) for peer in range(len(matrix))]
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def hosts_of(cluster: il.Cluster) -> list[str]:
+    """Server names of a group whose ranks fill servers in order."""
+    return [f"server{rank // cluster.gpus_per_server}" for rank in range(cluster.num_ranks)]
+
+
+def move_all(
+    context: RankContext, cluster: il.Cluster, matrices: list[NDArray[np.int64]], algorithms: list[str]
+) -> dict[str, list[bool]]:
+    """By algorithm, whether each demand arrives byte for byte; nothing falls back."""
+    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    right: dict[str, list[bool]] = {}
+    for algorithm in algorithms:
+        session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
+        right[algorithm] = []
+        for salt, matrix in enumerate(matrices):
+            row, column = matrix[context.rank], matrix[:, context.rank]
+            prepared = session.prepare(session.share(row.tolist(), column.tolist()))
+            target = torch.full((int(column.sum()),), 255, dtype=torch.uint8)
+            session.move(prepared, filled(matrix, context.rank, salt), target)
+            right[algorithm].append(torch.equal(target, expected(matrix, context.rank, salt)))
+        session.close()
+    return right
+
+
+def move_in_rounds(context: RankContext, problem: Problem, algorithm: str, max_batch: int) -> tuple[bool, int]:
+    """Whether a plan run in batches delivers every byte, and the largest batch of this rank."""
+    plan = solve(problem, algorithm)
+    assert problem.demand is not None
+    matrix = problem.demand.bytes_matrix
+    runner = Runner(context.group)
+    program = runner.lower(plan, Layout.all_to_all(matrix, context.rank)).program
+    runner.close()
+    rounds = round_of_messages(plan.schedule, plan.problem, max_batch)
+    target = torch.zeros(int(matrix[:, context.rank].sum()), dtype=torch.uint8)
+    buffers = (filled(matrix, context.rank), target, torch.zeros(max(1, program.scratch_bytes), dtype=torch.uint8))
+    Rounds(context.group, range(context.num_ranks)).run(program, rounds, buffers)
+    mine = [int(rounds[move.message]) for move in program.sends] + [int(rounds[m.message]) for m in program.receives]
+    return torch.equal(target, expected(matrix, context.rank)), int(np.bincount(mine).max(initial=0))
+
+
+def run_collective(context: RankContext, plan: Plan, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """This rank's input and what the plan made of it."""
+    layout = Layout.packed(plan.problem, context.rank)
+    size = torch.empty(0, dtype=dtype).element_size()
+    source = torch.randint(0, 100, (layout.input.size_bytes // size,), generator=seeded(context.rank)).to(dtype)
+    target = torch.full((layout.output.size_bytes // size,), 7).to(dtype)
+    execute(plan, source, target, context.group)
+    return source, target
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of its own."""
+    return torch.Generator().manual_seed(seed)
+
+
+def wrong_results(context: RankContext, cluster: il.Cluster, dtypes: list[torch.dtype], algorithm: str) -> list[str]:
+    """What does not arrive as it should, over element types, shapes and layouts of memory."""
+    wrong = []
+    ranks, rank = context.num_ranks, context.rank
+    counts = torch.randint(0, 5, (ranks, ranks), generator=seeded(1))
+    counts[2] = 0
+    sends, receives = counts[rank].tolist(), counts[:, rank].tolist()
+
+    def source_of(peer: int, row: tuple[int, ...]) -> torch.Tensor:
+        return torch.randint(0, 100, (int(counts[peer].sum()), *row), generator=seeded(peer))
+
+    def wanted(row: tuple[int, ...]) -> torch.Tensor:
+        parts = [torch.split(source_of(peer, row), counts[peer].tolist())[rank] for peer in range(ranks)]
+        return torch.cat(parts)
+
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm=algorithm, fallback=False) as move:
+        for dtype in dtypes:
+            for row in ((), (3,), (2, 5), (0,)):
+                ours = torch.zeros((sum(receives), *row), dtype=dtype)
+                move(ours, source_of(rank, row).to(dtype), receives, sends)
+                if not torch.equal(ours, wanted(row).to(dtype)):
+                    wrong.append(f"{dtype} {row}")
+        spread = torch.zeros((sum(sends), 12))[:, ::3]
+        spread.copy_(source_of(rank, (4,)))
+        for step in (1, 2):
+            ours = torch.zeros((sum(receives), 4 * step))[:, ::step]
+            move(ours, spread, receives, sends)
+            if not torch.equal(ours, wanted((4,)).float()):
+                wrong.append(f"not contiguous, every {step}")
+        even = torch.arange(ranks * 2) + 100 * rank
+        native, ours = torch.zeros_like(even), torch.zeros_like(even)
+        dist.all_to_all_single(native, even, group=context.group)
+        move(ours, even)
+        if not torch.equal(ours, native):
+            wrong.append("equal splits")
+    return wrong
+
+
+def gradients(context: RankContext, cluster: il.Cluster, holds: bool) -> tuple[bool, bool]:
+    """Whether values and gradients equal those of torch's own differentiable All-to-All."""
+    from torch.distributed.nn.functional import all_to_all_single as reference
+
+    counts = torch.randint(0, 5, (context.num_ranks,) * 2, generator=seeded(2))
+    sends, receives = counts[context.rank].tolist(), counts[:, context.rank].tolist()
+    start = torch.rand((sum(sends), 3), generator=seeded(context.rank))
+    weight = torch.rand((sum(receives), 3), generator=seeded(context.rank + 50))
+    theirs, ours = start.clone().requires_grad_(), start.clone().requires_grad_()
+    native = reference(torch.zeros(sum(receives), 3), theirs * 2, receives, sends, group=context.group)
+    (native * weight).sum().backward()
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm="no-stage", fallback=False) as move:
+        output = torch.zeros(sum(receives), 3)
+        if holds:
+            move.hold(receives, sends, like=output)
+            move(output, ours * 2)
+        else:
+            move(output, ours * 2, receives, sends)
+        (output * weight).sum().backward()
+    assert ours.grad is not None
+    return torch.equal(output, native), torch.equal(ours.grad, theirs.grad)
+
+
+def drop_ins(context: RankContext) -> dict[str, object]:
+    """The module's functions on the default group, and what they report."""
+    ranks, rank = context.num_ranks, context.rank
+    inputs = [torch.full((rank + 1, peer + 1), 10.0 * rank + peer) for peer in range(ranks)]
+    outputs = [torch.zeros(peer + 1, rank + 1) for peer in range(ranks)]
+    ilt.all_to_all(outputs, inputs)
+    lists = all((outputs[peer] == 10.0 * peer + rank).all() for peer in range(ranks))
+    source = torch.arange(ranks * 3, dtype=torch.int32) + 1000 * rank
+    target = torch.zeros_like(source)
+    pending = ilt.all_to_all_single(target, source, async_op=True)
+    assert pending is not None
+    waited = pending.wait()
+    want = torch.cat([torch.arange(3, dtype=torch.int32) + 3 * rank + 1000 * peer for peer in range(ranks)])
+    report = ilt.last_report()
+    assert report is not None
+    return {
+        "lists": bool(lists),
+        "async": waited and pending.is_completed() and torch.equal(target, want),
+        "algorithm": report.algorithm,
+        "reason": report.reason,
+        "predicted_s": report.predicted_s,
+        "measured_s": report.measured_s,
+    }
+
+
+def bad_calls(context: RankContext, cluster: il.Cluster) -> list[str]:
+    """What each rank is told when one rank's splits are wrong; the handle works afterwards."""
+    ranks, rank = context.num_ranks, context.rank
+    told = []
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm="direct", fallback=False) as move:
+        cases = [
+            ([2] * ranks, [2] * (ranks - 1) + [3 if rank == 1 else 2]),
+            ([2] * ranks, [2] * (ranks - 1) if rank == 1 else [2] * ranks),
+        ]
+        for receives, sends in cases:
+            source, target = torch.zeros(sum(sends)), torch.zeros(sum(receives))
+            try:
+                move(target, source, receives, sends)
+                told.append("no error")
+            except InterlockError as error:
+                told.append(str(error))
+        source, target = torch.full((ranks,), float(rank)), torch.zeros(ranks)
+        move(target, source)
+        told.append(str(target.tolist() == list(range(ranks))))
+    return told
+
+
+def disagree(context: RankContext, cluster: il.Cluster) -> str:
+    """What each rank is told when rank 1 plans for another cluster."""
+    where = il.cluster("h100", servers=cluster.servers, gpus_per_server=cluster.gpus_per_server)
+    mine = where if context.rank == 1 else cluster
+    with ilt.AllToAll(mine, context.group, hosts=hosts_of(cluster), algorithm="direct", fallback=False) as move:
+        try:
+            move(torch.zeros(context.num_ranks), torch.zeros(context.num_ranks))
+        except InterlockError as error:
+            return str(error)
+    return "no error"
+
+
+def different_plans(context: RankContext, cluster: il.Cluster) -> str:
+    """What each rank is told when rank 1's planner gives another plan for the same demand."""
+    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    algorithm = "forward" if context.rank == 1 else "direct"
+    session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
+    session._settings = 0
+    matrix = np.full((context.num_ranks,) * 2, 100, np.int64)
+    try:
+        session.prepare(matrix)
+    except InterlockError as error:
+        return str(error)
+    finally:
+        session.close()
+    return "no error"
+
+
+class NativeMover:
+    """torch's own differentiable All-to-All in the shape `Experts` wants."""
+
+    def __init__(self, context: RankContext, placement: Placement) -> None:
+        self.rank, self.placement, self._group = context.rank, placement, context.group
+
+    def counts(self, input_split_sizes: list[int]) -> list[int]:
+        """Rows that every rank has for this one."""
+        told = torch.zeros(len(input_split_sizes), dtype=torch.int64)
+        dist.all_to_all_single(told, torch.tensor(input_split_sizes), group=self._group)
+        return told.tolist()
+
+    def __call__(
+        self, output: torch.Tensor, source: torch.Tensor, receives: list[int], sends: list[int]
+    ) -> torch.Tensor:
+        """Move rows."""
+        from torch.distributed.nn.functional import all_to_all_single
+
+        if source.requires_grad:
+            return output.copy_(all_to_all_single(output.clone(), source, receives, sends, group=self._group))
+        dist.all_to_all_single(output, source, receives, sends, group=self._group)
+        return output
+
+
+def moe_layer(context: RankContext, ranks_per_server: int) -> tuple[bool, bool, bool]:
+    """One MoE layer against every expert run on every token: copies on the wire, values, gradients."""
+    ranks, rank, hidden, per_rank, choices, tokens = context.num_ranks, context.rank, 6, 2, 3, 11
+    experts = ranks * per_rank
+    weight = torch.rand((experts, hidden, hidden), generator=seeded(99))
+    source = torch.rand((tokens, hidden), generator=seeded(rank))
+    idx = torch.rand((tokens, experts), generator=seeded(rank + 10)).argsort(dim=1)[:, :choices]
+    idx[0, 1] = -1
+    gates = torch.rand((tokens, choices), generator=seeded(rank + 20))
+    hosts = [f"server{peer // ranks_per_server}" for peer in range(ranks)]
+    dense_x, ours_x = source.clone().requires_grad_(), source.clone().requires_grad_()
+    dense_gates, ours_gates = gates.clone().requires_grad_(), gates.clone().requires_grad_()
+    dense = torch.zeros(tokens, hidden)
+    for choice in range(choices):
+        chosen = idx[:, choice].clamp(min=0)
+        known = (idx[:, choice] >= 0).float().unsqueeze(1)
+        dense = dense + known * dense_gates[:, choice, None] * torch.einsum("th,tho->to", dense_x, weight[chosen])
+    dense.square().sum().backward()
+    cluster = il.cluster("h200", servers=ranks // ranks_per_server, gpus_per_server=ranks_per_server)
+    with ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm="no-stage", fallback=False) as move:
+        layer = ilt.Experts(move, experts)
+        sent = layer.dispatch(ours_x, idx, ours_gates)
+        outputs = []
+        for expert, part in enumerate(torch.split(sent.x, sent.tokens_per_expert)):
+            outputs.append(part @ weight[rank * per_rank + expert])
+        ours = layer.combine(torch.cat(outputs), sent)
+        ours.square().sum().backward()
+    servers = torch.where(idx >= 0, idx // per_rank // ranks_per_server, -1)
+    copies = sum(len({server for server in row if server >= 0}) for row in servers.tolist())
+    close = torch.allclose(ours, dense, atol=1e-5)
+    grads = torch.allclose(ours_x.grad, dense_x.grad, atol=1e-4) and torch.allclose(
+        ours_gates.grad, dense_gates.grad, atol=1e-4
+    )
+    return sum(sent._across.sends) == copies, close, grads
+
+
+def move_between_hosts(context: RankContext, hosts: list[str]) -> bool:
+    """Whether bytes arrive when ranks sit on servers in any order and number."""
+    matrix = np.random.default_rng(3).integers(0, 900, (context.num_ranks,) * 2)
+    rank = context.rank
+    with ilt.AllToAll(None, context.group, hosts=hosts, algorithm="adaptive", fallback=False) as move:
+        target = torch.zeros(int(matrix[:, rank].sum()), dtype=torch.uint8)
+        algorithm = move.session
+        move(target, filled(matrix, rank), matrix[:, rank].tolist(), matrix[rank].tolist())
+    return torch.equal(target, expected(matrix, rank)) and algorithm is not None
+
+
+def calibrate_group(context: RankContext, hosts: list[str], file: str) -> il.Cluster:
+    """The group as measured."""
+    made = ilt.calibrate(context.group, hosts=hosts, path=file, seconds=0.2)
+    dist.barrier(group=context.control)
+    return made
+
+
+def replan(context: RankContext) -> tuple[int, int, bool]:
+    """Bytes that leave by rank 1's NIC before and after it is reported dead, and whether all arrive."""
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    matrix = np.full((8, 8), 50_000, np.int64)
+    target = torch.zeros(8 * 50_000, dtype=torch.uint8)
+    leaving = []
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm="adaptive", fallback=False) as move:
+        for where in (cluster, cluster.with_(faults=(il.dead_nic(server=0, gpu=1),))):
+            move.replan(where)
+            move(target, filled(matrix, context.rank), matrix[0].tolist(), matrix[0].tolist())
+            assert move.report is not None and move.report.plan is not None
+            rows = move.report.plan.messages
+            by_nic = (rows["src"] == 1) & (rows["dst"] >= 4)
+            leaving.append(int(rows["size_bytes"][by_nic].sum()))
+    return leaving[0], leaving[1], torch.equal(target, expected(matrix, context.rank))
