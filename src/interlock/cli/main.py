@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli import compare, doctor, export, moe, plan, reproduce, simulate, sweep, synth, topology, verify
+from interlock.cli import compare, doctor, export, lab, moe, plan, reproduce, simulate, sweep, synth, topology, verify
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
@@ -54,6 +54,7 @@ app.command("sweep")(sweep.command)
 app.command("moe")(moe.command)
 app.command("reproduce")(reproduce.command)
 app.add_typer(topology.app, name="topology")
+app.add_typer(lab.app, name="lab")
 app.command("doctor")(doctor.command)
 
 

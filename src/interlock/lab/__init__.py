@@ -1,1 +1,21 @@
-""""""
+"""A real two-tier network on one Linux machine: namespaces, shaped links, ranks over real sockets."""
+
+from interlock.lab.network import LabSpec, LabUnavailable, Network, check_available, reap, running
+from interlock.lab.ranks import RankContext, RankFailed, Ranks, Seat
+from interlock.lab.run import LabRow, compare_in_lab, ranks_in
+
+__all__ = [
+    "LabRow",
+    "LabSpec",
+    "LabUnavailable",
+    "Network",
+    "RankContext",
+    "RankFailed",
+    "Ranks",
+    "Seat",
+    "check_available",
+    "compare_in_lab",
+    "ranks_in",
+    "reap",
+    "running",
+]

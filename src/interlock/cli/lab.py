@@ -1,0 +1,280 @@
+"""`interlock lab`: a real two-tier network on this machine, and plans run over its sockets."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from interlock.cli.options import JsonOption, SeedOption, SizeOption, TrafficOption, build_traffic
+from interlock.cli.show import print_json, print_table, progress_of
+from interlock.errors import InvalidInput, MissingDependency
+from interlock.units import format_bandwidth, format_seconds, parse_bandwidth
+
+if TYPE_CHECKING:
+    from interlock.lab import LabRow, LabSpec, Network
+
+__all__ = ["app"]
+
+app = typer.Typer(help="A real two-tier network on this machine; needs Linux and root.", no_args_is_help=True)
+
+ServersOption = Annotated[int, typer.Option("--servers", help="Number of servers.")]
+GpusOption = Annotated[int, typer.Option("--gpus", help="Ranks per server.")]
+NicOption = Annotated[str, typer.Option("--nic", help="Rate of each NIC, like 50Mbit.")]
+ScaleUpOption = Annotated[str, typer.Option("--scale-up", help="Rate of each link inside a server.")]
+NicOfOption = Annotated[
+    list[str] | None, typer.Option("--nic-of", metavar="RANK=RATE", help="Another rate for one NIC; 0 is dead.")
+]
+NameOption = Annotated[str | None, typer.Option("--name", help="Lab made by `lab up`; default: one made for this run.")]
+
+
+@app.command("run")
+def run(
+    servers: ServersOption = 4,
+    gpus: GpusOption = 4,
+    nic: NicOption = "50Mbit",
+    scale_up: ScaleUpOption = "500Mbit",
+    nic_of: NicOfOption = None,
+    traffic: TrafficOption = "zipf:0.8",
+    size: SizeOption = "1.5MB",
+    repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each algorithm.")] = 10,
+    algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated; native is torch's own.")] = (
+        "native,adaptive"
+    ),
+    calibrate_s: Annotated[
+        float, typer.Option("--calibrate", help="Seconds to measure each tier before planning; 0: as declared.")
+    ] = 2.0,
+    seed: SeedOption = 0,
+    name: NameOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Start ranks, run algorithms over real sockets, check every byte; print measured time, bound and prediction.
+
+    Examples:
+
+      interlock lab run --traffic zipf:0.8 --algorithms native,adaptive
+
+      interlock lab run --servers 2 --gpus 8 --nic-of 3=25Mbit --algorithms adaptive --json
+    """
+    _need_torch()
+    from interlock.lab import compare_in_lab, ranks_in
+
+    if repeat < 1 or repeat > 10_000:
+        raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
+    names = [word.strip() for word in algorithms.split(",") if word.strip()]
+    with _network(name, servers, gpus, nic, scale_up, nic_of) as network, progress_of(4, "lab") as step:
+        spec = network.spec
+        demand = build_traffic(traffic, spec.to_cluster(), size, seed)
+        step("starting ranks")
+        with ranks_in(network) as ranks:
+            rows = compare_in_lab(ranks, spec, demand, names, repeat=repeat, calibrate_s=calibrate_s, progress=step)
+    title = f"{demand.name}, {size} per rank, {spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
+    if as_json:
+        facts = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
+        facts |= {"traffic": demand.name, "seed": seed, "total_bytes": int(demand.bytes_matrix.sum())}
+        print_json({"problem": facts, "results": [row.to_dict() for row in rows], "times_are": "measured"})
+    else:
+        _print_rows(title, rows)
+    return 0 if all(row.valid for row in rows) else 1
+
+
+@app.command("calibrate")
+def calibrate(
+    servers: ServersOption = 4,
+    gpus: GpusOption = 4,
+    nic: NicOption = "50Mbit",
+    scale_up: ScaleUpOption = "500Mbit",
+    nic_of: NicOfOption = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="Roughly how long to measure each tier.")] = 2.0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="TOML file to write.")] = None,
+    name: NameOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Measure bandwidth and latency of both tiers as ranks see them, and describe them as a cluster.
+
+    Examples:
+
+      interlock lab calibrate -o lab.toml
+    """
+    _need_torch()
+    from interlock.lab import ranks_in
+    from interlock.lab.jobs import calibrated
+    from interlock.topology import cluster_to_toml, write_cluster
+
+    with _network(name, servers, gpus, nic, scale_up, nic_of) as network, ranks_in(network) as ranks:
+        made = ranks.call(calibrated, network.spec.gpus, seconds)[0]
+    if output is not None:
+        write_cluster(made, output)
+    if as_json:
+        fields = ["servers", "gpus_per_server", "scale_up_bandwidth_bytes_per_s", "scale_up_latency_s"]
+        fields += ["scale_out_bandwidth_bytes_per_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s"]
+        print_json({field: getattr(made, field) for field in fields})
+    else:
+        typer.echo(cluster_to_toml(made), nl=False)
+    return 0
+
+
+@app.command("up")
+def up(
+    name: Annotated[str, typer.Option("--name", help="Name of the lab.")] = "lab",
+    servers: ServersOption = 4,
+    gpus: GpusOption = 4,
+    nic: NicOption = "50Mbit",
+    scale_up: ScaleUpOption = "500Mbit",
+    nic_of: NicOfOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a lab that stays until `lab down`.
+
+    Examples:
+
+      interlock lab up --servers 2 --gpus 4
+    """
+    from interlock.lab import Network
+
+    network = Network(_spec(servers, gpus, nic, scale_up, nic_of), name)
+    network.up()
+    made = {"name": name, "hub": network.hub, "namespaces": [network.namespace(r) for r in range(servers * gpus)]}
+    if as_json:
+        print_json(made)
+    else:
+        typer.echo(f"{name}: {servers * gpus} namespaces, {network.namespace(0)} and so on; hub {network.hub}")
+    return 0
+
+
+@app.command("down")
+def down(
+    name: Annotated[str, typer.Option("--name", help="Name of the lab.")] = "lab", as_json: JsonOption = False
+) -> int:
+    """Remove a lab, and labs whose run was killed before it could clean up.
+
+    Examples:
+
+      interlock lab down
+    """
+    from interlock.lab import Network, check_available, reap, running
+
+    check_available()
+    gone = reap()
+    labs = running()
+    if name in labs:
+        Network(labs[name], name).down()
+        gone.append(name)
+    if as_json:
+        print_json({"removed": gone})
+    else:
+        typer.echo(f"removed: {', '.join(gone) or 'nothing'}")
+    return 0
+
+
+@app.command("list")
+def list_labs(as_json: JsonOption = False) -> int:
+    """Show labs that are up.
+
+    Examples:
+
+      interlock lab list
+    """
+    from interlock.lab import check_available, running
+
+    check_available()
+    labs = running()
+    if as_json:
+        print_json({name: {"servers": spec.servers, "gpus": spec.gpus} for name, spec in labs.items()})
+    else:
+        rows = [
+            [name, f"{lab.servers}x{lab.gpus}", format_bandwidth(lab.nic_bytes_per_s)] for name, lab in labs.items()
+        ]
+        print_table("labs that are up", ["name", "shape", "NIC"], rows)
+    return 0
+
+
+def _spec(servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None) -> LabSpec:
+    from interlock.lab import LabSpec
+
+    overrides: dict[int, float] = {}
+    for words in nic_of or []:
+        rank, equals, rate = words.partition("=")
+        if not equals or not rank.strip().isdigit():
+            raise InvalidInput(f"--nic-of {words!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
+        overrides[int(rank)] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
+    rates = parse_bandwidth(nic, "--nic"), parse_bandwidth(scale_up, "--scale-up")
+    return LabSpec(servers, gpus, *rates, overrides)
+
+
+@contextmanager
+def _network(
+    name: str | None, servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None
+) -> Iterator[Network]:
+    """A lab that is up: the named one, or one for this command that goes whatever ends the command."""
+    from interlock.lab import Network, check_available, reap, running
+
+    spec = _spec(servers, gpus, nic, scale_up, nic_of)
+    check_available()
+    reap()
+    if name is not None:
+        labs = running()
+        if name not in labs:
+            raise InvalidInput(f"no lab named {name!r} is up; `interlock lab up --name {name}` makes one")
+        yield Network(labs[name], name)
+        return
+    with _signals_raise(), Network(spec) as network:
+        yield network
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Let termination unwind the stack, so that everything made is removed."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _need_torch() -> None:
+    try:
+        import torch.distributed  # noqa: F401
+    except ImportError:
+        raise MissingDependency("lab ranks need torch: pip install 'interlock[torch]'") from None
+
+
+def _print_rows(title: str, rows: tuple[LabRow, ...]) -> None:
+    header = [
+        "algorithm",
+        "measured",
+        "least",
+        "most",
+        "predicted",
+        "bound",
+        "over bound",
+        "exchange",
+        "planning",
+        "bytes",
+    ]
+    cells = [
+        [
+            row.algorithm,
+            *(format_seconds(s) for s in (row.measured_s, row.measured_least_s, row.measured_most_s, row.predicted_s)),
+            format_seconds(row.lower_bound_s),
+            f"{1 + row.gap:.2f}",
+            format_seconds(row.exchange_s),
+            format_seconds(row.plan_s),
+            "all right" if row.valid else "WRONG",
+        ]
+        for row in rows
+    ]
+    note = (
+        "Measured over real sockets; median of the slowest rank. The bound counts headers. native is torch's own call."
+    )
+    print_table(title, header, cells, [note])

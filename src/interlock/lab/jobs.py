@@ -1,0 +1,127 @@
+"""What ranks do in a lab: move one demand many times by each algorithm, checking every byte, and calibrate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.execution import open_session
+from interlock.lab.ranks import RankContext
+from interlock.runtime import Placement, Prepared, Session
+from interlock.topology import Cluster
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Timings", "calibrated", "measure"]
+
+START_S = 0.03  # how far ahead ranks agree to start
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds of every repetition by algorithm, each that of the slowest rank, and whether all bytes were right."""
+
+    valid: bool = True
+    measured_s: list[float] = field(default_factory=list)  # moving bytes of a known demand
+    exchange_s: list[float] = field(default_factory=list)  # sharing the demand
+    plan_s: float = 0.0  # planning, lowering and comparing plans
+    scratch_bytes: int = 0
+
+
+def measure(
+    context: RankContext,
+    cluster: Cluster,
+    matrix: NDArray[np.int64],
+    algorithms: list[str],
+    repeat: int,
+    warm_up: int,
+) -> dict[str, Timings]:
+    """Move a demand by each algorithm in turn, `repeat` times after `warm_up`."""
+    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    timings = {name: Timings() for name in algorithms}
+    sessions = {
+        name: open_session(context.group, cluster, placement, algorithm=name, fallback=False) for name in algorithms
+    }
+    try:
+        for turn in range(warm_up + repeat):
+            for name, session in sessions.items():
+                _move_once(context, session, matrix, turn, timings[name], counts=turn >= warm_up)
+    finally:
+        for session in sessions.values():
+            session.close()
+    return timings
+
+
+def _move_once(
+    context: RankContext, session: Session, matrix: NDArray[np.int64], turn: int, timings: Timings, *, counts: bool
+) -> None:
+    import torch
+
+    rank = context.rank
+    source = _bytes(matrix, rank, turn, sends=True)
+    target = torch.full((int(matrix[:, rank].sum()),), 255, dtype=torch.uint8)
+    _start_together(context)
+    begin_s = time.perf_counter()
+    shared = session.share(matrix[rank].tolist(), matrix[:, rank].tolist())
+    exchange_s = _slowest(context, time.perf_counter() - begin_s)
+    begin_s = time.perf_counter()
+    prepared = session.prepare(shared)
+    prepare_s = _slowest(context, time.perf_counter() - begin_s)
+    _start_together(context)
+    begin_s = time.perf_counter()
+    session.move(prepared, source, target)
+    took_s = _slowest(context, time.perf_counter() - begin_s)
+    timings.valid &= torch.equal(target, _bytes(matrix, rank, turn, sends=False))
+    timings.scratch_bytes = _scratch_bytes(prepared)
+    timings.plan_s = max(timings.plan_s, prepare_s)
+    if counts:
+        timings.measured_s.append(took_s)
+        timings.exchange_s.append(exchange_s)
+
+
+def _scratch_bytes(prepared: Prepared) -> int:
+    return 0 if prepared.lowered is None else prepared.lowered.program.scratch_bytes
+
+
+def _start_together(context: RankContext) -> None:
+    """Return at one instant on all ranks, which share this machine's clock."""
+    import torch
+    import torch.distributed as dist
+
+    start_s = torch.tensor([time.perf_counter() + START_S], dtype=torch.float64)
+    dist.all_reduce(start_s, dist.ReduceOp.MAX, group=context.control)
+    time.sleep(max(0.0, start_s.item() - time.perf_counter()))
+
+
+def _slowest(context: RankContext, took_s: float) -> float:
+    import torch
+    import torch.distributed as dist
+
+    slowest = torch.tensor([took_s], dtype=torch.float64)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX, group=context.control)
+    return float(slowest.item())
+
+
+def _bytes(matrix: NDArray[np.int64], rank: int, turn: int, *, sends: bool) -> torch.Tensor:
+    """What a rank sends or must receive in one turn: bytes that tell their sender, receiver, place and turn."""
+    import torch
+
+    pairs = [(rank, peer) if sends else (peer, rank) for peer in range(len(matrix))]
+    parts = [
+        (np.arange(matrix[src, dst], dtype=np.uint32) * 7 + src * 31 + dst * 17 + turn * 13).astype(np.uint8)
+        for src, dst in pairs
+    ]
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def calibrated(context: RankContext, gpus_per_server: int, seconds: float) -> Cluster:
+    """The lab as its ranks measure it."""
+    from interlock.runtime.calibrate import calibrate
+
+    hosts = [f"server{rank // gpus_per_server}" for rank in range(context.num_ranks)]
+    return calibrate(context.group, hosts=hosts, seconds=seconds)

@@ -1,0 +1,138 @@
+"""`lab run`: algorithms on real sockets, measured beside their bound and prediction."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from interlock.algorithms import registry
+from interlock.cost import lower_bound
+from interlock.errors import InvalidInput
+from interlock.lab.jobs import Timings, calibrated, measure
+from interlock.lab.network import LabSpec, Network
+from interlock.lab.ranks import Ranks, Seat
+from interlock.planning import Plan, solve
+from interlock.problem import Problem, demand_problem
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["NATIVE", "LabRow", "compare_in_lab", "ranks_in"]
+
+NATIVE = "native"
+STORE_HOST = "10.78.255.254"
+TIMEOUT_S = 120.0
+WARM_UP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LabRow:
+    """One algorithm's result; field names are those of `--json`."""
+
+    algorithm: str
+    valid: bool  # every byte of every repetition was right
+    measured_s: float  # median over repetitions of the slowest rank, demand known and planned
+    measured_least_s: float
+    measured_most_s: float
+    predicted_s: float  # simulated
+    lower_bound_s: float
+    gap: float  # measured / bound - 1
+    algbw_bytes_per_s: float
+    busbw_bytes_per_s: float
+    stages: int
+    plan_s: float  # planning, lowering and comparing plans, all ranks sharing this machine
+    exchange_s: float  # sharing the demand
+    total_s: float  # exchange + planning + measured
+    scratch_bytes: int
+    repeats: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Fields for `--json`; `makespan_s` is what other commands call the simulated time."""
+        return asdict(self) | {"makespan_s": self.predicted_s}
+
+
+@contextmanager
+def ranks_in(network: Network, *, timeout_s: float = TIMEOUT_S) -> Iterator[Ranks]:
+    """Rank processes, one in each namespace of a lab that is up."""
+    spec = network.spec
+    seats = [Seat(network.namespace(rank), "nic0", "ctl0") for rank in range(spec.num_ranks)]
+    # With a dead NIC not every pair can connect: connections are made when first used.
+    is_lazy = any(spec.nic_rate(rank) <= 0 for rank in range(spec.num_ranks))
+    with Ranks(seats, store_seat=Seat(network.hub), store_host=STORE_HOST, timeout_s=timeout_s, lazy=is_lazy) as ranks:
+        yield ranks
+
+
+def compare_in_lab(
+    ranks: Ranks,
+    spec: LabSpec,
+    demand: Demand,
+    algorithms: Sequence[str],
+    *,
+    repeat: int = 10,
+    calibrate_s: float = 0.0,
+    progress: Callable[[str], None] = lambda words: None,
+) -> tuple[LabRow, ...]:
+    """Measure algorithms on one demand; "native" is torch's own call.
+
+    The bound is that of the declared network; plans and predictions use what `calibrate_s` seconds per tier measure
+    of it, where that is not 0.
+    """
+    declared = spec.to_cluster()
+    problem = demand_problem(declared, demand)
+    if NATIVE in algorithms and (declared.nic_bandwidth_bytes_per_s <= 0).any():
+        raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
+    for name in algorithms:
+        if name != NATIVE and (reason := registry.get(name).supports(problem)) is not None:
+            raise InvalidInput(f"algorithm {name!r} does not support this lab: {reason}")
+    cluster = declared
+    if calibrate_s > 0:
+        progress("calibrating")
+        cluster = with_measured(declared, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
+    progress("measuring")
+    limit_s = TIMEOUT_S * (repeat + WARM_UP)
+    timings = ranks.call(measure, cluster, demand.bytes_matrix, list(algorithms), repeat, WARM_UP, timeout_s=limit_s)
+    bound_s = lower_bound(problem).seconds
+    return tuple(
+        _row(name, [told[name] for told in timings], demand_problem(cluster, demand), bound_s) for name in algorithms
+    )
+
+
+def with_measured(declared: Cluster, measured: Cluster) -> Cluster:
+    """The declared cluster with what was measured of it; what a NIC fault declares stays."""
+    return declared.with_(
+        scale_up_bandwidth_bytes_per_s=measured.scale_up_bandwidth_bytes_per_s,
+        scale_up_latency_s=measured.scale_up_latency_s,
+        scale_out_bandwidth_bytes_per_s=measured.scale_out_bandwidth_bytes_per_s,
+        scale_out_latency_s=measured.scale_out_latency_s,
+        message_overhead_s=measured.message_overhead_s,
+        stage_overhead_s=measured.stage_overhead_s,
+    )
+
+
+def _row(name: str, told: Sequence[Timings], problem: Problem, bound_s: float) -> LabRow:
+    seconds = told[0].measured_s
+    measured_s = statistics.median(seconds)
+    plan: Plan = solve(problem, "direct" if name == NATIVE else name)
+    exchange_s = 0.0 if name == NATIVE else statistics.median(told[0].exchange_s)
+    plan_s = 0.0 if name == NATIVE else told[0].plan_s
+    assert problem.demand is not None
+    algbw = problem.demand.largest_rank_bytes / measured_s
+    return LabRow(
+        algorithm=name,
+        valid=all(part.valid for part in told),
+        measured_s=measured_s,
+        measured_least_s=min(seconds),
+        measured_most_s=max(seconds),
+        predicted_s=plan.simulate().makespan_s,
+        lower_bound_s=bound_s,
+        gap=measured_s / bound_s - 1 if bound_s > 0 else 0.0,
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=algbw * (problem.num_ranks - 1) / problem.num_ranks,
+        stages=1 if name == NATIVE else plan.num_stages,
+        plan_s=plan_s,
+        exchange_s=exchange_s,
+        total_s=exchange_s + plan_s + measured_s,
+        scratch_bytes=max(part.scratch_bytes for part in told),
+        repeats=len(seconds),
+    )

@@ -1,0 +1,195 @@
+"""The lab: namespaces come and go, ranks move every byte over shaped links, a pulled link is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.algorithms import registry
+from interlock.lab import LabSpec, Network, check_available, compare_in_lab, ranks_in, reap, running
+from interlock.lab.network import LabUnavailable
+from interlock.problem import demand_problem
+
+needs_lab = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("tc")),
+    reason="needs Linux, root and iproute2",
+)
+pytestmark = pytest.mark.root
+
+
+def namespaces() -> list[str]:
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split()
+
+
+@pytest.fixture
+def small_spec() -> LabSpec:
+    """Two servers of two, fast enough for tests."""
+    return LabSpec(2, 2, 200e6 / 8, 1000e6 / 8)
+
+
+@needs_lab
+def test_a_lab_leaves_nothing_behind(small_spec: LabSpec) -> None:
+    before = set(namespaces())
+    with Network(small_spec) as network:
+        made = set(namespaces()) - before
+        assert {network.hub, network.namespace(0), network.namespace(3)} <= made
+    assert not set(namespaces()) & made
+
+
+@needs_lab
+def test_a_lab_that_fails_half_way_is_removed(small_spec: LabSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network(small_spec)
+    monkeypatch.setattr(network, "_rank_links", lambda rank: ["link set nosuch up"])
+    with pytest.raises(LabUnavailable, match="nosuch"):
+        network.up()
+    assert network.hub not in namespaces()
+
+
+@needs_lab
+def test_a_lab_whose_owner_was_killed_is_reaped(small_spec: LabSpec) -> None:
+    code = (
+        "import os, signal; from interlock.lab import LabSpec, Network\n"
+        "network = Network(LabSpec(1, 2, 1e6, 1e7)); network.up(); print(network.name, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+    assert name in running()
+    assert name in reap()
+    assert name not in running()
+
+
+@needs_lab
+def test_links_are_as_fast_as_declared_and_servers_use_scale_up() -> None:
+    spec = LabSpec(2, 2, 40e6 / 8, 400e6 / 8, {3: 20e6 / 8})
+    with Network(spec) as network:
+        for rank, rate in ((0, "40Mbit"), (3, "20Mbit")):
+            shown = subprocess.run(
+                ["tc", "-n", network.namespace(rank), "qdisc", "show", "dev", "nic0"], capture_output=True, text=True
+            ).stdout
+            assert f"rate {rate}" in shown
+        for peer, device in ((1, "up0"), (2, "nic0")):
+            route = subprocess.run(
+                ["ip", "-n", network.namespace(0), "route", "get", spec.address(peer)], capture_output=True, text=True
+            ).stdout
+            assert f"dev {device}" in route
+        assert running()[network.name] == spec
+
+
+def test_without_root_the_lab_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda tool: f"/sbin/{tool}")
+    with pytest.raises(LabUnavailable, match="run it as root"):
+        check_available()
+
+
+def test_impossible_labs_are_refused() -> None:
+    for arguments in ((0, 2, 1e6, 1e6), (64, 64, 1e6, 1e6), (2, 2, 1e6, 1e6, {4: 1e6})):
+        with pytest.raises(il.InvalidInput):
+            LabSpec(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=[(4, 2), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}", scope="module")
+def lab(request: pytest.FixtureRequest) -> Iterator[tuple[LabSpec, object]]:
+    """A running lab with ranks."""
+    pytest.importorskip("torch")
+    spec = LabSpec(*request.param, 400e6 / 8, 2000e6 / 8)
+    with Network(spec) as network, ranks_in(network) as ranks:
+        yield spec, ranks
+
+
+@needs_lab
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["zipf", "sparse", "uniform"])
+def test_every_algorithm_moves_every_byte_in_the_lab(lab: tuple[LabSpec, object], kind: str) -> None:
+    spec, ranks = lab
+    cluster = spec.to_cluster()
+    demand = {
+        "zipf": il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="200 kB", seed=0),
+        "sparse": il.traffic.sparse(cluster, density=0.1, bytes_per_gpu="100 kB", seed=0),
+        "uniform": il.traffic.matrix(np.full((8, 8), 4096)),
+    }[kind]
+    names = ["native", *registry.supported(demand_problem(cluster, demand))]
+    assert "adaptive" in names
+    rows = compare_in_lab(ranks, spec, demand, names, repeat=2)  # type: ignore[arg-type]
+    assert [row.algorithm for row in rows if not row.valid] == []
+    assert all(0 < row.lower_bound_s < row.measured_s for row in rows)
+
+
+@needs_lab
+@pytest.mark.slow
+def test_the_command_reports_fields_and_cleans_up() -> None:
+    pytest.importorskip("torch")
+    words = "lab run --servers 2 --gpus 2 --nic 100Mbit --scale-up 1000Mbit --size 100kB --repeat 3 --nic-of 1=50Mbit"
+    before = set(running())
+    done = subprocess.run(
+        [sys.executable, "-c", "from interlock.cli.main import main; main()", *words.split(), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert [row["algorithm"] for row in made["results"]] == ["native", "adaptive"]
+    for row in made["results"]:
+        fields = {
+            "valid",
+            "measured_s",
+            "predicted_s",
+            "makespan_s",
+            "lower_bound_s",
+            "gap",
+            "stages",
+            "plan_s",
+            "total_s",
+        }
+        assert fields <= set(row)
+        assert row["valid"] is True
+    assert set(running()) <= before
+
+
+@needs_lab
+@pytest.mark.slow
+def test_termination_removes_the_lab() -> None:
+    pytest.importorskip("torch")
+    words = "lab run --servers 2 --gpus 2 --repeat 10000 --size 100kB --calibrate 0"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from interlock.cli.main import main; main()", *words.split()],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def labs_of_process() -> list[str]:
+        return [name for name in running() if name.startswith(f"run{process.pid}x")]
+
+    deadline_s = time.monotonic() + 60
+    while not labs_of_process() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert labs_of_process()
+    process.terminate()
+    assert process.wait(30) == 128 + 15
+    assert not labs_of_process()
+
+
+@needs_lab
+@pytest.mark.slow
+def test_a_pulled_link_is_named_by_everyone() -> None:
+    pytest.importorskip("torch")
+    from interlock.lab.faults import pull_link
+
+    spec = LabSpec(3, 2, 100e6 / 8, 1000e6 / 8)
+    demand = il.traffic.uniform(spec.to_cluster(), "300 kB")
+    with Network(spec) as network, ranks_in(network, timeout_s=6.0) as ranks:
+        verdict = pull_link(ranks, network, demand, "adaptive", victim=2, timeout_s=6.0)
+    assert verdict.num_hanging == 0, verdict.words
+    assert verdict.num_naming == verdict.num_survivors, verdict.words
+    assert verdict.slowest_s < 11
+    assert verdict.works_again
