@@ -333,7 +333,7 @@ def synthesize(
     """
     cluster = topology if isinstance(topology, Cluster) else None
     graph = topology.topology if isinstance(topology, Cluster) else topology
-    problem = collective_problem(graph, collective, chunks or 1, cluster)
+    problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
     if chunks is not None and registry.get(algorithm).cuts_items:
         parameters = {"parts": 1, **parameters}
     return solve(problem, algorithm, seed=seed, **parameters)
