@@ -10,7 +10,21 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli import compare, doctor, export, lab, moe, plan, reproduce, simulate, sweep, synth, topology, verify
+from interlock.cli import (
+    compare,
+    doctor,
+    export,
+    import_topology,
+    lab,
+    moe,
+    plan,
+    reproduce,
+    simulate,
+    sweep,
+    synth,
+    topology,
+    verify,
+)
 from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
@@ -50,6 +64,7 @@ app.command("synth")(synth.command)
 app.command("verify")(verify.command)
 app.command("simulate")(simulate.command)
 app.command("export")(export.command)
+app.command("import-topology")(import_topology.command)
 app.command("sweep")(sweep.command)
 app.command("moe")(moe.command)
 app.command("reproduce")(reproduce.command)

@@ -70,6 +70,11 @@ def build_traffic(words: str, cluster: Cluster, size: str, seed: int) -> Demand:
     """A generator by name, or a matrix from a file."""
     from interlock.traffic import parse
 
+    if words.endswith((".parquet", ".pt")):
+        from interlock.interchange.traces import demand_of_routing, read_routing_trace
+        from interlock.units import parse_bytes
+
+        return demand_of_routing(read_routing_trace(words, cluster.num_ranks), parse_bytes(size, "--size"))
     return parse(words, cluster, size, seed)
 
 

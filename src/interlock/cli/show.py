@@ -24,7 +24,8 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
+    is_terminal = sys.stdout.isatty()
+    console = Console(soft_wrap=not is_terminal, width=None if is_terminal else 200, emoji=False, markup=False)
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for place, name in enumerate(header):
         table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)

@@ -3,6 +3,7 @@
 from interlock.interchange.foreign import ForeignSchedule, Intent
 from interlock.interchange.registry import FORMATS, Format, export_schedule, format_of, get_format, read_foreign
 from interlock.interchange.report import ExportReport
+from interlock.interchange.topologies import import_topology
 
 __all__ = [
     "FORMATS",
@@ -13,5 +14,6 @@ __all__ = [
     "export_schedule",
     "format_of",
     "get_format",
+    "import_topology",
     "read_foreign",
 ]
