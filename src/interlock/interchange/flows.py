@@ -173,7 +173,14 @@ def _feeding_order(flows: list[Flow], file: str) -> list[int]:
 
 
 def _infer_pairs(flows: list[Flow], order: list[int], demand: Demand | None) -> None:
-    """All-to-Allv: a flow forwards what fed it, in order, then bytes of its own; what is not forwarded has arrived."""
+    """All-to-Allv: a flow forwards what fed it, in order, then bytes of its own; what is not forwarded has arrived.
+
+    Where flows between each pair add up to the demand as they are, nothing is forwarded.
+    """
+    if demand is not None and _is_direct(flows, demand):
+        for flow in flows:
+            flow.after += flow.fed_by
+            flow.fed_by = []
     held: dict[int, list[_Stretch]] = {}  # flow -> stretches it brought, not yet sent on
     for number in order:
         flow, wanted = flows[number], flows[number].size_bytes
@@ -200,6 +207,15 @@ def _infer_pairs(flows: list[Flow], order: list[int], demand: Demand | None) -> 
             at[pair] += length
     for number, flow in enumerate(flows):
         flow.names = names[number]
+
+
+def _is_direct(flows: list[Flow], demand: Demand) -> bool:
+    """Whether every pair's flows cover its demand, and no other pair has any."""
+    moved = np.zeros_like(demand.bytes_matrix)
+    np.add.at(moved, ([flow.src for flow in flows], [flow.dst for flow in flows]), [flow.size_bytes for flow in flows])
+    wanted = demand.bytes_matrix.copy()
+    np.fill_diagonal(wanted, 0)
+    return bool((moved >= wanted).all() and (moved[wanted == 0] == 0).all())
 
 
 def _take(stretches: list[_Stretch], wanted: int, carrier: int, taken: list[_Stretch]) -> int:

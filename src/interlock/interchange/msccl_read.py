@@ -116,7 +116,8 @@ class _Run:
             if len(arrived) != step.count:
                 self.memory.complain(f"{thread.where()} receives {step.count} chunks, but {len(arrived)} were sent")
                 arrived = (arrived + [None] * step.count)[: step.count]
-        self._move(thread, block, step, arrived, waits)
+        if step.type != "nop":
+            self._move(thread, block, step, arrived, waits)
         if step.is_waited_for:
             posted = self.done.setdefault((block.gpu, block.id), [])
             posted.append((thread.at, self.memory.snapshot(thread), thread.last_transfer))
