@@ -117,7 +117,7 @@ HTSIM_DEFECTS = {
     "Nodes 4\nConnections 1\n0->1 start 0 trigger 3 size 5": "either start or trigger",
     "Nodes 4\nConnections 1\n0->1 start 0 size -5": "'-5' is not a whole number",
     "Nodes 4\nConnections 1\n0->1 start 0 size 5 size 6": "size is given twice",
-    "Nodes 4\nConnections 1\nTriggers 1\n0->1 id 1 trigger 1 size 5 recv_done_trigger 1\ntrigger id 1 oneshot": "itself",
+    "Nodes 4\nConnections 1\nTriggers 1\n0->1 trigger 1 size 1 recv_done_trigger 1\ntrigger id 1 oneshot": "itself",
     "Nodes 4\nConnections 0\nhello": "neither a header",
 }
 

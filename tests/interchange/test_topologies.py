@@ -205,7 +205,7 @@ def test_smi_matrices_with_colours_wraps_and_old_names_are_read(tmp_path: Path) 
 
 
 def test_networks_of_astra_sim_keep_their_units_and_order(tmp_path: Path) -> None:
-    text = "topology: [ Ring, Switch ]  # fast first\nnpus_count: [ 2, 3 ]\nbandwidth: [ 100.0, 50 ]\nlatency: [ 500, 9 ]\n"
+    text = "topology: [ Ring, Switch ]  # first\nnpus_count: [ 2, 3 ]\nbandwidth: [ 100.0, 50 ]\nlatency: [ 500, 9 ]\n"
     (tmp_path / "a.yml").write_text(text)
     graph = import_topology([tmp_path / "a.yml"]).topology
     assert graph.num_ranks == 6

@@ -6,14 +6,14 @@ from collections import defaultdict, deque
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.interchange.chakra_parse import MAX_NODES, Node, find_traces, parse_trace
-from interlock.interchange.chakra_write import (
+from interlock.interchange.chakra_encode import (
     COMM_COLL_NODE,
     COMM_RECV_NODE,
     COMM_SEND_NODE,
     COMP_NODE,
     PIECES_ATTRIBUTE,
 )
+from interlock.interchange.chakra_parse import MAX_NODES, Node, find_traces, parse_trace
 from interlock.interchange.flows import Flow, Name, lower_flows
 from interlock.interchange.foreign import ForeignSchedule, Intent
 from interlock.interchange.regions import NONE

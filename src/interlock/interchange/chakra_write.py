@@ -17,20 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.collectives import CollectiveKind
-from interlock.interchange.chakra_graph import JOIN, RECEIVE, REDUCE, SEND, SendReceiveGraph, build_graph
+from interlock.interchange.chakra_encode import (
+    BOOL,
+    COMM_COLL_NODE,
+    INT64,
+    SCHEMA_VERSION,
+    Encoder,
+    attribute,
+    framed,
+    node_bytes,
+)
+from interlock.interchange.chakra_graph import SendReceiveGraph, build_graph
 from interlock.interchange.files import write_folder
-from interlock.interchange.protobuf import text_field, varint, varint_field
-from interlock.interchange.regions import Regions, regions_of
+from interlock.interchange.protobuf import text_field
+from interlock.interchange.regions import regions_of
 from interlock.interchange.report import ExportReport
 from interlock.interchange.sequence import sequence_messages
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
-__all__ = ["PIECES_ATTRIBUTE", "write_chakra"]
+__all__ = ["write_chakra"]
 
-SCHEMA_VERSION = b"0.0.4"
-PIECES_ATTRIBUTE = "interlock_pieces"  # int64 list: kind, then (first name, second name, offset, length) per piece
-COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE, COMM_COLL_NODE = 4, 5, 6, 7
 COMM_TYPE = {
     CollectiveKind.ALL_REDUCE: 0,
     CollectiveKind.ALL_GATHER: 2,
@@ -48,7 +55,7 @@ def write_chakra(schedule: Schedule, problem: Problem, path: Path) -> ExportRepo
     sequence = sequence_messages(schedule, problem.topology)
     graph = build_graph(schedule, sequence, problem.num_ranks)
     units = _Units(schedule, problem)
-    encoder = _Encoder(schedule, problem, graph, units)
+    encoder = Encoder(schedule, graph, regions_of(problem), units.unit if units.fits else 0, units.total)
     writers: dict[str, Writer] = {}
     for rank in range(problem.num_ranks):
         writers[f"algorithm.{rank}.et"] = partial(encoder.write_rank, rank)
@@ -99,118 +106,12 @@ def _rank_bytes(problem: Problem) -> int:
     return int(problem.items.size_bytes.sum())
 
 
-class _Encoder:
-    """Encodes nodes; whatever repeats (ranks, sizes, tags) is encoded once."""
-
-    def __init__(self, schedule: Schedule, problem: Problem, graph: SendReceiveGraph, units: _Units) -> None:
-        self.schedule, self.graph, self.units = schedule, graph, units
-        self.regions = regions_of(problem)
-        self.cache: dict[tuple[str, int], bytes] = {}
-        self.sizes: dict[int, bytes] = {}
-        self.fixed = _attribute("is_cpu_op", varint_field(27, 0))
-
-    def write_rank(self, rank: int, file: BinaryIO) -> None:
-        """All nodes of one rank."""
-        graph = self.graph
-        first, last = int(graph.first_of_rank[rank]), int(graph.first_of_rank[rank + 1])
-        file.write(_framed(text_field(1, SCHEMA_VERSION)))
-        if first == last:
-            # ASTRA-sim ends a collective when its last node ends: a rank without nodes would never end it.
-            file.write(_framed(_node(0, b"IDLE", COMP_NODE, b"", b"") + self.fixed))
-            return
-        legs = graph.leg[first:last]
-        src, dst = graph.leg_src[legs].tolist(), graph.leg_dst[legs].tolist()
-        tags, message = graph.leg_tag[legs].tolist(), graph.leg_message[legs].tolist()
-        sizes = self.schedule.size_bytes[graph.leg_message[legs]].tolist()
-        data, data_at = graph.data_deps.values.tolist(), graph.data_deps.offsets[first : last + 1].tolist()
-        ctrl, ctrl_at = graph.ctrl_deps.values.tolist(), graph.ctrl_deps.offsets[first : last + 1].tolist()
-        kinds = graph.type[first:last].tolist()
-        for node, kind in enumerate(kinds):
-            deps = b""
-            if ctrl_at[node + 1] > ctrl_at[node]:
-                deps = text_field(4, b"".join(map(varint, ctrl[ctrl_at[node] : ctrl_at[node + 1]])))
-            if data_at[node + 1] > data_at[node]:
-                deps += text_field(5, b"".join(map(varint, data[data_at[node] : data_at[node + 1]])))
-            if kind == JOIN:
-                body = _node(node, b"JOIN", COMP_NODE, deps, self.fixed)
-            elif kind == REDUCE:
-                body = _node(node, b"REDUCE_%d" % message[node], COMP_NODE, deps, self.fixed)
-            else:
-                attributes = self._comm(kind, src[node], dst[node], tags[node], max(1, sizes[node]))
-                if kind == SEND:
-                    attributes += self._pieces(message[node])
-                name = b"COMM_%s_%d_%d_%d" % (b"SEND" if kind == SEND else b"RECV", src[node], dst[node], message[node])
-                body = _node(node, name, COMM_SEND_NODE if kind == SEND else COMM_RECV_NODE, deps, attributes)
-            file.write(_framed(body))
-
-    def _comm(self, kind: int, src: int, dst: int, tag: int, size: int) -> bytes:
-        assert kind in (SEND, RECEIVE)
-        return b"".join(
-            (
-                self.fixed,
-                COMM_TYPE_SEND if kind == SEND else COMM_TYPE_RECEIVE,
-                self._int32("comm_src", src),
-                self._int32("comm_dst", dst),
-                self._int32("comm_tag", tag),
-                self.sizes.get(size) or self._size(size),
-            )
-        )
-
-    def _int32(self, name: str, value: int) -> bytes:
-        made = self.cache.get((name, value))
-        if made is None:
-            made = self.cache[name, value] = _attribute(name, varint_field(7, value))
-        return made
-
-    def _size(self, size: int) -> bytes:
-        """The size in bytes for every version of ASTRA-sim, and in units for those that scale it."""
-        counts = (size // self.units.unit, 0, self.units.total) if self.units.fits else (-1, -1, -1)
-        made = _attribute("comm_size", varint_field(9, size))
-        for name, value in zip(("msg_chunk_cnt", "msg_chunk_idx", "total_chunk_cnt"), counts, strict=True):
-            made += _attribute(name, varint_field(7, value))
-        if len(self.sizes) < 1 << 16:
-            self.sizes[size] = made
-        return made
-
-    def _pieces(self, message: int) -> bytes:
-        if self.regions is None:
-            return b""
-        pieces, regions = self.schedule.pieces, self.regions
-        values = [int(self.schedule.kind[message])]
-        for row in range(int(pieces.offsets[message]), int(pieces.offsets[message + 1])):
-            values += _name(regions, int(pieces.item[row]), int(pieces.offset[row]), int(pieces.length[row]))
-        packed = text_field(1, b"".join(map(varint, values)))
-        return _attribute(PIECES_ATTRIBUTE, text_field(10, packed))
-
-
-def _name(regions: Regions, item: int, offset: int, length: int) -> tuple[int, int, int, int]:
-    return int(regions.first[item]), int(regions.second[item]), int(regions.offset[item]) + offset, length
-
-
-def _node(number: int, name: bytes, kind: int, deps: bytes, attributes: bytes) -> bytes:
-    head = varint_field(1, number) if number else b""
-    return head + text_field(2, name) + varint_field(3, kind) + deps + attributes
-
-
-def _attribute(name: str, value: bytes) -> bytes:
-    return text_field(10, text_field(1, name.encode()) + value)
-
-
-def _framed(message: bytes) -> bytes:
-    return varint(len(message)) + message
-
-
-COMM_TYPE_SEND = _attribute("comm_type", varint_field(9, COMM_SEND_NODE))
-COMM_TYPE_RECEIVE = _attribute("comm_type", varint_field(9, COMM_RECV_NODE))
-
-
 def _write_workload(problem: Problem, units: _Units, file: BinaryIO) -> None:
     kind = CollectiveKind.ALL_TO_ALL if problem.collective is None else problem.collective.kind
-    attributes = _attribute("is_cpu_op", varint_field(27, 0))
-    attributes += _attribute("comm_type", varint_field(9, COMM_TYPE.get(kind, 6)))
-    attributes += _attribute("comm_size", varint_field(9, units.workload_bytes))
-    file.write(_framed(text_field(1, SCHEMA_VERSION)))
-    file.write(_framed(_node(0, b"collective", COMM_COLL_NODE, b"", attributes)))
+    attributes = attribute("is_cpu_op", BOOL, 0) + attribute("comm_type", INT64, COMM_TYPE.get(kind, 6))
+    attributes += attribute("comm_size", INT64, units.workload_bytes)
+    file.write(framed(text_field(1, SCHEMA_VERSION)))
+    file.write(framed(node_bytes(0, b"collective", COMM_COLL_NODE, b"", attributes)))
 
 
 def _write_text(text: str, file: BinaryIO) -> None:

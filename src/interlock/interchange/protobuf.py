@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from interlock.errors import InvalidInput
 
@@ -17,8 +18,11 @@ def varint(value: int) -> bytes:
     >>> varint(300).hex()
     'ac02'
     """
-    if 0 <= value < 128:
-        return _SHORT[value]
+    return _SHORT[value] if 0 <= value < 16_384 else _long(value)
+
+
+@lru_cache(maxsize=1 << 16)
+def _long(value: int) -> bytes:
     value &= 0xFFFF_FFFF_FFFF_FFFF
     made = bytearray()
     while value > 127:
@@ -28,7 +32,7 @@ def varint(value: int) -> bytes:
     return bytes(made)
 
 
-_SHORT = [bytes((value,)) for value in range(128)]
+_SHORT = [bytes((value,)) if value < 128 else bytes((value & 127 | 128, value >> 7)) for value in range(16_384)]
 
 
 def varint_field(number: int, value: int) -> bytes:

@@ -1,0 +1,233 @@
+"""A coverage-guided fuzzer for the readers: mutates seeds, keeps what reaches lines not seen before.
+
+Run as a script for long hunts: ``python tests/interchange/fuzz.py --seconds 120``. A reader may accept or refuse its
+input (InvalidInput); anything else is a finding: another exception, too long, too much memory. Inputs that found new
+lines are kept in `tests/interchange/seeds/` when --keep is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import interlock as il
+from interlock.interchange import Intent, import_topology, read_foreign
+from interlock.interchange.simai_workload import read_simai_workload
+
+SEEDS = Path(__file__).parent / "seeds"
+SLOWEST_S = 20.0
+MAX_INPUT = 1 << 16
+
+DEMAND = il.traffic.matrix([[0, 3, 2, 1], [1, 0, 2, 3], [3, 1, 0, 2], [2, 2, 2, 0]])
+
+
+def _foreign(name: str, intent: Intent, file_name: str) -> Callable[[Path, bytes], None]:
+    def read(folder: Path, data: bytes) -> None:
+        (folder / file_name).write_bytes(data)
+        read_foreign(folder / file_name, intent, name)
+
+    return read
+
+
+def _chakra(folder: Path, data: bytes) -> None:
+    """Rank 0 is hostile, rank 1 is sound."""
+    (folder / "a.0.et").write_bytes(data)
+    (folder / "a.1.et").write_bytes((SEEDS / "peer-of-chakra.et").read_bytes())
+    read_foreign(folder, Intent(collective="all-gather"), "chakra")
+
+
+def _topology(file_name: str) -> Callable[[Path, bytes], None]:
+    def read(folder: Path, data: bytes) -> None:
+        (folder / file_name).write_bytes(data)
+        import_topology([folder / file_name])
+
+    return read
+
+
+def _workload(folder: Path, data: bytes) -> None:
+    (folder / "w.txt").write_bytes(data)
+    read_simai_workload(folder / "w.txt")
+
+
+READERS: dict[str, Callable[[Path, bytes], None]] = {
+    "msccl-xml": _foreign("msccl-xml", Intent(), "a.xml"),
+    "msccl-xml-demand": _foreign("msccl-xml", Intent(demand=DEMAND), "a.xml"),
+    "mscclpp-json": _foreign("mscclpp-json", Intent(), "a.json"),
+    "mscclpp-json-demand": _foreign("mscclpp-json", Intent(demand=DEMAND), "a.json"),
+    "chakra": _chakra,
+    "tacos-csv": _foreign("tacos-csv", Intent(), "a.csv"),
+    "htsim": _foreign("htsim", Intent(demand=DEMAND), "a.cm"),
+    "nccl-tests": _foreign("nccl-tests", Intent(), "a.txt"),
+    "nccl-topology": _topology("a.xml"),
+    "smi-topology": _topology("a.txt"),
+    "astra-network": _topology("a.yml"),
+    "simai-workload": _workload,
+}
+WORDS = [b"-1", b"0", b"1", b"4294967296", b"99999999999999999999", b"NaN", b"null", b'"', b"<", b">", b"[", b"]", b"{"]
+WORDS += [
+    b"}",
+    b",",
+    b"\n",
+    b"\t",
+    b"\x00",
+    b"\xff",
+    b"i",
+    b"o",
+    b"s",
+    b"nop",
+    b"rrc",
+    b"<!ENTITY a 'b'>",
+    b"None",
+    b"->",
+]
+
+
+@dataclass(slots=True)
+class Finding:
+    """An input that broke the rules."""
+
+    reader: str
+    data: bytes
+    what: str
+
+
+@dataclass(slots=True)
+class Hunt:
+    """One reader's corpus and what it has reached."""
+
+    reader: str
+    corpus: list[bytes]
+    generator: random.Random
+    lines: set[tuple[str, int]] = field(default_factory=set)
+    num_bytes: int = 0
+    num_inputs: int = 0
+
+    def run(self, seconds: float, folder: Path) -> Finding | None:
+        """Hunt for a while; the first finding ends it."""
+        for data in list(self.corpus):
+            found = self._try(data, folder)
+            if found is not None:
+                return found
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            data = self._mutated()
+            before = len(self.lines)
+            found = self._try(data, folder)
+            if found is not None:
+                return found
+            if len(self.lines) > before:
+                self.corpus.append(data)
+        return None
+
+    def _try(self, data: bytes, folder: Path) -> Finding | None:
+        self.num_bytes += len(data)
+        self.num_inputs += 1
+        traced = self.num_inputs % 4 == 1  # tracing costs tenfold: follow coverage on every fourth input
+        start = time.monotonic()
+        if traced:
+            sys.settrace(self._trace)
+        try:
+            READERS[self.reader](folder, data)
+        except il.InvalidInput:
+            pass
+        except Exception as error:
+            return Finding(self.reader, data, f"{type(error).__name__}: {error}")
+        finally:
+            sys.settrace(None)
+        took = time.monotonic() - start
+        return Finding(self.reader, data, f"took {took:.0f} s") if took > SLOWEST_S else None
+
+    def _trace(self, frame, event: str, argument: object):  # type: ignore[no-untyped-def]
+        name = frame.f_code.co_filename
+        if "interchange" not in name:
+            return None
+        short = name.rsplit("/", 1)[-1]
+
+        def line(frame, event: str, argument: object):  # type: ignore[no-untyped-def]
+            self.lines.add((short, frame.f_lineno))
+            return line
+
+        return line
+
+    def _mutated(self) -> bytes:
+        generator = self.generator
+        size = generator.choice((256, 4096, MAX_INPUT))
+        if generator.randrange(24) == 0:
+            return generator.randbytes(size)
+        data = bytearray(generator.choice(self.corpus))
+        while generator.randrange(8) == 0 and len(data) < size:
+            data += generator.choice(self.corpus) + data
+        for _ in range(generator.choice((1, 1, 2, 4, 8))):
+            place = generator.randrange(len(data) + 1)
+            end = min(len(data), place + generator.choice((1, 2, 4, 16, 64)))
+            kind = generator.randrange(7)
+            if kind == 0 and data:
+                data[min(place, len(data) - 1)] ^= 1 << generator.randrange(8)
+            elif kind == 1:
+                data[place:place] = generator.randbytes(generator.choice((1, 2, 8)))
+            elif kind == 2:
+                del data[place:end]
+            elif kind == 3:
+                data[place:place] = generator.choice(WORDS)
+            elif kind == 4:
+                data[place:end] = generator.choice(WORDS)
+            elif kind == 5:
+                other = generator.choice(self.corpus)
+                first = generator.randrange(len(other) + 1)
+                data[place:place] = other[first : first + generator.choice((8, 64, 512))]
+            else:
+                data[place:place] = data[place:end] * generator.choice((1, 2, 30))
+        return bytes(data[:MAX_INPUT])
+
+
+def seeds_of(reader: str) -> list[bytes]:
+    """Stored inputs of a reader, and nothing at all."""
+    kind = reader.removesuffix("-demand")
+    return [b"", *(file.read_bytes() for file in sorted(SEEDS.glob(f"{kind}.*")))]
+
+
+def hunt_all(seconds: float, seed: int) -> tuple[list[Finding], dict[str, Hunt]]:
+    """Hunt in every reader for an equal share of the time."""
+    findings, hunts = [], {}
+    for reader in READERS:
+        hunt = Hunt(reader, seeds_of(reader), random.Random(f"{reader}/{seed}"))
+        with tempfile.TemporaryDirectory() as folder:
+            found = hunt.run(seconds / len(READERS), Path(folder))
+        if found is not None:
+            findings.append(found)
+        hunts[reader] = hunt
+    return findings, hunts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--reader", choices=list(READERS))
+    parser.add_argument("--keep", type=Path, help="folder for findings")
+    words = parser.parse_args()
+    if words.reader:
+        for name in [name for name in READERS if name != words.reader]:
+            del READERS[name]
+    findings, hunts = hunt_all(words.seconds, words.seed)
+    for name, hunt in hunts.items():
+        print(f"{name:22} {hunt.num_inputs:8} inputs {hunt.num_bytes:12} bytes {len(hunt.lines):6} lines")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory {peak:.0f} MiB")
+    for k, finding in enumerate(findings):
+        print(f"FOUND in {finding.reader}: {finding.what[:300]}")
+        if words.keep:
+            words.keep.mkdir(exist_ok=True)
+            (words.keep / f"{finding.reader}.{k}").write_bytes(finding.data)
+    return bool(findings) or peak > 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
