@@ -23,8 +23,7 @@ CASES = [
     (name, label)
     for name in registry.names()
     for label, problem in problems()
-    if label in ("zipf", "sparse", "all-reduce on servers", "all-gather on links")
-    and registry.get(name).supports(problem) is None
+    if label in ("zipf", "sparse", "all-reduce on servers") and registry.get(name).supports(problem) is None
 ]
 
 

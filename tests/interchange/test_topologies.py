@@ -141,15 +141,20 @@ def test_rails_come_from_their_numbers(tmp_path: Path) -> None:
     assert any("`rail` numbers" in text for text in found.guesses)
 
 
-def test_hosts_of_one_dump_are_servers(tmp_path: Path) -> None:
-    link = '<nvlink target="s" count="18" tclass="0x068000"/>'
+def test_hosts_of_one_dump_are_one_nvlink_domain(tmp_path: Path) -> None:
+    link = '<nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/>'
     text = "".join(
         f'<cpu numaid="0" host_hash="0x{host}">{gpu(host, f"{host}:1:0.0", link)}{net(f"n{host}")}</cpu>'
         for host in (1, 2)
     )
     (tmp_path / "a.xml").write_text(f'<system version="1">{text}</system>')
     found = import_topology([tmp_path / "a.xml"])
-    assert found.cluster is not None and found.cluster.servers == 2
+    assert found.cluster is not None and (found.cluster.servers, found.cluster.gpus_per_server) == (1, 2)
+    assert [[found.servers[0].nics[p.nic].name for p in parts] for parts in found.servers[0].nics_of_gpu] == [
+        ["n1"],
+        ["n2"],
+    ]
+    assert any("one NVLink domain of 2 GPUs" in text for text in found.guesses)
 
 
 REFUSED = {

@@ -69,8 +69,6 @@ def parse_msccl_xml(path: Path) -> Program:
     num_gpus = whole_number(root, "ngpus", str(path), 1, MAX_GPUS)
     channels = whole_number(root, "nchannels", str(path), 1, limits.MAX_CHANNELS)
     per_loop = whole_number(root, "nchunksperloop", str(path), 1)
-    if len(root.attributes.get("name", "")) > limits.MAX_NAME:
-        raise InvalidInput(f"{path}: the algorithm's name is longer than {limits.MAX_NAME} characters")
     in_place = whole_number(root, "inplace", str(path), 0, 1) == 1
     gpus: dict[int, Element] = {}
     for element in root.all("gpu"):
@@ -83,14 +81,25 @@ def parse_msccl_xml(path: Path) -> Program:
         raise InvalidInput(f"{path}: ngpus={num_gpus} but gpu {missing} is not there")
     ordered = [gpus[g] for g in range(num_gpus)]
     counts = [_chunk_counts(path, g, element) for g, element in enumerate(ordered)]
-    inputs, outputs = [c[0] for c in counts], [c[1] for c in counts]
-    if in_place:
-        outputs = [o or i for i, o in zip(inputs, outputs, strict=True)]
+    inputs, outputs = _buffers([c[:2] for c in counts], limits.COLLECTIVE_BY_NAME[name], in_place=in_place)
     blocks = [_gpu_blocks(path, g, element, counts[g], num_gpus, channels) for g, element in enumerate(ordered)]
     _check_channels(path, blocks)
     buffers = ChunkBuffers(str(path), inputs, outputs, limits.COLLECTIVE_BY_NAME[name], _chunk_bytes(document.comments))
     notes = _notes(root, blocks, per_loop, buffers)
     return Program(buffers, in_place, [c[2] for c in counts], blocks, notes)
+
+
+def _buffers(counts: list[tuple[int, int]], collective: str, *, in_place: bool) -> tuple[list[int], list[int]]:
+    """Input and output chunks of each GPU; in-place files may declare only the larger buffer of the two."""
+    ranks = len(counts)
+    if not in_place:
+        return [i for i, _ in counts], [o for _, o in counts]
+    if collective in ("all-gather", "gather"):
+        return [i or o // ranks for i, o in counts], [o or i * ranks for i, o in counts]
+    if collective in ("reduce-scatter", "scatter"):
+        return [i or o * ranks for i, o in counts], [o or i // ranks for i, o in counts]
+    whole = [max(i, o) for i, o in counts]
+    return whole, list(whole)
 
 
 def _chunk_counts(path: Path, gpu: int, element: Element) -> tuple[int, int, int]:
@@ -149,6 +158,8 @@ def _parse_step(where: str, s: int, element: Element, block: Block, chunks: tupl
     if whole_number(element, "s", where) != s:
         raise InvalidInput(f"{where}: s={element.attributes['s']}; steps must be numbered 0, 1, 2, …")
     kind = element.attributes.get("type", "")
+    if kind == "ra":
+        raise InvalidInput(f"{where}: type 'ra' adds a residual that is part of no collective; it is not read")
     if kind not in TYPES:
         raise InvalidInput(f"{where}: type={kind[:20]!r} is not one of {', '.join(TYPES)}")
     count = whole_number(element, "cnt", where, 0 if kind == "nop" else 1, limits.MAX_COUNT)
@@ -256,6 +267,8 @@ def _notes(root: Element, blocks: list[list[Block]], per_loop: int, buffers: Chu
     absent = [name for name in ("outofplace", "minBytes", "maxBytes") if name not in root.attributes]
     if absent:
         notes.append(f"lacks {', '.join(absent)}: Azure's executor and RCCL ignore such a file")
+    if len(root.attributes.get("name", "")) > limits.MAX_NAME:
+        notes.append(f"its name is longer than {limits.MAX_NAME} characters: microsoft/msccl cuts it off")
     longest = max((len(block.steps) for gpu in blocks for block in gpu), default=0)
     if longest > limits.MAX_STEPS_WRITTEN:
         notes.append(f"a threadblock has {longest} steps: executors built for {limits.MAX_STEPS_WRITTEN} refuse it")

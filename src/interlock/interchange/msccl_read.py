@@ -10,7 +10,7 @@ from interlock.interchange.chunk_run import address_in, check_outputs, delivered
 from interlock.interchange.foreign import ForeignSchedule, Intent
 from interlock.interchange.goals import Goal
 from interlock.interchange.memory import Clock, Memory, Thread, Value
-from interlock.interchange.moves import Moves
+from interlock.interchange.moves import SWAPPED, Moves
 from interlock.interchange.msccl_parse import ADDS, RECEIVES, SENDS, Block, Program, Step, parse_msccl_xml
 
 __all__ = ["read_msccl_xml"]
@@ -28,13 +28,9 @@ def read_msccl_xml(path: Path, intent: Intent) -> ForeignSchedule:
     run = _Run(program, goal, chunk_bytes)
     run.execute()
     run.finish()
-    return ForeignSchedule(
-        "msccl-xml",
-        run.moves.to_schedule(),
-        goal.problem,
-        tuple(run.memory.violations),
-        (*program.notes, *notes),
-    )
+    made = run.moves.lower()
+    notes = [*program.notes, *notes, *([SWAPPED] if made.is_taken_apart else [])]
+    return ForeignSchedule("msccl-xml", made.schedule, made.problem, tuple(run.memory.violations), tuple(notes))
 
 
 class _Run:

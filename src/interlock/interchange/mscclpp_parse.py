@@ -89,6 +89,8 @@ def parse_mscclpp(path: Path) -> Plan:
     gpus = [table(gpu, f"{path}: gpus[{k}]") for k, gpu in enumerate(entries(top, "gpus", str(path), MAX_GPUS))]
     if not gpus:
         raise InvalidInput(f"{path}: 'gpus' is empty")
+    if "inputChunks" in gpus[0]:
+        raise InvalidInput(f"{path} has the keys of MSCCL++'s first plan format (inputChunks, …), which is not read")
     for k, gpu in enumerate(gpus):
         if number(gpu, "id", f"{path}: gpus[{k}]", MAX_GPUS) != k:
             raise InvalidInput(f"{path}: gpus[{k}] has id {gpu['id']}; the loader needs them in order")

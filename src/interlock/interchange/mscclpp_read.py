@@ -11,7 +11,7 @@ from interlock.interchange.chunk_run import address_in, check_outputs, delivered
 from interlock.interchange.foreign import ForeignSchedule, Intent
 from interlock.interchange.goals import Goal
 from interlock.interchange.memory import Clock, Memory, Thread, Value
-from interlock.interchange.moves import Moves
+from interlock.interchange.moves import SWAPPED, Moves
 from interlock.interchange.mscclpp_parse import Block, Operation, Plan, Stretch, parse_mscclpp
 
 __all__ = ["read_mscclpp_json"]
@@ -46,8 +46,9 @@ def read_mscclpp_json(path: Path, intent: Intent) -> ForeignSchedule:
     run = _Run(plan, goal, chunk_bytes)
     run.execute()
     run.finish()
-    schedule = run.moves.to_schedule()
-    return ForeignSchedule("mscclpp-json", schedule, goal.problem, tuple(run.memory.violations), (*plan.notes, *notes))
+    made = run.moves.lower()
+    notes = [*plan.notes, *notes, *([SWAPPED] if made.is_taken_apart else [])]
+    return ForeignSchedule("mscclpp-json", made.schedule, made.problem, tuple(run.memory.violations), tuple(notes))
 
 
 class _Run:

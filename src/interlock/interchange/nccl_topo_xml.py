@@ -12,7 +12,7 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.files import read_bytes
-from interlock.interchange.machine import Gpu, Nic, Server, distance_of, share_nics
+from interlock.interchange.machine import Gpu, Nic, NicShare, Server, distance_of, share_nics
 from interlock.interchange.safe_xml import Element, parse_xml
 
 __all__ = ["read_nccl_topology"]
@@ -72,7 +72,23 @@ def read_nccl_topology(path: Path) -> list[Server]:
         raise LimitExceeded(f"{path} names {len(found.gpus)} GPUs and {len(found.nets)} NICs; that is too many")
     _check_ids(found)
     hosts = sorted({device.host for device in found.gpus})
-    return [_server(found, host, several=len(hosts) > 1) for host in hosts]
+    servers = [_server(found, host, several=len(hosts) > 1) for host in hosts]
+    joined = len(servers) > 1 and all(gpu.switch_bytes_per_s > 0 for server in servers for gpu in server.gpus)
+    return [_one_domain(path.name, servers)] if joined else servers
+
+
+def _one_domain(name: str, hosts: list[Server]) -> Server:
+    """A dump of several hosts is one NVLink domain: one server to us. Each host's NICs stay with its own GPUs."""
+    gpus: list[Gpu] = []
+    nics: list[Nic] = []
+    shares: list[tuple[NicShare, ...]] = []
+    for host in hosts:
+        shares += [tuple(NicShare(len(nics) + p.nic, p.share, p.distance) for p in parts) for parts in host.nics_of_gpu]
+        gpus += host.gpus
+        nics += host.nics
+    guess = f"one file holds {len(hosts)} hosts: taken as one NVLink domain of {len(gpus)} GPUs"
+    guesses = dict.fromkeys(text for host in hosts for text in host.guesses)
+    return Server(name, tuple(gpus), tuple(nics), tuple(shares), (*guesses, guess))
 
 
 def _collect(
