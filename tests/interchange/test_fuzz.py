@@ -85,7 +85,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_refused_by_every_reader(name: str, tmp_path: Path) -> None:
-    for reader, read in READERS.items():
+    parsers = {reader: read for reader, read in READERS.items() if not reader.endswith("-demand")}
+    for reader, read in parsers.items():
         with pytest.raises(il.InvalidInput):
             read(tmp_path, BOMBS[name])
             pytest.fail(f"{reader} accepted it")

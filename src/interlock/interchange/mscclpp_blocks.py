@@ -1,8 +1,7 @@
 """Divides the actions of an MSCCL++ plan into threadblocks and writes out their operations.
 
-Every threadblock follows the one order of all actions. An action goes where the actions it follows are, if there is
-room; those that share a link's order go together; others go by peer. What is left to be ordered between threadblocks of
-one GPU is ordered by semaphores.
+Every threadblock follows the one order of all actions. What is left to be ordered between threadblocks of one GPU is
+ordered by semaphores.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from interlock.errors import LimitExceeded
 from interlock.interchange import mscclpp_limits as limits
 from interlock.interchange.chunk_program import Place
 from interlock.interchange.mscclpp_actions import Action, Actions, Arrival
+from interlock.interchange.mscclpp_place import BlockId, place_actions, place_waits
 from interlock.problem import Problem
 
 __all__ = ["Blocks", "build_blocks"]
 
 Json = dict[str, object]
-BlockId = tuple[int, int]  # rank, threadblock
 Pair = tuple[str, BlockId, BlockId]  # channel type and both ends, the lesser first
 
 
@@ -77,8 +76,8 @@ class Blocks:
 
 def build_blocks(actions: Actions, problem: Problem, per_block: int) -> Blocks:
     """Threadblocks with at most `per_block` actions each; raises LimitExceeded where a limit is still not kept."""
-    placed = _place(actions, per_block)
-    waiters = _waiters(actions, placed)
+    placed = place_actions(actions, per_block)
+    waiters = place_waits(actions, placed)
     writer = _Writer(actions, problem, placed, waiters)
     for action in actions.in_order:
         writer.act(action)
@@ -86,76 +85,6 @@ def build_blocks(actions: Actions, problem: Problem, per_block: int) -> Blocks:
         for block in blocks:
             writer.wait(block, arrival)
     return writer.finish()
-
-
-def _place(actions: Actions, per_block: int) -> dict[Action, BlockId]:
-    """A threadblock for every action."""
-    count: dict[int, int] = defaultdict(int)  # threadblocks per rank
-    load: dict[BlockId, int] = defaultdict(int)
-    current: dict[tuple[int, object], BlockId] = {}
-    placed: dict[Action, BlockId] = {}
-    for action in actions.in_order:
-        homes = {placed[earlier] for earlier in action.after}
-        block = homes.pop() if len(homes) == 1 else None
-        if block is None or load[block] >= per_block:
-            key = (action.rank, _key(action))
-            block = current.get(key)
-            if block is None or load[block] >= per_block:
-                block = (action.rank, count[action.rank])
-                count[action.rank] += 1
-                current[key] = block
-        placed[action] = block
-        load[block] += 1
-    return placed
-
-
-def _key(action: Action) -> object:
-    """Which actions share threadblocks: those paced on one link, those fed by one sender, those to one peer."""
-    if action.is_paced or action.kind in ("multicast", "switch-sum"):
-        return action.kind
-    feeders = sorted({arrival.sender.rank for arrival in action.needs})
-    if feeders:
-        return "from", tuple(feeders) if len(feeders) <= 2 else action.peer
-    return "to", action.peer
-
-
-def _waiters(actions: Actions, placed: dict[Action, BlockId]) -> dict[Arrival, list[BlockId]]:
-    """Threadblocks that wait for each arrival; one that nothing at its rank needs is waited for all the same."""
-    waiters: dict[Arrival, list[BlockId]] = {}
-    for action in actions.in_order:
-        for arrival in action.brings:
-            waiters[arrival] = []
-    for action in actions.in_order:
-        for arrival in action.needs:
-            if placed[action] not in waiters[arrival]:  # a handful at most
-                waiters[arrival].append(placed[action])
-    last: dict[int, int] = defaultdict(lambda: -1)
-    for rank, k in placed.values():
-        last[rank] = max(last[rank], k)
-    sinks: dict[BlockId, BlockId] = {}  # sending threadblock and receiving rank -> where it is waited for
-    partner: dict[tuple[BlockId, int], BlockId] = {}
-    for arrival, blocks in waiters.items():
-        for block in blocks:
-            partner.setdefault((placed[arrival.sender], arrival.rank), block)
-    load: dict[BlockId, int] = defaultdict(int)
-    for arrival, blocks in waiters.items():
-        if blocks:
-            continue
-        key = (placed[arrival.sender], arrival.rank)
-        if key not in partner:
-            partner[key] = _sink(arrival.rank, last, sinks, load)
-            load[partner[key]] += 1
-        blocks.append(partner[key])
-    return waiters
-
-
-def _sink(rank: int, last: dict[int, int], sinks: dict[BlockId, BlockId], load: dict[BlockId, int]) -> BlockId:
-    """A threadblock that only waits, with room for one more sender."""
-    block = sinks.get((rank, -1))
-    if block is None or load[block] >= limits.MAX_CHANNELS // 2:
-        last[rank] += 1
-        block = sinks[rank, -1] = (rank, last[rank])
-    return block
 
 
 @dataclass(slots=True)
