@@ -7,6 +7,7 @@ their results with one copy per server. `calibrate` measures the cluster that pl
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +26,7 @@ from interlock.planning import Plan
 from interlock.runtime import Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.experts import Experts
-from interlock.topology import Cluster, MissingGpu
+from interlock.topology import Cluster, MissingGpu, read_cluster
 from interlock.topology import cluster as cluster_preset
 
 __all__ = [
@@ -283,7 +284,8 @@ def _handle(group: dist.ProcessGroup | None) -> AllToAll:
     for key in [key for key, handle in _handles.items() if handle.group not in _world.pg_map]:
         _handles.pop(key).close()
     if id(where) not in _handles:
-        _handles[id(where)] = AllToAll(group=where)
+        file = os.environ.get("INTERLOCK_CLUSTER")
+        _handles[id(where)] = AllToAll(None if file is None else read_cluster(file), where)
     return _handles[id(where)]
 
 

@@ -63,13 +63,16 @@ def _run_step(
         send = program.sends[step]
         copy(send.packing, buffers)
         assert not (send.buffer == Buffer.OUTPUT and send.packing)
-        wire[program.rank, send.peer, send.tag] = buffers[send.buffer].narrow(0, send.start, send.size_bytes).clone()
+        for tag, begin, length in send.parts:
+            wire[program.rank, send.peer, tag] = buffers[send.buffer].narrow(0, begin, length).clone()
     elif place < len(program.receives):
         receive = program.receives[place]
-        arrived = wire.pop((receive.peer, program.rank, receive.tag), None)
-        if arrived is None:
+        parts = [arrival for arrival in program.arrivals if arrival.place == place]
+        if any((receive.peer, program.rank, part.tag) not in wire for part in parts):
             return False
-        buffers[receive.buffer].narrow(0, receive.start, receive.size_bytes).copy_(arrived)
+        for part in parts:
+            landing = buffers[receive.buffer].narrow(0, part.start, part.length)
+            landing.copy_(wire.pop((receive.peer, program.rank, part.tag)))
         unpack(receive, buffers, element)
     rank.ready.remove(step)
     rank.done[step] = True

@@ -57,15 +57,15 @@ class Flow:
         try:
             gate = _Gate(call, self._window_bytes)
             call.run_steps(program.first)
-            lanes = [self._pool.submit(gate.wait_for_peer, peer) for peer in range(len(program.awaited))]
-            for place in program.rest:
-                call.post(place)
+            lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(program.awaited))]
+            for number in program.rest:
+                call.post(number)
             copy(program.own_copies, buffers)
             if not lanes:
                 call.run_later(len(program.later))
-            for place in program.rest:
-                call.wait_for(place)
-                call.finish(place)
+            for number in program.rest:
+                call.wait_for(number)
+                call.finish(number)
         except Exception as error:
             failures.append(error)
             poison(self._group)  # so that no lane waits for long
@@ -105,32 +105,36 @@ class _Call:
         self.before_send: Callable[[Send], None] | None = None
         self.counting = threading.Lock()
         self.adding = threading.Lock()
-        self.posted: list[dist.Work | None] = [None] * len(program.receives)
-        self.has_arrived = [False] * len(program.receives)
+        self.posted: list[dist.Work | None] = [None] * len(program.arrivals)
+        self.has_arrived = [False] * len(program.arrivals)
         self.sent: list[dist.Work] = []
         self.later = deque(program.later)
         # Spread over the first half of what is awaited; then they are over before the end.
-        awaited = sum(len(places) for places in program.awaited)
+        awaited = sum(len(numbers) for numbers in program.awaited)
         self.later_each = -(-2 * len(program.later) // awaited) if awaited else 0
 
-    def post(self, place: int) -> None:
-        """Tell the sender that its message may come."""
-        receive = self.program.receives[place]
-        view = self.buffers[receive.buffer].narrow(0, receive.start, receive.size_bytes)
+    def post(self, number: int) -> None:
+        """Tell the sender that an arrival may come."""
+        arrival = self.program.arrivals[number]
+        receive = self.program.receives[arrival.place]
+        view = self.buffers[receive.buffer].narrow(0, arrival.start, arrival.length)
         with backend_errors():
-            self.posted[place] = self.group.recv([view], self.peers[receive.peer], FIRST_TAG + receive.tag)
+            self.posted[number] = self.group.recv([view], self.peers[receive.peer], FIRST_TAG + arrival.tag)
 
-    def wait_for(self, place: int) -> None:
-        """Wait for a posted receive to arrive."""
-        work = self.posted[place]
+    def wait_for(self, number: int) -> None:
+        """Wait for a posted arrival."""
+        work = self.posted[number]
         assert work is not None
         with backend_errors():
             work.wait(timedelta(seconds=self.seconds_left()))
-        self.has_arrived[place] = True
+        self.has_arrived[number] = True
 
-    def finish(self, place: int) -> None:
-        """Run the step of a receive that has arrived, unless it waits for something else."""
-        step = self.num_sends + place
+    def finish(self, number: int) -> None:
+        """Run the step of a receive whose last part has arrived, unless it waits for something else."""
+        arrival = self.program.arrivals[number]
+        if not arrival.is_last:
+            return
+        step = self.num_sends + arrival.place
         with self.counting:
             self.waits[step] -= 1
             is_ready = self.waits[step] == 0
@@ -152,7 +156,9 @@ class _Call:
 
     def missing(self) -> list[int]:
         """Ranks of the group whose messages have not come."""
-        late = {r.peer for r, arrived in zip(self.program.receives, self.has_arrived, strict=True) if not arrived}
+        receives = self.program.receives
+        pairs = zip(self.program.arrivals, self.has_arrived, strict=True)
+        late = {receives[arrival.place].peer for arrival, has_come in pairs if not has_come}
         return sorted(self.peers[rank] for rank in late)
 
     def run_steps(self, ready: Sequence[int]) -> None:
@@ -178,9 +184,10 @@ class _Call:
             self.before_send(send)
         if send.packing:
             copy(send.packing, self.buffers)
-        view = self.buffers[send.buffer].narrow(0, send.start, send.size_bytes)
+        buffer, peer = self.buffers[send.buffer], self.peers[send.peer]
         with backend_errors():
-            self.sent.append(self.group.send([view], self.peers[send.peer], FIRST_TAG + send.tag))
+            for tag, begin, length in send.parts:
+                self.sent.append(self.group.send([buffer.narrow(0, begin, length)], peer, FIRST_TAG + tag))
 
     def _unpack(self, place: int) -> None:
         receive = self.program.receives[place]
@@ -195,51 +202,51 @@ class _Call:
 
 
 class _Gate:
-    """Lets queued messages in, in order, as long as no more than the window (or one message) are on the way."""
+    """Lets queued arrivals in, in order, as long as no more than the window (or one of them) are on the way."""
 
     def __init__(self, call: _Call, window_bytes: int) -> None:
         program = call.program
         self._call = call
         self._queues = [deque(queue) for queue in program.queues]
-        self._queue_of = {place: number for number, queue in enumerate(program.queues) for place in queue}
+        self._queue_of = {number: place for place, queue in enumerate(program.queues) for number in queue}
         self._window_bytes = window_bytes // max(1, len(self._queues))
         self._granted_bytes = [0] * len(self._queues)
         self._granting = threading.Lock()
-        self._peer_of = {place: peer for peer, places in enumerate(program.awaited) for place in places}
+        self._lane_of = {number: lane for lane, numbers in enumerate(program.awaited) for number in numbers}
         self._posted = [threading.Semaphore(0) for _ in program.awaited]
-        for number in range(len(self._queues)):
-            self._grant(number, 0)
-        for place in self._peer_of:
-            if place not in self._queue_of:
-                call.post(place)
+        for queue in range(len(self._queues)):
+            self._grant(queue, 0)
+        for number in self._lane_of:
+            if number not in self._queue_of:
+                call.post(number)
 
-    def _grant(self, number: int, returned_bytes: int) -> None:
+    def _grant(self, place: int, returned_bytes: int) -> None:
         """Post what fits, now that `returned_bytes` of a queue have arrived."""
-        receives, queue = self._call.program.receives, self._queues[number]
+        arrivals, queue = self._call.program.arrivals, self._queues[place]
         with self._granting:
-            self._granted_bytes[number] -= returned_bytes
+            self._granted_bytes[place] -= returned_bytes
             while queue:
-                granted_bytes = self._granted_bytes[number] + receives[queue[0]].size_bytes
-                if self._granted_bytes[number] > 0 and granted_bytes > self._window_bytes:
+                granted_bytes = self._granted_bytes[place] + arrivals[queue[0]].length
+                if self._granted_bytes[place] > 0 and granted_bytes > self._window_bytes:
                     return
-                place = queue.popleft()
-                self._granted_bytes[number] = granted_bytes
-                self._call.post(place)
-                self._posted[self._peer_of[place]].release()
+                number = queue.popleft()
+                self._granted_bytes[place] = granted_bytes
+                self._call.post(number)
+                self._posted[self._lane_of[number]].release()
 
-    def wait_for_peer(self, peer: int) -> None:
-        """Wait for all messages of one peer, and run what they release."""
+    def wait_for_lane(self, lane: int) -> None:
+        """Wait for all arrivals of one peer, and run what they release."""
         call = self._call
         try:
-            for place in call.program.awaited[peer]:
-                queue = self._queue_of.get(place)
-                if queue is not None and not self._posted[peer].acquire(timeout=call.seconds_left()):
+            for number in call.program.awaited[lane]:
+                queue = self._queue_of.get(number)
+                if queue is not None and not self._posted[lane].acquire(timeout=call.seconds_left()):
                     raise MoveFailed("timed out waiting for earlier messages")
-                call.wait_for(place)
-                # The next sender hears of its turn before this message is unpacked and passed on.
+                call.wait_for(number)
+                # The next sender hears of its turn before this arrival is unpacked and passed on.
                 if queue is not None:
-                    self._grant(queue, call.program.receives[place].size_bytes)
-                call.finish(place)
+                    self._grant(queue, call.program.arrivals[number].length)
+                call.finish(number)
                 call.run_later(call.later_each)
         except Exception:
             poison(call.group)

@@ -18,12 +18,13 @@ from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.runtime.layout import Layout
 from interlock.runtime.levels import is_in_order, levels
-from interlock.runtime.program import Buffer, Copy, Program, Receive, Send
-from interlock.runtime.runs import Held, Rows, Runs, copies, is_one_run, locate, merge, rows_of
+from interlock.runtime.program import Arrival, Buffer, Copy, Program, Receive, Send
+from interlock.runtime.runs import Held, Rows, Runs, copies, is_one_run, locate, merge, rows_of, tags
 from interlock.schedule import Kind, Phase, RankProgram, Schedule
 
 __all__ = ["lower"]
 
+PART_BYTES = 64 * 1024  # the most that is sent at a time between servers whose fabric bears few senders
 ALIGN_BYTES = 64  # of every region of scratch, so that it can be viewed as any element type
 
 Ints = NDArray[np.int64]
@@ -69,18 +70,21 @@ def lower(program: RankProgram, problem: Problem, layout: Layout) -> Program:
         moves = _place_sums(problem, layout, sends, receives, first_byte, scratch)
     else:
         moves = _place_copies(layout, sends, receives, first_byte, scratch)
-    made_sends = _make_sends(schedule, sends, moves, scratch)
+    made_sends = _make_sends(schedule, sends, moves, scratch, _num_parts(problem, rank, sends))
     waits, releases = _order(schedule, sends, receives, are_summed=are_summed)
     first, later = _ready_steps(waits, releases, made_sends, len(receives))
-    queues, awaited, rest = _waiting(schedule, problem, rank, receives, releases[len(sends) :])
+    made_receives = _make_receives(schedule, receives, moves, may_add=are_summed)
+    arrivals = _arrivals(made_receives, receives, _num_parts(problem, rank, receives))
+    queues, awaited, rest = _waiting(schedule, problem, rank, receives, releases[len(sends) :], arrivals)
     return Program(
         rank=rank,
         sends=made_sends,
-        receives=_make_receives(schedule, receives, moves, may_add=are_summed),
+        receives=made_receives,
         waits=waits,
         releases=releases,
         first=first,
         later=later,
+        arrivals=arrivals,
         queues=queues,
         awaited=awaited,
         rest=rest,
@@ -171,7 +175,28 @@ def _place_sums(
     return _Moves(source, True, stays, landing, unpacking, start_copies=begin, start_zeros=zeros)
 
 
-def _make_sends(schedule: Schedule, rows: Rows, moves: _Moves, scratch: _Scratch) -> tuple[Send, ...]:
+def _num_parts(problem: Problem, rank: int, rows: Rows) -> Ints:
+    """How often each message is cut, so that no more than a window of bytes need be on the way."""
+    parts = np.ones(len(rows), np.int64)
+    cut = _crosses_limited_fabric(problem, rank, rows)
+    parts[cut] = np.maximum(1, -(-rows.size_bytes[cut] // PART_BYTES))
+    return parts
+
+
+def _crosses_limited_fabric(problem: Problem, rank: int, rows: Rows) -> NDArray[np.bool_]:
+    """Messages between servers whose fabric bears few senders at a time."""
+    if problem.cluster is None or problem.cluster.fabric.fan_in is None:
+        return np.zeros(len(rows), np.bool_)
+    return np.asarray(problem.cluster.server_of(rows.peer) != rank // problem.cluster.gpus_per_server, np.bool_)
+
+
+def _parts(tag: int, start: int, size_bytes: int, count: int) -> list[tuple[int, int, int]]:
+    """(tag, start, length) of nearly equal parts."""
+    ends = [size_bytes * part // count for part in range(count + 1)]
+    return [(tag + part, start + ends[part], ends[part + 1] - ends[part]) for part in range(count)]
+
+
+def _make_sends(schedule: Schedule, rows: Rows, moves: _Moves, scratch: _Scratch, num_parts: Ints) -> tuple[Send, ...]:
     source = moves.source
     in_place = np.zeros(len(rows), np.bool_) if moves.must_pack else is_one_run(source, rows)
     start, buffer = np.zeros(len(rows), np.int64), np.full(len(rows), Buffer.SCRATCH, np.int64)
@@ -186,11 +211,12 @@ def _make_sends(schedule: Schedule, rows: Rows, moves: _Moves, scratch: _Scratch
         rest.length,
         len(rows),
     )
-    columns = (rows.message, rows.peer, rows.tag, rows.size_bytes, buffer, start, schedule.phase[rows.message])
+    columns = (rows.message, rows.peer, rows.size_bytes, buffer, start, schedule.phase[rows.message])
+    more = (tags(rows.peer, num_parts), num_parts)
     return tuple(
-        Send(message, peer, tag, size, place, begin, phase, packs)
-        for message, peer, tag, size, place, begin, phase, packs in zip(
-            *(column.tolist() for column in columns), packing, strict=True
+        Send(message, peer, size, place, begin, phase, packs, tuple(_parts(tag, begin, size, count)))
+        for message, peer, size, place, begin, phase, tag, count, packs in zip(
+            *(column.tolist() for column in (*columns, *more)), packing, strict=True
         )
     )
 
@@ -200,7 +226,6 @@ def _make_receives(schedule: Schedule, rows: Rows, moves: _Moves, *, may_add: bo
     columns = (
         message,
         rows.peer,
-        rows.tag,
         rows.size_bytes,
         np.where(moves.lands_in_place, Buffer.OUTPUT, Buffer.SCRATCH),
         moves.landing,
@@ -208,11 +233,19 @@ def _make_receives(schedule: Schedule, rows: Rows, moves: _Moves, *, may_add: bo
         (schedule.kind[message] == Kind.REDUCE) & may_add,
     )
     return tuple(
-        Receive(number, peer, tag, size, place, begin, phase, unpacks, adds)
-        for number, peer, tag, size, place, begin, phase, adds, unpacks in zip(
+        Receive(number, peer, size, place, begin, phase, unpacks, adds)
+        for number, peer, size, place, begin, phase, adds, unpacks in zip(
             *(column.tolist() for column in columns), moves.unpacking, strict=True
         )
     )
+
+
+def _arrivals(receives: tuple[Receive, ...], rows: Rows, num_parts: Ints) -> tuple[Arrival, ...]:
+    made = []
+    for place, (tag, count) in enumerate(zip(tags(rows.peer, num_parts).tolist(), num_parts.tolist(), strict=True)):
+        parts = _parts(tag, receives[place].start, receives[place].size_bytes, count)
+        made += [Arrival(place, *part, part is parts[-1]) for part in parts]
+    return tuple(made)
 
 
 def _ready_steps(
@@ -227,9 +260,14 @@ def _ready_steps(
 
 
 def _waiting(
-    schedule: Schedule, problem: Problem, rank: int, rows: Rows, releases: Sequence[tuple[int, ...]]
+    schedule: Schedule,
+    problem: Problem,
+    rank: int,
+    rows: Rows,
+    releases: Sequence[tuple[int, ...]],
+    arrivals: tuple[Arrival, ...],
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
-    """Queues of receives to be let in a few at a time, receives to wait for by peer, and the rest.
+    """Queues of arrivals to be let in a few at a time, arrivals to wait for by peer, and the rest.
 
     Messages that hold their links alone, or wait for a message from another rank to the same one, stand in one queue.
     On a fabric that bears few senders, other messages between servers queue by peer. The order respects every
@@ -240,25 +278,24 @@ def _waiting(
     dep, earlier = _match(deps.values, rows.message)
     later = deps.row_of_value[dep]
     is_ordered[later[rows.peer[later] != rows.peer[earlier]]] = True
-    crosses = np.zeros(len(rows), np.bool_)
-    if problem.cluster is not None and problem.cluster.fabric.fan_in is not None:
-        crosses = problem.cluster.server_of(rows.peer) != rank // problem.cluster.gpus_per_server
+    crosses = _crosses_limited_fabric(problem, rank, rows)
     if is_ordered.any():
         is_ordered |= crosses
     depth = rows.message if is_in_order(schedule) else levels(schedule, problem.topology)[rows.message]
     key = np.where(schedule.exclusive[rows.message], schedule.order[rows.message], depth)
     queue_of = np.where(is_ordered, -1, rows.peer).tolist()
     is_queued, peer = (is_ordered | crosses).tolist(), rows.peer.tolist()
-    rest = []
+    arrivals_of: list[list[int]] = [[] for _ in range(len(rows))]
+    for number, arrival in enumerate(arrivals):
+        arrivals_of[arrival.place].append(number)
+    rest: list[int] = []
     queues: dict[int, list[int]] = {}
     awaited: dict[int, list[int]] = {}
     for place in np.lexsort((rows.message, key)).tolist():
         if is_queued[place]:
-            queues.setdefault(queue_of[place], []).append(place)
-        if is_queued[place] or releases[place]:
-            awaited.setdefault(peer[place], []).append(place)
-        else:
-            rest.append(place)
+            queues.setdefault(queue_of[place], []).extend(arrivals_of[place])
+        is_awaited = is_queued[place] or releases[place]
+        (awaited.setdefault(peer[place], []) if is_awaited else rest).extend(arrivals_of[place])
     return tuple(map(tuple, queues.values())), tuple(map(tuple, awaited.values())), tuple(rest)
 
 

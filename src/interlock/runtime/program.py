@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Buffer", "Copy", "Program", "Receive", "Send"]
+__all__ = ["Arrival", "Buffer", "Copy", "Program", "Receive", "Send"]
 
 
 class Buffer(IntEnum):
@@ -31,12 +31,12 @@ class Send:
 
     message: int  # row of the schedule
     peer: int
-    tag: int  # place among the messages to this peer
     size_bytes: int
     buffer: int
     start: int
     phase: int
     packing: tuple[Copy, ...]
+    parts: tuple[tuple[int, int, int], ...]  # (tag, start, length): what is sent at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,23 @@ class Receive:
 
     message: int
     peer: int
-    tag: int
     size_bytes: int
     buffer: int
     start: int
     phase: int
     unpacking: tuple[Copy, ...]
     adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A part of a receive, posted and waited for on its own; most receives have one."""
+
+    place: int  # of the receive
+    tag: int  # place among all parts from its peer
+    start: int
+    length: int
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +79,10 @@ class Program:
     releases: tuple[tuple[int, ...], ...]
     first: tuple[int, ...]  # steps that wait for nothing, most urgent first
     later: tuple[int, ...]  # sends that wait for nothing and nothing waits for: they fill gaps
-    queues: tuple[tuple[int, ...], ...]  # places of receives that are let in a few at a time, each queue in its order
-    awaited: tuple[tuple[int, ...], ...]  # by peer, places of receives that are in a queue or that something waits for
-    rest: tuple[int, ...]  # places of the other receives
+    arrivals: tuple[Arrival, ...]
+    queues: tuple[tuple[int, ...], ...]  # arrivals that are let in a few at a time, each queue in its order
+    awaited: tuple[tuple[int, ...], ...]  # by peer, arrivals that are in a queue or that something waits for
+    rest: tuple[int, ...]  # the other arrivals
     start_copies: tuple[Copy, ...]  # accumulators that begin with the rank's own contribution
     start_zeros: tuple[tuple[int, int, int], ...]  # accumulators that begin empty: buffer, start, length
     own_copies: tuple[Copy, ...]  # bytes that stay at this rank

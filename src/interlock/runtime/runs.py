@@ -12,7 +12,7 @@ from interlock.ragged import Ragged
 from interlock.runtime.program import Copy
 from interlock.schedule import Schedule
 
-__all__ = ["Held", "Rows", "Runs", "copies", "is_one_run", "locate", "merge", "rows_of"]
+__all__ = ["Held", "Rows", "Runs", "copies", "is_one_run", "locate", "merge", "rows_of", "tags"]
 
 Ints = NDArray[np.int64]
 
@@ -23,7 +23,6 @@ class Rows:
 
     message: Ints
     peer: NDArray[np.int32]
-    tag: Ints
     size_bytes: Ints
     row: Ints  # of each piece, and so on
     address: Ints
@@ -87,7 +86,6 @@ def rows_of(schedule: Schedule, messages: Ints, others: Ragged, rank: int, first
     return Rows(
         message=message,
         peer=peer,
-        tag=_places_by_peer(peer),
         size_bytes=schedule.size_bytes[message],
         row=row,
         address=first_byte[item] + schedule.pieces.offset[piece],
@@ -97,13 +95,14 @@ def rows_of(schedule: Schedule, messages: Ints, others: Ragged, rank: int, first
     )
 
 
-def _places_by_peer(peer: NDArray[np.int32]) -> Ints:
-    """Number the messages with each peer: both ends count alike, so they agree without seeing each other's rows."""
+def tags(peer: NDArray[np.int32], num_parts: Ints) -> Ints:
+    """Number the parts with each peer; the first of each message. Both ends count alike, so they agree."""
     order = np.argsort(peer, kind="stable")
-    ordered = peer[order]
-    place = np.empty(len(peer), np.int64)
-    place[order] = np.arange(len(peer)) - np.searchsorted(ordered, ordered)
-    return place
+    ordered, parts = peer[order], num_parts[order]
+    before = np.cumsum(parts) - parts
+    tag = np.empty(len(peer), np.int64)
+    tag[order] = before - before[np.searchsorted(ordered, ordered)] if len(peer) else before
+    return tag
 
 
 def locate(sends: Rows, held: Held) -> Runs:
