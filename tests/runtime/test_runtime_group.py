@@ -14,6 +14,7 @@ import interlock as il  # noqa: E402
 from interlock.algorithms import registry  # noqa: E402
 from interlock.interchange import Intent, read_foreign  # noqa: E402
 from interlock.lab.ranks import RankFailed, Ranks  # noqa: E402
+from interlock.lab.soak import soak  # noqa: E402
 from interlock.planning import Plan, solve  # noqa: E402
 from interlock.problem import collective_problem, demand_problem  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
@@ -169,3 +170,12 @@ def test_a_nic_reported_dead_changes_the_plan(group_of: Groups) -> None:
         assert before > 0
         assert after == 0
         assert right
+
+
+@pytest.mark.parametrize(("algorithm", "count"), [("adaptive", 300), ("no-stage", 50)])
+def test_many_random_collectives_leave_no_wear(group_of: Groups, algorithm: str, count: int) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, fan_in=2)
+    for wear in group_of(4).call(soak, cluster, algorithm, count, 0):
+        assert wear.num_wrong == 0
+        assert wear.descriptors[1] <= wear.descriptors[0]
+        assert wear.memory_bytes[1] < wear.memory_bytes[0] + 32e6

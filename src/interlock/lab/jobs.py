@@ -17,7 +17,7 @@ from interlock.topology import Cluster
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Timings", "calibrated", "measure"]
+__all__ = ["Timings", "bytes_of", "calibrated", "measure", "slowest", "start_together"]
 
 START_S = 0.03  # how far ahead ranks agree to start
 
@@ -63,20 +63,20 @@ def _move_once(
     import torch
 
     rank = context.rank
-    source = _bytes(matrix, rank, turn, sends=True)
+    source = bytes_of(matrix, rank, turn, sends=True)
     target = torch.full((int(matrix[:, rank].sum()),), 255, dtype=torch.uint8)
-    _start_together(context)
+    start_together(context)
     begin_s = time.perf_counter()
     shared = session.share(matrix[rank].tolist(), matrix[:, rank].tolist())
-    exchange_s = _slowest(context, time.perf_counter() - begin_s)
+    exchange_s = slowest(context, time.perf_counter() - begin_s)
     begin_s = time.perf_counter()
     prepared = session.prepare(shared)
-    prepare_s = _slowest(context, time.perf_counter() - begin_s)
-    _start_together(context)
+    prepare_s = slowest(context, time.perf_counter() - begin_s)
+    start_together(context)
     begin_s = time.perf_counter()
     session.move(prepared, source, target)
-    took_s = _slowest(context, time.perf_counter() - begin_s)
-    timings.valid &= torch.equal(target, _bytes(matrix, rank, turn, sends=False))
+    took_s = slowest(context, time.perf_counter() - begin_s)
+    timings.valid &= torch.equal(target, bytes_of(matrix, rank, turn, sends=False))
     timings.scratch_bytes = _scratch_bytes(prepared)
     timings.plan_s = max(timings.plan_s, prepare_s)
     if counts:
@@ -88,7 +88,7 @@ def _scratch_bytes(prepared: Prepared) -> int:
     return 0 if prepared.lowered is None else prepared.lowered.program.scratch_bytes
 
 
-def _start_together(context: RankContext) -> None:
+def start_together(context: RankContext) -> None:
     """Return at one instant on all ranks, which share this machine's clock."""
     import torch
     import torch.distributed as dist
@@ -98,16 +98,17 @@ def _start_together(context: RankContext) -> None:
     time.sleep(max(0.0, start_s.item() - time.perf_counter()))
 
 
-def _slowest(context: RankContext, took_s: float) -> float:
+def slowest(context: RankContext, took_s: float) -> float:
+    """The largest of all ranks' numbers."""
     import torch
     import torch.distributed as dist
 
-    slowest = torch.tensor([took_s], dtype=torch.float64)
-    dist.all_reduce(slowest, dist.ReduceOp.MAX, group=context.control)
-    return float(slowest.item())
+    most = torch.tensor([took_s], dtype=torch.float64)
+    dist.all_reduce(most, dist.ReduceOp.MAX, group=context.control)
+    return float(most.item())
 
 
-def _bytes(matrix: NDArray[np.int64], rank: int, turn: int, *, sends: bool) -> torch.Tensor:
+def bytes_of(matrix: NDArray[np.int64], rank: int, turn: int, *, sends: bool) -> torch.Tensor:
     """What a rank sends or must receive in one turn: bytes that tell their sender, receiver, place and turn."""
     import torch
 

@@ -1,0 +1,69 @@
+"""Many collectives in a row with random demands: every byte right, memory flat, no descriptor leaked."""
+
+from __future__ import annotations
+
+import gc
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.execution import open_session
+from interlock.lab.jobs import bytes_of
+from interlock.lab.ranks import RankContext
+from interlock.runtime import Placement
+from interlock.topology import Cluster
+
+__all__ = ["Wear", "random_demand", "soak"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wear:
+    """What a rank's process looks like early on and at the end."""
+
+    num_wrong: int  # collectives with a wrong byte
+    memory_bytes: tuple[int, int]  # resident
+    descriptors: tuple[int, int]
+    threads: tuple[int, int]
+
+
+def random_demand(rng: np.random.Generator, num_ranks: int) -> NDArray[np.int64]:
+    """A matrix of any kind: dense or sparse, tiny or not, with empty ranks."""
+    scale = int(rng.choice([10, 1000, 20_000]))
+    matrix = rng.integers(0, scale, (num_ranks, num_ranks))
+    matrix[rng.random((num_ranks, num_ranks)) < rng.choice([0.0, 0.5, 0.9])] = 0
+    matrix[rng.integers(num_ranks)] *= int(rng.choice([0, 1, 5]))
+    return matrix.astype(np.int64)
+
+
+def soak(context: RankContext, cluster: Cluster, algorithm: str, count: int, seed: int) -> Wear:
+    """Move `count` random demands; the first tenth is warm-up for what is compared."""
+    import torch
+
+    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
+    rng = np.random.default_rng(seed)
+    num_wrong, early = 0, _looks()
+    for turn in range(count):
+        if turn == count // 10:
+            early = _looks()
+        matrix = random_demand(rng, context.num_ranks)
+        row, column = matrix[context.rank], matrix[:, context.rank]
+        target = torch.full((int(column.sum()),), 255, dtype=torch.uint8)
+        prepared = session.prepare(session.share(row.tolist(), column.tolist()))
+        session.move(prepared, bytes_of(matrix, context.rank, turn, sends=True), target)
+        num_wrong += not torch.equal(target, bytes_of(matrix, context.rank, turn, sends=False))
+    late = _looks()
+    session.close()
+    memory, descriptors, threads = zip(early, late, strict=True)
+    return Wear(num_wrong, memory, descriptors, threads)
+
+
+def _looks() -> tuple[int, int, int]:
+    """Resident bytes, open descriptors and threads of this process."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    return pages * os.sysconf("SC_PAGE_SIZE"), descriptors, len(list(Path("/proc/self/task").iterdir()))
