@@ -63,7 +63,6 @@ class SlotReport:
 
     violations: tuple[SlotViolation, ...]
     num_violations: int
-    num_transfers: int
 
     @property
     def valid(self) -> bool:
@@ -90,20 +89,21 @@ def check_slot_table(
     >>> check_slot_table(np.array([[1, 1]], np.uint16), ring).violations[0].rule
     <Rule.HELD_BEFORE_SENT: 'held-before-sent'>
     """
-    return _report(*_core.check_slot_table(table, *_columns(goal), is_reversed))
+    return _report(_core.check_slot_table(table, *_columns(goal), is_reversed))
 
 
 def check_transfers(transfers: Transfers, goal: ChunkGoal) -> SlotReport:
     """Check transfers of unequal duration; a node may send a chunk from the tick on which it has arrived."""
-    found = _core.check_transfers(
-        transfers.start_ticks,
-        transfers.ticks,
-        transfers.link,
-        transfers.chunk,
-        transfers.latency_ticks,
-        *_columns(goal),
+    return _report(
+        _core.check_transfers(
+            transfers.start_ticks,
+            transfers.ticks,
+            transfers.link,
+            transfers.chunk,
+            transfers.latency_ticks,
+            *_columns(goal),
+        )
     )
-    return _report(*found, len(transfers.start_ticks))
 
 
 def _columns(
@@ -114,16 +114,11 @@ def _columns(
 
 
 def _report(
-    rule: NDArray[np.uint8],
-    entry: NDArray[np.int64],
-    node: NDArray[np.int32],
-    chunk: NDArray[np.int32],
-    total: int,
-    num_transfers: int,
+    found: tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], int],
 ) -> SlotReport:
-    places = np.stack([entry, node, chunk], axis=1).tolist()
+    *columns, total = found
+    places = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
     violations = [
-        SlotViolation(RULES[code], *(None if place < 0 else place for place in row))
-        for code, row in zip(rule.tolist(), places, strict=True)
+        SlotViolation(RULES[rule], *(None if place < 0 else place for place in rest)) for rule, *rest in places
     ]
-    return SlotReport(tuple(violations), total, num_transfers)
+    return SlotReport(tuple(violations), total)
