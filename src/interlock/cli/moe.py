@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ from interlock.errors import InvalidInput, nearest
 from interlock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from interlock.moe import Layer, LayerTraffic
+    from interlock.moe import Layer, LayerTraffic, Machine
     from interlock.topology import Cluster
     from interlock.traffic import Routing
 
@@ -45,6 +45,11 @@ def command(
     replicas: Annotated[int, typer.Option("--replicas", help="Extra expert slots per GPU (EPLB), with --routing.")] = 0,
     schemes: Annotated[str | None, typer.Option("--schemes", help="Comma-separated; default: all.")] = None,
     backward: Annotated[bool, typer.Option("--backward", help="The backward pass.")] = False,
+    dispatch: Annotated[str, typer.Option("--dispatch", help="Precision on the way there: bf16 or fp8.")] = "bf16",
+    combine: Annotated[str, typer.Option("--combine", help="Precision on the way back: bf16 or fp8.")] = "bf16",
+    gemm: Annotated[
+        str, typer.Option("--gemm", help="Expert times: paper (one rate) or h200 (bf16, measured table).")
+    ] = "paper",
     iteration: Annotated[bool, typer.Option("--iteration", help="A whole training step on a cluster instead.")] = False,
     model: Annotated[str, typer.Option("--model", help="With --iteration.")] = "mixtral-8x7b",
     algorithms: Annotated[
@@ -68,42 +73,40 @@ def command(
 
       interlock moe --routing routing.npz:intent:10 --gpus 16 --replicas 2 --schemes dysharp,inswitch
 
+      interlock moe --layer large-8 --dispatch fp8 --combine bf16 --gemm h200
+
       interlock moe --iteration --model deepseek-v3 --servers 8
     """
     if iteration:
         where = build_cluster(cluster, servers, changes)
         return _iteration(model, algorithms, where, skew, overlap, seed, page, as_json)
-    shape = (hidden, ffn, experts, replicas)
-    return _layer(layer, gpus, routing, shape, schemes, backward, seed, picture, page, as_json)
+    if routing is None:
+        made, traffic = _drawn(layer, _gpus(gpus), seed)
+    else:
+        made, traffic = _read(routing, _gpus(gpus), hidden, ffn, experts, replicas)
+    made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
+    made = replace(made, combine_bytes=_value_bytes("--combine", combine))
+    return _layer(made, gpus, traffic, schemes, backward, _machine(gemm), picture, page, as_json)
 
 
 def _layer(
-    name: str,
+    layer: Layer,
     gpus: int,
-    routing: str | None,
-    shape: tuple[int, int, int, int],
+    traffic: LayerTraffic | Routing,
     schemes: str | None,
     backward: bool,
-    seed: int,
+    machine: Machine,
     picture: Path | None,
     page: Path | None,
     as_json: bool,
 ) -> int:
-    from interlock.moe import SCHEMES, compare_schemes, paper_layers, uniform_traffic
+    from interlock.moe import SCHEMES, compare_schemes
     from interlock.moe.picture import timeline_svg
     from interlock.report.moe_page import moe_page
 
     chosen = [word.strip() for word in schemes.split(",")] if schemes else list(SCHEMES)
-    if routing is None:
-        known = {made.name: made for made in paper_layers()}
-        if name not in known:
-            raise InvalidInput(f"unknown layer {name!r}; {nearest(name, known)}")
-        layer = known[name]
-        traffic: LayerTraffic | Routing = uniform_traffic(layer, _gpus(gpus), seed)
-    else:
-        layer, traffic = _read(routing, _gpus(gpus), *shape)
     with progress_of(len(chosen), "simulating") as step:
-        made = compare_schemes(layer, traffic, chosen, backward=backward, progress=step)
+        made = compare_schemes(layer, traffic, chosen, machine, backward=backward, progress=step)
     if picture is not None:
         write_text(picture, timeline_svg([time for _, time in made]))
     rows = [
@@ -124,11 +127,37 @@ def _layer(
         drawn = timeline_svg([time for _, time in made])
         write_text(page, moe_page(title, HONEST, command_line(), header, rows, seconds, drawn))
     if as_json:
-        facts = {"name": layer.name, "gpus": gpus, "backward": backward}
+        facts = {"name": layer.name, "gpus": gpus, "backward": backward, "gemms": machine.gemms.name}
+        facts |= {"dispatch_bytes": layer.dispatch_bytes, "combine_bytes": layer.combine_bytes}
         print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
         return 0
-    print_table(title, header, rows, [f"Times are {HONEST}."])
+    print_table(title, header, rows, [f"Times are {HONEST}. GEMMs: {machine.gemms.name}."])
     return 0
+
+
+def _drawn(name: str, gpus: int, seed: int) -> tuple[Layer, LayerTraffic | Routing]:
+    from interlock.moe import paper_layers, uniform_traffic
+
+    known = {made.name: made for made in paper_layers()}
+    if name not in known:
+        raise InvalidInput(f"unknown layer {name!r}; {nearest(name, known)}")
+    return known[name], uniform_traffic(known[name], gpus, seed)
+
+
+def _value_bytes(option: str, precision: str) -> float:
+    known = {"bf16": 2.0, "fp8": 1.0}
+    if precision not in known:
+        raise InvalidInput(f"unknown precision {precision!r} for {option}; {nearest(precision, known)}")
+    return known[precision]
+
+
+def _machine(gemm: str) -> Machine:
+    from interlock.moe import PAPER, h200_gemms
+
+    known = {"paper": PAPER.gemms, "h200": h200_gemms()}
+    if gemm not in known:
+        raise InvalidInput(f"unknown --gemm {gemm!r}; {nearest(gemm, known)}")
+    return replace(PAPER, gemms=known[gemm])
 
 
 def _gpus(gpus: int) -> int:
@@ -137,7 +166,9 @@ def _gpus(gpus: int) -> int:
     return gpus
 
 
-def _read(words: str, gpus: int, hidden: int, ffn: int, experts: int, replicas: int) -> tuple[Layer, Routing]:
+def _read(
+    words: str, gpus: int, hidden: int, ffn: int, experts: int, replicas: int
+) -> tuple[Layer, LayerTraffic | Routing]:
     from interlock.moe import Layer
     from interlock.traffic import eplb_placement, read_routing
 

@@ -2,6 +2,7 @@
 
 from interlock.moe.comparison import LayerRow, compare_schemes
 from interlock.moe.constants import PAPER, Machine
+from interlock.moe.gemm import FixedRate, GemmTable, h200_gemms
 from interlock.moe.iteration import Iteration, iteration_times
 from interlock.moe.layer import Layer, LayerTraffic, paper_layers, uniform_traffic
 from interlock.moe.models import ModelShape, model, model_names
@@ -10,6 +11,8 @@ from interlock.moe.schemes import SCHEMES, layer_time
 __all__ = [
     "PAPER",
     "SCHEMES",
+    "FixedRate",
+    "GemmTable",
     "Iteration",
     "Layer",
     "LayerRow",
@@ -17,6 +20,7 @@ __all__ = [
     "Machine",
     "ModelShape",
     "compare_schemes",
+    "h200_gemms",
     "iteration_times",
     "layer_time",
     "model",

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interlock.moe.gemm import FixedRate, Gemms
+
 __all__ = ["FLIT_BYTES", "PAPER", "Machine"]
 
 FLIT_BYTES = 16  # [paper]
 PAYLOAD_FLITS = 8  # [ours] 128 bytes of payload per packet
+PAPER_RATE = FixedRate(0.95 * 1979e12)  # [fitted] 95 % of the H200's dense FP8 peak
 IDS_PER_FLIT = 8  # [paper] eight 16-bit expert ids in an extension flit
 
 
@@ -22,7 +25,7 @@ class Machine:
     link_bytes_per_s: float = 450e9  # [paper] per GPU and direction
     payload_efficiency: float = 0.8  # [fitted] 8 payload flits of 10: head, one extension, eight of data
     hop_latency_s: float = 250e-9  # [paper] per link; GPU to GPU is two
-    flops_per_s: float = 0.95 * 1979e12  # [fitted] 95 % of the H200's dense FP8 peak
+    gemms: Gemms = PAPER_RATE  # or a measured table: `h200_gemms`
     tile_tokens: int = 128  # [paper]
     tile_rows: int = 64  # [ours] a partial tile costs whole multiples of this many rows on the tensor cores
     request_flits_per_payload_flit: float = 1 / 32  # [ours] pull requests: one head flit per 512 bytes asked for

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interlock.moe.constants import Machine
 from interlock.moe.layer import Layer, LayerTraffic
 
-__all__ = ["Loads", "fluid_time_s", "loads", "useless_nvls_traffic"]
+__all__ = ["Loads", "experts_s", "fluid_time_s", "loads", "useless_nvls_traffic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,26 @@ def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool 
     leaving = np.bincount(traffic.gpu_of_token[token], minlength=gpus)
     leaving_once = np.bincount(traffic.gpu_of_token[np.unique(token)], minlength=gpus)
     tokens = np.bincount(traffic.gpu_of_token, minlength=gpus)
-    choices = np.bincount(traffic.targets.reshape(-1), minlength=gpus)
-    compute = (2 if backward else 1) * layer.flops_per_choice / machine.flops_per_s
+    passes = 2 if backward else 1
     return Loads(
         out_s=float(leaving.max()) * token_s,
         in_s=float(arriving.max()) * token_s,
         once_s=float(leaving_once.max()) * token_s,
         everyone_s=float((tokens.sum() - tokens).max()) * token_s,
-        experts_s=float(choices.max()) * compute,
+        experts_s=passes * float(experts_s(layer, traffic, machine).max()),
         fused_up_s=float((leaving_once * token_s + arriving * back_s).max()),
         fused_down_s=float((arriving * token_s + leaving_once * back_s).max()),
     )
+
+
+def experts_s(layer: Layer, traffic: LayerTraffic, machine: Machine) -> NDArray[np.float64]:
+    """Seconds that each GPU's experts compute, forward, ``[num_gpus]``."""
+    slots = traffic.slots.reshape(-1)
+    tokens = np.bincount(slots)
+    gpu_of_slot = np.zeros(len(tokens), np.int64)
+    gpu_of_slot[slots] = traffic.targets.reshape(-1)
+    slot_s = tokens * machine.gemms.row_s(layer, np.maximum(tokens, 1)).sum(axis=0)
+    return np.asarray(np.bincount(gpu_of_slot, weights=slot_s, minlength=traffic.num_gpus), np.float64)
 
 
 def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> float:

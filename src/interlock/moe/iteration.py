@@ -23,7 +23,7 @@ from interlock.traffic.moe_router import moe_routing
 
 __all__ = ["ACHIEVED_FLOPS_PER_S", "Iteration", "expert_demand", "iteration_time", "iteration_times"]
 
-# bf16 grouped GEMMs on an H200 at 512 tokens per expert and more: benchmarks/results/gemm_tiles.json, 643-717e12.
+# bf16 grouped GEMMs on an H200 at 512 tokens per expert and more: src/interlock/moe/gemm_h200.json, 623-715e12.
 ACHIEVED_FLOPS_PER_S = 680e12
 BYTES_PER_VALUE = 2  # bf16 both ways
 BACKWARD = 2  # a backward pass costs two forward passes

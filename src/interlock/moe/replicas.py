@@ -26,7 +26,8 @@ def choose_replicas(routing: Routing, layer: Layer, machine: Machine) -> NDArray
     if not routing.placement.is_replicated:
         return targets
     link_s = layer.hidden * max(layer.dispatch_bytes, layer.combine_bytes) / machine.goodput_bytes_per_s
-    work_s = layer.flops_per_choice / machine.flops_per_s
+    mean_tokens = routing.experts.size // max(1, routing.placement.num_slots)
+    work_s = float(machine.gemms.row_s(layer, np.array([max(1, mean_tokens)])).sum())
     gpus = routing.num_ranks
     arriving = [0] * gpus  # copies
     serving = [0] * gpus  # choices

@@ -153,14 +153,17 @@ class _Build:
         return cls(how, layer, machine, chunks, tiles, Tasks(traffic.num_gpus), backward)
 
     def tile_s(self) -> Seconds:
-        """Time of one of the two GEMMs of each tile at the whole GPU's rate; partial tiles cost whole rows."""
-        rows = -(-self.tiles.tokens // self.machine.tile_rows) * self.machine.tile_rows
-        flops = (2 if self.backward else 1) * self.layer.flops_per_choice / 2
-        return np.asarray(rows * (flops / self.machine.flops_per_s), np.float64)
+        """Time of the two GEMMs of each tile on the whole GPU, [2, num_tiles]; partial tiles cost whole rows."""
+        rows, of_slot = (self.whole_rows(tokens) for tokens in (self.tiles.tokens, self.tiles.slot_tokens))
+        return (2 if self.backward else 1) * rows * self.machine.gemms.row_s(self.layer, of_slot)
+
+    def whole_rows(self, tokens: Ints) -> Ints:
+        """Rows that so many tokens occupy on the tensor cores."""
+        return -(-tokens // self.machine.tile_rows) * self.machine.tile_rows
 
     def compute_s(self) -> float:
         """What the busiest GPU computes."""
-        per_gpu = np.bincount(self.tiles.slot_gpu, weights=2 * self.tile_s(), minlength=self.chunks.num_gpus)
+        per_gpu = np.bincount(self.tiles.slot_gpu, weights=self.tile_s().sum(axis=0), minlength=self.chunks.num_gpus)
         return float(per_gpu.max(initial=0.0))
 
     def wire_s(self, tokens: Ints, bytes_per_value: float) -> Seconds:
@@ -213,13 +216,13 @@ class _Build:
         seconds = self.tile_s() * (2.0 if self.how.fixed_groups else 1.0)
         order = self.tile_priority()
         ready = self.tile_deps(arrived)
-        first = self.tasks.add("gemm-1", 2 * gpus + t.slot_gpu, seconds, order, ready)
+        first = self.tasks.add("gemm-1", 2 * gpus + t.slot_gpu, seconds[0], order, ready)
         number = np.arange(len(t.tokens))
         after = Ragged.single((first + number).astype(np.int32))
         if self.how.splits_gemms or self.how.waves is not None:
             after = self.barrier(first + number, t.slot_gpu, t.wave, t.slot_gpu, t.wave)
         group = 3 if self.how.fixed_groups else 2
-        return self.tasks.add("gemm-2", group * gpus + t.slot_gpu, seconds, order, after)
+        return self.tasks.add("gemm-2", group * gpus + t.slot_gpu, seconds[1], order, after)
 
     def tile_priority(self) -> Ints:
         """Tiles whose last token arrives first run first."""

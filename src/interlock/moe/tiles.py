@@ -175,6 +175,7 @@ class Tiles:
 
     slot_gpu: Ints  # [num_tiles]
     tokens: Ints  # [num_tiles]
+    slot_tokens: Ints  # [num_tiles] tokens of its expert slot in all
     wave: Ints  # [num_tiles] pipeline wave of its last piece
     tile: Ints  # [num_parts] a part is a (tile, piece) pair
     piece: Ints
@@ -206,7 +207,9 @@ def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
     run_of_tile = np.repeat(np.arange(len(first_of_run)), tiles_of_run)
     tokens = np.bincount(tile, weights=high - low, minlength=num_tiles).astype(np.int64)
     lead = first_of_run[run_of_tile]
-    return Tiles(chunks.piece_gpu[lead], tokens, wave[lead], tile, piece)
+    of_slot = np.bincount(chunks.piece_slot, weights=chunks.piece_tokens).astype(np.int64)
+    slot_tokens = of_slot[chunks.piece_slot[lead]]
+    return Tiles(chunks.piece_gpu[lead], tokens, slot_tokens, wave[lead], tile, piece)
 
 
 def groups(of: Ints, on: Ints, size: int) -> Ragged:
