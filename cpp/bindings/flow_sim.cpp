@@ -27,8 +27,9 @@ void define(nb::module_& m, const char* name, const char* doc, Run run, Names...
               const Doubles& latency, const Doubles& overhead, const Ints& stage, const Flags& is_exclusive,
               const Longs& order, const Longs& path_offsets, const Ints& path, const Longs& deps_offsets,
               const Ints& deps, const Longs& senders_offsets, const Ints& senders, const Ints& barriers,
-              double stage_overhead_s, std::int32_t fan_in, const Doubles& loss, double tolerance, Extra... extra) {
-            require(loss.size() == 5, "loss must have 5 entries");
+              double stage_overhead_s, std::int32_t num_ordered_links, bool is_congested, const Doubles& loss,
+              double tolerance, Extra... extra) {
+            require(loss.size() == 10, "loss must have 10 entries");
             const double* const curve = loss.data();
             const FlowProblem problem{
                 .capacity_bytes_per_s = as_span(capacity),
@@ -45,12 +46,12 @@ void define(nb::module_& m, const char* name, const char* doc, Run run, Names...
                 .senders = as_csr(senders_offsets, senders),
                 .barriers = as_span(barriers),
                 .stage_overhead_s = stage_overhead_s,
-                .congestion = {.fan_in = fan_in,
-                               .loss_per_sender = curve[0],
-                               .sender_exponent = curve[1],
-                               .reference_bytes = curve[2],
-                               .size_exponent = curve[3],
-                               .max_loss = curve[4]},
+                .num_ordered_links = num_ordered_links,
+                .congestion = {.is_modelled = is_congested,
+                               .mild = {curve[0], curve[1], curve[2], curve[3]},
+                               .collapse = {curve[4], curve[5], curve[6], curve[7]},
+                               .reference_bytes = curve[8],
+                               .max_loss = curve[9]},
                 .tolerance = tolerance,
             };
             return run(problem, extra...);
@@ -59,8 +60,8 @@ void define(nb::module_& m, const char* name, const char* doc, Run run, Names...
         "size_bytes"_a.noconvert(), "latency_s"_a.noconvert(), "overhead_s"_a.noconvert(), "stage"_a.noconvert(),
         "is_exclusive"_a.noconvert(), "order"_a.noconvert(), "path_offsets"_a.noconvert(), "path"_a.noconvert(),
         "deps_offsets"_a.noconvert(), "deps"_a.noconvert(), "senders_offsets"_a.noconvert(), "senders"_a.noconvert(),
-        "barriers"_a.noconvert(), "stage_overhead_s"_a, "fan_in"_a, "loss"_a.noconvert(), "tolerance"_a, extra_names...,
-        doc);
+        "barriers"_a.noconvert(), "stage_overhead_s"_a, "num_ordered_links"_a, "is_congested"_a, "loss"_a.noconvert(), "tolerance"_a,
+        extra_names..., doc);
 }
 
 }  // namespace

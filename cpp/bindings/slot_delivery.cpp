@@ -32,18 +32,32 @@ void bind_table(nb::module_& m) {
             const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
                                  as_span(link_dst), num_nodes};
             require(table.shape(1) == link_src.size(), "the table must have one column per link");
-            Findings found;
+            SlotCheck checked;
             {
                 const nb::gil_scoped_release nogil;
-                found = check_slot_table<Chunk>(as_span(table), goal, is_reversed);
+                checked = check_slot_table<Chunk>(as_span(table), goal, is_reversed);
             }
-            return columns(std::move(found));
+            return std::tuple_cat(columns(std::move(checked.found)), std::tuple(checked.num_transfers));
         },
         "table"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(),
         "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a,
         "is_reversed"_a,
-        "Check a table of chunks by slot and link. Returns rule, place in the table, node, chunk and the number of "
-        "findings.");
+        "Check a table of chunks by slot and link. Returns rule, place in the table, node, chunk, the number of "
+        "findings\n"
+        "and the number of transfers.");
+    m.def(
+        "slot_table_roots",
+        [](const Array2<Chunk>& table, const I32& link_src, std::size_t num_chunks, std::int32_t num_ranks) {
+            require(table.shape(1) == link_src.size(), "the table must have one column per link");
+            std::vector<std::int32_t> roots;
+            {
+                const nb::gil_scoped_release nogil;
+                roots = slot_table_roots<Chunk>(as_span(table), as_span(link_src), num_chunks, num_ranks);
+            }
+            return column(std::move(roots));
+        },
+        "table"_a.noconvert(), "link_src"_a.noconvert(), "num_chunks"_a, "num_ranks"_a,
+        "The rank at which the sum of each chunk ends, if all contribute: the one that never sends it; -1 if none.");
 }
 
 }  // namespace

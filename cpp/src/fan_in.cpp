@@ -6,9 +6,13 @@
 namespace interlock {
 
 double Congestion::goodput(std::int32_t num_senders, double bytes_per_sender) const {
-    if (fan_in == 0 || num_senders <= fan_in) return 1.0;
-    const double loss = loss_per_sender * std::pow(num_senders - fan_in, sender_exponent) *
-                        std::pow(bytes_per_sender / reference_bytes, size_exponent);
+    const double relative_size = bytes_per_sender / reference_bytes;
+    double loss = 0;
+    for (const LossTerm& term : {mild, collapse}) {
+        const double beyond = num_senders - term.senders;
+        if (term.per_sender == 0 || beyond <= 0) continue;
+        loss += term.per_sender * std::pow(beyond, term.sender_exponent) * std::pow(relative_size, term.size_exponent);
+    }
     return 1.0 / (1.0 + std::min(loss, max_loss));
 }
 
@@ -55,7 +59,7 @@ void FanIn::change(std::int32_t message, std::int32_t by, MaxMinShare& shares) {
         if (in_flight == (by > 0 ? 1 : 0)) senders_[c] += by;
         peak_[c] = std::max(peak_[c], senders_[c]);
         bytes_[c] += by * static_cast<double>(problem_.size_bytes[m]);
-        if (problem_.congestion.fan_in == 0) continue;
+        if (!problem_.congestion.is_modelled) continue;
         const double bytes_per_sender = senders_[c] > 0 ? bytes_[c] / senders_[c] : 0.0;
         const double goodput = problem_.congestion.goodput(senders_[c], bytes_per_sender);
         shares.change_capacity(channel, problem_.capacity_bytes_per_s[c] * goodput);

@@ -134,7 +134,7 @@ void FlowRun::open_epochs(std::int32_t last_arrived) {
     while (open_epoch_ + 1 < epoch_left_.size() && epoch_left_[open_epoch_] == 0) {
         ++open_epoch_;
         for (const std::int32_t m : waits_.in_epoch[static_cast<std::int32_t>(open_epoch_)]) {
-            meet(m, Wait::barrier, last_arrived);
+            meet(m, last_arrived < 0 ? Wait::nothing : Wait::barrier, last_arrived);
         }
     }
 }

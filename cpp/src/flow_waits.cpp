@@ -39,12 +39,16 @@ Rows exclusive_users(const FlowProblem& problem) {
     const std::size_t num_messages = problem.size_bytes.size();
     for (std::size_t m = 0; m < num_messages; ++m) {
         if (problem.is_exclusive[m] == 0) continue;
-        for (const std::int32_t link : problem.path[m]) builder.count(link);
+        for (const std::int32_t link : problem.path[m]) {
+            if (link < problem.num_ordered_links) builder.count(link);
+        }
     }
     builder.start();
     for (std::size_t m = 0; m < num_messages; ++m) {
         if (problem.is_exclusive[m] == 0) continue;
-        for (const std::int32_t link : problem.path[m]) builder.put(link, static_cast<std::int32_t>(m));
+        for (const std::int32_t link : problem.path[m]) {
+            if (link < problem.num_ordered_links) builder.put(link, static_cast<std::int32_t>(m));
+        }
     }
     Rows users = builder.take();
     const auto before = [&](std::int32_t a, std::int32_t b) {

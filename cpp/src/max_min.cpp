@@ -1,7 +1,6 @@
 #include "interlock/max_min.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include "interlock/errors.hpp"
 
@@ -30,6 +29,7 @@ MaxMinShare::MaxMinShare(std::span<const double> capacity_bytes_per_s, Csr<std::
       departures_(std::max<std::size_t>(capacity_bytes_per_s.size(), 1)),
       allowed_idle_share_(std::max(0.75 * tolerance, kIdleRounding)),
       level_slack_(std::max(0.25 * tolerance, kLevelRounding)) {
+    is_listed_.assign(channels_.size(), 0);
     residual_.push_back(0.0);  // where the "other channel" of a flow with a single channel points
     for (std::size_t c = 0; c < channels_.size(); ++c) channels_[c].capacity = capacity_bytes_per_s[c];
 }
@@ -37,7 +37,6 @@ MaxMinShare::MaxMinShare(std::span<const double> capacity_bytes_per_s, Csr<std::
 void MaxMinShare::add(std::int32_t flow, std::size_t num_hops, double work_bytes, double now_s) {
     Flow& state = flows_[index(flow)];
     state.num_hops = static_cast<std::int32_t>(num_hops);
-    state.work_bytes = work_bytes;
     const auto path = hops(flow);
     const std::int32_t id = component_for(path);
     std::int32_t first = path.front();
@@ -68,9 +67,11 @@ void MaxMinShare::change_capacity(std::int32_t channel, double capacity_bytes_pe
 }
 
 MaxMinShare::Departure MaxMinShare::depart() {
-    const std::int32_t channel = departures_.winner();
+    const std::int32_t channel = departures_.where();
     const double now_s = departures_.least();
-    const std::int32_t flow = held_[index(channel)].marks.front().second;
+    const Held& held = held_[index(channel)];
+    const auto first = std::find(held.marks.begin(), held.marks.end(), channels_[index(channel)].next_mark_bytes);
+    const std::int32_t flow = held.flows[static_cast<std::size_t>(first - held.marks.begin())];
     const double rate = channels_[index(channel)].level;
     const std::int32_t id = channels_[index(channel)].component;
     release(flow);
@@ -170,7 +171,7 @@ void MaxMinShare::raise(std::int32_t channel, double level, double now_s) {
     list_change(channel);
     double* const residual = residual_.data();
     const Held& held = held_[index(channel)];
-    if (state.num_many == 0) {
+    if (held.num_many == 0) {
         for (const std::int32_t other : held.others) residual[other] -= step;
         return;
     }
@@ -191,7 +192,7 @@ void MaxMinShare::swap_with_predecessor(Component& component, std::size_t positi
         place = std::find(place, held.others.end(), later);
         hand_over(held.flows[static_cast<std::size_t>(place - held.others.begin())], earlier, later, now_s);
     }
-    for (std::size_t slot = channels_[index(earlier)].num_many > 0 ? held.flows.size() : 0; slot-- > 0;) {
+    for (std::size_t slot = held.num_many > 0 ? held.flows.size() : 0; slot-- > 0;) {
         if (held.others[slot] != kManyOthers) continue;
         const auto path = hops(held.flows[slot]);
         const bool is_shared = std::find(path.begin(), path.end(), later) != path.end();
@@ -206,7 +207,8 @@ void MaxMinShare::hand_over(std::int32_t flow, std::int32_t from, std::int32_t t
     Channel& giver = channels_[index(from)];
     Channel& taker = channels_[index(to)];
     settle(giver, now_s);
-    const double remaining_bytes = flows_[index(flow)].mark_bytes - giver.served_bytes;
+    const auto slot = static_cast<std::size_t>(flows_[index(flow)].slot);
+    const double remaining_bytes = held_[index(from)].marks[slot] - giver.served_bytes;
     if (taker.num_held == 0) taker.level = giver.level;
     const double gain = giver.level - taker.level;
     if (gain != 0) {
@@ -225,7 +227,6 @@ void MaxMinShare::hold(std::int32_t flow, std::int32_t channel, double remaining
         state.served_bytes = 0;
         state.served_at_s = now_s;
         state.next_mark_bytes = kNever;
-        held.marks.clear();
     } else {
         settle(state, now_s);
     }
@@ -233,17 +234,16 @@ void MaxMinShare::hold(std::int32_t flow, std::int32_t channel, double remaining
     owner.bottleneck = channel;
     owner.slot = state.num_held++;
     state.per_held = 1.0 / state.num_held;
-    owner.mark_bytes = state.served_bytes + remaining_bytes;
+    const double mark_bytes = state.served_bytes + remaining_bytes;
     const auto path = hops(flow);
     std::int32_t other = kManyOthers;
     if (path.size() == 1) other = static_cast<std::int32_t>(channels_.size());
     if (path.size() == 2) other = path[0] == channel ? path[1] : path[0];
-    state.num_many += other == kManyOthers ? 1 : 0;
+    held.num_many += other == kManyOthers ? 1 : 0;
     held.flows.push_back(flow);
     held.others.push_back(other);
-    held.marks.emplace_back(owner.mark_bytes, flow);
-    std::push_heap(held.marks.begin(), held.marks.end(), std::greater<>());
-    state.next_mark_bytes = std::min(state.next_mark_bytes, owner.mark_bytes);  // kUnknown stays
+    held.marks.push_back(mark_bytes);
+    state.next_mark_bytes = std::min(state.next_mark_bytes, mark_bytes);  // kUnknown stays
     list_change(channel);
 }
 
@@ -253,14 +253,16 @@ void MaxMinShare::release(std::int32_t flow) {
     Channel& state = channels_[index(channel)];
     Held& held = held_[index(channel)];
     const auto slot = static_cast<std::size_t>(owner.slot);
-    state.num_many -= held.others[slot] == kManyOthers ? 1 : 0;
+    held.num_many -= held.others[slot] == kManyOthers ? 1 : 0;
+    if (held.marks[slot] == state.next_mark_bytes) state.next_mark_bytes = kUnknown;
     held.flows[slot] = held.flows.back();
     held.others[slot] = held.others.back();
+    held.marks[slot] = held.marks.back();
     flows_[index(held.flows[slot])].slot = owner.slot;
     held.flows.pop_back();
     held.others.pop_back();
+    held.marks.pop_back();
     owner.bottleneck = -1;
-    if (owner.mark_bytes == state.next_mark_bytes) state.next_mark_bytes = kUnknown;
     --state.num_held;
     state.per_held = 1.0 / state.num_held;
     if (state.num_held == 0) state.level = kNever;
@@ -276,40 +278,33 @@ void MaxMinShare::reset(std::int32_t channel) {
     Channel& state = channels_[index(channel)];
     state.component = -1;
     state.level = kNever;
-    held_[index(channel)].marks.clear();
     residual_[index(channel)] = state.capacity;
     if (departures_.key(channel) != kNever) list_change(channel);
 }
 
 void MaxMinShare::list_change(std::int32_t channel) {
-    if (channels_[index(channel)].is_listed) return;
-    channels_[index(channel)].is_listed = true;
+    if (is_listed_[index(channel)] != 0) return;
+    is_listed_[index(channel)] = 1;
     changed_.push_back(channel);
 }
 
 void MaxMinShare::publish_changes() {
     for (const std::int32_t c : changed_) {
-        channels_[index(c)].is_listed = false;
+        is_listed_[index(c)] = 0;
         departures_.set(c, next_departure_of(c));
     }
     if (departures_.prefers_rebuild(changed_.size())) {
         departures_.rebuild();
     } else {
-        for (const std::int32_t c : changed_) departures_.replay(c);
+        for (const std::int32_t c : changed_) departures_.climb(c);
     }
     changed_.clear();
 }
 
 void MaxMinShare::find_next_mark(std::int32_t channel) {
-    auto& marks = held_[index(channel)].marks;
-    while (true) {
-        const auto& [mark_bytes, flow] = marks.front();
-        const Flow& owner = flows_[index(flow)];
-        if (owner.bottleneck == channel && owner.mark_bytes == mark_bytes) break;
-        std::pop_heap(marks.begin(), marks.end(), std::greater<>());
-        marks.pop_back();
-    }
-    channels_[index(channel)].next_mark_bytes = marks.front().first;
+    double least = kNever;
+    for (const double mark_bytes : held_[index(channel)].marks) least = mark_bytes < least ? mark_bytes : least;
+    channels_[index(channel)].next_mark_bytes = least;
 }
 
 double MaxMinShare::next_departure_of(std::int32_t channel) {

@@ -90,7 +90,7 @@ void ChunkGoal::check() const {
 }
 
 template <typename Chunk>
-Findings check_slot_table(std::span<const Chunk> table, const ChunkGoal& goal, bool is_reversed) {
+SlotCheck check_slot_table(std::span<const Chunk> table, const ChunkGoal& goal, bool is_reversed) {
     goal.check();
     constexpr Chunk kNothing = std::numeric_limits<Chunk>::max();
     const std::size_t num_links = goal.link_src.size();
@@ -98,7 +98,7 @@ Findings check_slot_table(std::span<const Chunk> table, const ChunkGoal& goal, b
     const auto from = is_reversed ? goal.link_dst : goal.link_src;
     const auto to = is_reversed ? goal.link_src : goal.link_dst;
     const std::size_t num_slots = num_links > 0 ? table.size() / num_links : 0;
-    Findings found;
+    SlotCheck result;
     ChunkBits held = at_start(goal);
     std::vector<std::size_t> sending;  // links, in this slot
     for (std::size_t step = 0; step < num_slots; ++step) {
@@ -106,7 +106,7 @@ Findings check_slot_table(std::span<const Chunk> table, const ChunkGoal& goal, b
         const auto report = [&](Rule rule, std::size_t link, std::int32_t node) {
             const auto chunk = static_cast<std::int64_t>(table[first + link]);
             const auto item = chunk < std::numeric_limits<std::int32_t>::max() ? static_cast<std::int32_t>(chunk) : -1;
-            found.add(rule, static_cast<std::int64_t>(first + link), node, item);
+            result.found.add(rule, static_cast<std::int64_t>(first + link), node, item);
         };
         sending.clear();
         for (std::size_t link = 0; link < num_links; ++link) {
@@ -122,13 +122,45 @@ Findings check_slot_table(std::span<const Chunk> table, const ChunkGoal& goal, b
         // Only now: what arrives in a slot can be sent in the next one.
         for (const std::size_t link : sending)
             if (!held.set(to[link], table[first + link])) report(Rule::arrives_once, link, to[link]);
+        result.num_transfers += static_cast<std::int64_t>(sending.size());
     }
-    check_destinations(goal, held, found);
-    return found;
+    check_destinations(goal, held, result.found);
+    return result;
 }
 
-template Findings check_slot_table(std::span<const std::uint16_t>, const ChunkGoal&, bool);
-template Findings check_slot_table(std::span<const std::uint32_t>, const ChunkGoal&, bool);
+template SlotCheck check_slot_table(std::span<const std::uint16_t>, const ChunkGoal&, bool);
+template SlotCheck check_slot_table(std::span<const std::uint32_t>, const ChunkGoal&, bool);
+
+template <typename Chunk>
+std::vector<std::int32_t> slot_table_roots(std::span<const Chunk> table, std::span<const std::int32_t> link_src,
+                                           std::size_t num_chunks, std::int32_t num_ranks) {
+    const std::size_t num_links = link_src.size();
+    require(num_links > 0 ? table.size() % num_links == 0 : table.empty(), "the table must have one column per link");
+    require(num_ranks > 0, "num_ranks must be at least 1");
+    for (const std::int32_t node : link_src) require(node >= 0, "every node must be one of the graph");
+    // Of all ranks but one, the sum of their numbers tells which one is missing.
+    const std::int64_t everyone = std::int64_t{num_ranks} * (num_ranks - 1) / 2;
+    std::vector<std::int64_t> missing(num_chunks, everyone);
+    std::vector<std::int32_t> num_senders(num_chunks, 0);
+    for (std::size_t first = 0; first < table.size(); first += num_links) {
+        for (std::size_t link = 0; link < num_links; ++link) {
+            const Chunk chunk = table[first + link];
+            if (chunk >= num_chunks) continue;
+            missing[chunk] -= link_src[link];
+            ++num_senders[chunk];
+        }
+    }
+    std::vector<std::int32_t> roots(num_chunks, -1);
+    for (std::size_t chunk = 0; chunk < num_chunks; ++chunk)
+        if (num_senders[chunk] == num_ranks - 1 && missing[chunk] >= 0 && missing[chunk] < num_ranks)
+            roots[chunk] = static_cast<std::int32_t>(missing[chunk]);
+    return roots;
+}
+
+template std::vector<std::int32_t> slot_table_roots(std::span<const std::uint16_t>, std::span<const std::int32_t>,
+                                                    std::size_t, std::int32_t);
+template std::vector<std::int32_t> slot_table_roots(std::span<const std::uint32_t>, std::span<const std::int32_t>,
+                                                    std::size_t, std::int32_t);
 
 Findings check_transfers(const TransferTable& transfers, const ChunkGoal& goal) {
     goal.check();

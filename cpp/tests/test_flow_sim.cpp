@@ -62,6 +62,7 @@ struct Case {
                 .senders = {senders_offsets, senders},
                 .barriers = barriers,
                 .stage_overhead_s = stage_overhead_s,
+                .num_ordered_links = static_cast<std::int32_t>(capacity.size()),
                 .congestion = congestion};
     }
 };
@@ -110,10 +111,14 @@ void too_many_senders() {
     Case c({10, 10, 10, 10});
     c.is_port[3] = 1;
     for (std::int32_t s = 0; s < 3; ++s) c.message(10, {s, 3}, {}, 0, s);
-    c.congestion = {.fan_in = 1, .loss_per_sender = 0.5, .max_loss = 100};
+    c.congestion = {.is_modelled = true, .mild = {.senders = 1, .per_sender = 0.5}, .collapse = {}, .max_loss = 100};
     const FlowTimes times = simulate_flows(c.problem());
     CHECK(times.peak_fan_in[3] == 3);
     CHECK(near(times.makespan_s, 6));  // goodput 1 / (1 + 0.5 * 2)
+    c.congestion.collapse = {.senders = 2, .per_sender = 4, .sender_exponent = 1, .size_exponent = 0};
+    CHECK(near(simulate_flows(c.problem()).makespan_s, 3 * (1 + 1 + 4)));
+    c.congestion.max_loss = 2;
+    CHECK(near(simulate_flows(c.problem()).makespan_s, 3 * (1 + 2)));
     c.congestion = {};
     CHECK(near(simulate_flows(c.problem()).makespan_s, 3));
 }

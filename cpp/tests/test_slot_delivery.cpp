@@ -26,7 +26,7 @@ struct Ring {
                 table.push_back(static_cast<std::uint16_t>((node - slot + size) % size));
     }
     [[nodiscard]] ChunkGoal goal() const { return {nodes, everyone.view(), nodes, next, num_nodes}; }
-    [[nodiscard]] Findings check() const { return check_slot_table<std::uint16_t>(table, goal(), false); }
+    [[nodiscard]] Findings check() const { return check_slot_table<std::uint16_t>(table, goal(), false).found; }
 
     std::vector<std::int32_t> nodes, next;
     std::int32_t num_nodes;
@@ -55,8 +55,13 @@ void reversal_swaps_ends_and_slots() {
         backwards.insert(backwards.end(), ring.table.begin() + 4 * static_cast<std::ptrdiff_t>(slot),
                          ring.table.begin() + 4 * static_cast<std::ptrdiff_t>(slot) + 4);
     const ChunkGoal reversed{ring.nodes, ring.everyone.view(), ring.next, ring.nodes, 4};
-    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, true).total == 0);
-    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, false).total > 0);
+    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, true).found.total == 0);
+    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, true).num_transfers == 12);
+    // As a reduction, the sum of each chunk ends where the spreading of it began.
+    CHECK(slot_table_roots<std::uint16_t>(backwards, ring.next, 4, 4) == ring.nodes);
+    backwards[0] = kNothing;
+    CHECK(slot_table_roots<std::uint16_t>(backwards, ring.next, 4, 4) != ring.nodes);
+    CHECK(check_slot_table<std::uint16_t>(backwards, reversed, false).found.total > 0);
 }
 
 void transfers_hold_links_and_travel() {

@@ -20,7 +20,15 @@ from interlock.algorithms import registry
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, collective_problem, demand_problem
-from interlock.schedule import CompactSchedule, RankProgram, Schedule, read_schedule, reverse_copies, write_schedule
+from interlock.schedule import (
+    CompactSchedule,
+    RankProgram,
+    Schedule,
+    SlotSchedule,
+    read_schedule,
+    reverse_copies,
+    write_schedule,
+)
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
@@ -157,7 +165,8 @@ class Plan:
         """What the independent validator found."""
         from interlock.validate import check
 
-        return check(self.schedule, self.problem)
+        # Slot tables are checked as they are; other forms are written out once and kept.
+        return check(self.compact if isinstance(self.compact, SlotSchedule) else self.schedule, self.problem)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """Validity, simulated time and proven bound side by side.

@@ -60,6 +60,8 @@ class Run:
             int(c): float(topology.bandwidth_bytes_per_s[topology.channel == c].min()) for c in topology.channel
         }
         self.ports = {int(c) for c in topology.channel[receiving_ports(topology)]}
+        for port in self.ports:
+            self.base[port] *= topology.fabric.efficiency
         self.now = 0.0
         self.state = ["waiting"] * count  # waiting, delayed, overhead, sending, flying, done
         self.until = [0.0] * count  # of delayed and flying
@@ -95,12 +97,18 @@ class Run:
             for port in self.ports:
                 here = [m for m, path in active.items() if port in path]
                 senders = {int(self.schedule.src[m][0]) for m in here}
-                over = len(senders) - fabric.fan_in
-                if over > 0:
-                    each = float(sum(self.schedule.size_bytes[m] for m in here)) / len(senders)
-                    loss = fabric.loss_per_sender * over**fabric.sender_exponent
-                    loss *= (each / fabric.reference_bytes) ** fabric.size_exponent
-                    capacity[port] /= 1 + min(loss, fabric.max_loss)
+                if not here:
+                    continue
+                each = float(sum(self.schedule.size_bytes[m] for m in here)) / len(senders) / fabric.reference_bytes
+                loss = 0.0
+                if len(senders) > fabric.fan_in:
+                    over = len(senders) - fabric.fan_in
+                    loss += fabric.loss_per_sender * over**fabric.sender_exponent * each**fabric.size_exponent
+                if fabric.collapse_fan_in is not None and len(senders) > fabric.collapse_fan_in:
+                    over = len(senders) - fabric.collapse_fan_in
+                    more = fabric.collapse_loss * over**fabric.collapse_sender_exponent
+                    loss += more * each**fabric.collapse_size_exponent
+                capacity[port] /= 1 + min(loss, fabric.max_loss)
         rates = fair_rates(active | overhead, capacity)
         self.result.rates.append((self.now, rates, capacity))
         return rates

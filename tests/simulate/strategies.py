@@ -95,7 +95,12 @@ def networks(draw: st.DrawFn, *, costs: bool = True, congestion: bool = True) ->
             sender_exponent=draw(st.sampled_from([0.5, 1.0])),
             reference_bytes=100.0,
             size_exponent=draw(st.sampled_from([0.0, 0.5])),
+            collapse_fan_in=draw(st.sampled_from([None, 2])),
+            collapse_loss=2.0,
+            collapse_sender_exponent=2.0,
+            collapse_size_exponent=draw(st.sampled_from([0.0, 1.0])),
             max_loss=draw(st.sampled_from([0.3, 100.0])),
+            efficiency=draw(st.sampled_from([1.0, 0.75])),
         )
     return crossbar(
         num_ranks,

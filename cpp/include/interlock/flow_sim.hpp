@@ -8,15 +8,21 @@
 
 namespace interlock {
 
-/// What a receiving port loses when more than `fan_in` senders target it at once.
-/// Goodput is 1 / (1 + loss), loss = per_sender * (senders - fan_in)^sender_exponent
-///           * (bytes per sender / reference_bytes)^size_exponent, at most max_loss.
-struct Congestion {
-    std::int32_t fan_in = 0;  ///< 0: any number of senders, nothing is lost
-    double loss_per_sender = 0;
+/// A part of what a receiving port loses: nothing up to `senders`, then
+/// per_sender * (senders at once - senders)^sender_exponent * (bytes per sender / reference_bytes)^size_exponent.
+struct LossTerm {
+    double senders = 0;
+    double per_sender = 0;
     double sender_exponent = 1;
-    double reference_bytes = 1;
     double size_exponent = 0;
+};
+
+/// Goodput of a receiving port is 1 / (1 + loss), loss being the sum of the terms, at most max_loss.
+struct Congestion {
+    bool is_modelled = false;
+    LossTerm mild;      // beyond the fabric's fan-in
+    LossTerm collapse;  // where congestion control gives up
+    double reference_bytes = 1;
     double max_loss = 0;
 
     [[nodiscard]] double goodput(std::int32_t num_senders, double bytes_per_sender) const;
@@ -40,6 +46,7 @@ struct FlowProblem {
 
     std::span<const std::int32_t> barriers;  // ascending stages
     double stage_overhead_s = 0;
+    std::int32_t num_ordered_links = 0;  // links from here on are shared even by exclusive messages
     Congestion congestion;
     /// 0 is exact. Otherwise departures close together are handled as one: see MaxMinShare.
     double tolerance = 0;

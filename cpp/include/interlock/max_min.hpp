@@ -4,11 +4,10 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "interlock/csr.hpp"
-#include "interlock/winner_tree.hpp"
+#include "interlock/min_tree.hpp"
 
 namespace interlock {
 
@@ -45,7 +44,7 @@ public:
     /// When the next flow leaves, if nothing else happens; kNever where none is under way.
     [[nodiscard]] double next_departure_s() const { return departures_.least(); }
     /// The channel that holds that flow back.
-    [[nodiscard]] std::int32_t next_channel() const { return departures_.winner(); }
+    [[nodiscard]] std::int32_t next_channel() const { return departures_.where(); }
 
     /// Takes that flow out.
     Departure depart();
@@ -71,7 +70,6 @@ public:
     }
 
 private:
-    using Mark = std::pair<double, std::int32_t>;  // bytes served at which the flow is done; flow
     /// What a refill reads and writes of a channel: one cache line.
     struct alignas(64) Channel {
         double level = kNever;  // rate of each flow it holds back; kNever while it holds none
@@ -81,22 +79,20 @@ private:
         double next_mark_bytes = kNever;  // least mark of the flows it holds; kUnknown after that flow was released
         double per_held = 0;              // 1 / num_held
         std::int32_t num_held = 0;
-        std::int32_t num_many = 0;  // held flows with more than two channels
         std::int32_t num_flows = 0;
         std::int32_t component = -1;
         std::int32_t position = 0;
-        bool is_listed = false;  // in changed_
     };
+    static_assert(sizeof(Channel) == 64);
     /// The flows a channel holds back.
     struct Held {
         std::vector<std::int32_t> flows;
         // Of each flow: its other channel where it has two, a dummy where it has one, kManyOthers beyond.
         std::vector<std::int32_t> others;
-        std::vector<Mark> marks;  // min-heap; a mark is stale once its flow is held elsewhere
+        std::vector<double> marks;  // of each flow: bytes served at which it is done
+        std::int32_t num_many = 0;  // flows with more than two channels
     };
     struct Flow {
-        double mark_bytes = 0;
-        double work_bytes = 0;
         std::int32_t bottleneck = -1;
         std::int32_t slot = 0;  // among those the bottleneck holds
         std::int32_t num_hops = 0;
@@ -160,10 +156,11 @@ private:
     std::vector<Component> components_;
     std::vector<std::int32_t> free_components_;
     std::vector<std::int32_t> dirty_components_;
-    std::vector<std::int32_t> changed_;  // channels whose next departure must be computed anew
+    std::vector<std::int32_t> changed_;   // channels whose next departure must be computed anew
+    std::vector<std::uint8_t> is_listed_;  // [channels]: in changed_
     std::vector<std::int32_t> merged_;   // scratch
     std::vector<std::int32_t> refilled_channels_;
-    WinnerTree departures_;
+    MinTree departures_;
     double earliest_deadline_s_ = kNever;
     double largest_idle_share_ = 0;
     double allowed_idle_share_;

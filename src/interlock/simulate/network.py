@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
 from interlock.schedule import Schedule
-from interlock.topology import Topology, receiving_ports
+from interlock.simulate.ecmp import hashed_uplinks
+from interlock.topology import Fabric, Topology, receiving_ports
 
 __all__ = ["FlowArrays", "flow_arrays"]
 
@@ -32,6 +33,7 @@ Arguments = tuple[
     NDArray[np.int32],
     float,
     int,
+    bool,
     NDArray[np.float64],
 ]
 
@@ -54,17 +56,24 @@ def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArr
     """Write a schedule, whose messages take the links `path`, as flat arrays."""
     channel_by_link, capacity = _channels(topology)
     is_port = receiving_ports(topology)
-    port_channels = np.zeros(len(capacity), np.uint8)
-    port_channels[channel_by_link[is_port]] = 1
     fabric = topology.fabric
-    curve = ("loss_per_sender", "sender_exponent", "reference_bytes", "size_exponent", "max_loss")
+    capacity[channel_by_link[is_port]] *= fabric.efficiency
+    latency_s, overhead_s = path_latency_s(path, schedule, topology), _overhead_s(path, topology)
+    own_channels = channel_by_link
+    if fabric.ecmp_radix is not None:
+        uplinks = hashed_uplinks(path, topology)
+        path, added = uplinks.path, len(uplinks.capacity_bytes_per_s)
+        channel_by_link = np.append(channel_by_link, len(capacity) + np.arange(added)).astype(np.int32)
+        capacity = np.append(capacity, uplinks.capacity_bytes_per_s)
+    port_channels = np.zeros(len(capacity), np.uint8)
+    port_channels[own_channels[is_port]] = 1
     arguments = (
         capacity,
         port_channels,
         channel_by_link,
         np.ascontiguousarray(schedule.size_bytes, np.int64),
-        path_latency_s(path, schedule, topology),
-        _overhead_s(path, topology),
+        latency_s,
+        overhead_s,
         np.ascontiguousarray(schedule.stage, np.int32),
         np.ascontiguousarray(schedule.exclusive).view(np.uint8),
         np.ascontiguousarray(schedule.order, np.int64),
@@ -76,10 +85,11 @@ def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArr
         schedule.src.values,
         np.ascontiguousarray(schedule.barriers, np.int32),
         float(topology.stage_overhead_s),
-        fabric.fan_in or 0,
-        np.array([getattr(fabric, name) for name in curve], np.float64),
+        topology.num_links,
+        fabric.fan_in is not None,
+        _loss_curve(fabric),
     )
-    return FlowArrays(channel_by_link, is_port, arguments)
+    return FlowArrays(own_channels, is_port, arguments)
 
 
 def _channels(topology: Topology) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
@@ -89,6 +99,15 @@ def _channels(topology: Topology) -> tuple[NDArray[np.int32], NDArray[np.float64
     if len(first) < topology.num_links:
         np.minimum.at(capacity, channel, topology.bandwidth_bytes_per_s)
     return channel.astype(np.int32), capacity
+
+
+def _loss_curve(fabric: Fabric) -> NDArray[np.float64]:
+    """The fabric's two terms of loss, the size they refer to and the most that is lost."""
+    mild = (fabric.fan_in or 0, fabric.loss_per_sender, fabric.sender_exponent, fabric.size_exponent)
+    never = 2**31
+    limit = never if fabric.collapse_fan_in is None else fabric.collapse_fan_in
+    collapse = (limit, fabric.collapse_loss, fabric.collapse_sender_exponent, fabric.collapse_size_exponent)
+    return np.array([*mild, *collapse, fabric.reference_bytes, fabric.max_loss], np.float64)
 
 
 def _overhead_s(path: Ragged, topology: Topology) -> NDArray[np.float64]:

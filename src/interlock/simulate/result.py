@@ -51,7 +51,7 @@ class Result:
 
     @property
     def error_bound_s(self) -> float:
-        """How far `makespan_s` may be off in tolerant mode.
+        """How far `makespan_s`, or the finish of any one message, may be off in tolerant mode.
 
         What departed messages used may lie idle until it adds up to three quarters of the tolerance on some link, and
         rates are fair to within the last quarter: the times are those of links slower by at most that much.

@@ -61,6 +61,8 @@ def simulate(
     if forwarding not in get_args(Forwarding):
         raise InvalidInput(f"forwarding={forwarding!r} must be one of {', '.join(get_args(Forwarding))}")
     topology = on if isinstance(on, Topology) else on.topology
+    if forwarding == "store-and-forward" and topology.fabric.ecmp_radix is not None:
+        raise InvalidInput("store-and-forward over hashed uplinks (fabric.ecmp_radix) is not modelled")
     rows = schedule.expand()
     path = resolved_paths(rows, topology)
     hops = one_message_per_link(rows, path, topology) if forwarding == "store-and-forward" else None

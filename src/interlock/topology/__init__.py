@@ -3,7 +3,7 @@
 from interlock.topology.cluster import Cluster
 from interlock.topology.cluster_files import cluster_to_toml, read_cluster, write_cluster
 from interlock.topology.edge_files import read_edges, write_edges
-from interlock.topology.fabric import Fabric
+from interlock.topology.fabric import FABRICS, Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, slow_nic
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.graph_files import topology_to_toml, write_topology
@@ -17,6 +17,7 @@ from interlock.topology.symmetry import find_symmetries, is_symmetry, map_links
 
 __all__ = [
     "Cluster",
+    "FABRICS",
     "Fabric",
     "Fault",
     "MissingGpu",

@@ -6,22 +6,20 @@ from collections.abc import Callable, Iterable
 
 from interlock.errors import InvalidInput, nearest
 from interlock.topology.cluster import Cluster
-from interlock.topology.fabric import Fabric
+from interlock.topology.fabric import FABRICS, Fabric, fabric
 from interlock.topology.faults import Fault
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
 __all__ = ["CLUSTER_KEYS", "cluster", "cluster_with", "preset_names"]
 
 GBIT = 1e9 / 8
-INFINIBAND = Fabric(name="infiniband")
-ROCE = Fabric(name="roce-dcqcn", fan_in=8, loss_per_sender=0.05)
 
 _HGX: dict[str, object] = {
     "scale_up_latency_s": 1e-6,
     "scale_out_latency_s": 3e-6,
     "message_overhead_s": 0.2e-6,
     "stage_overhead_s": 10e-6,
-    "fabric": INFINIBAND,
+    "fabric": FABRICS["infiniband"],
 }
 _NVSWITCH_SHARP: dict[str, object] = _HGX | {"multicasts": True, "reduces": True}
 _MI300X: dict[str, object] = _HGX | {"scale_up": "mesh", "scale_up_bandwidth_bytes_per_s": 448e9}
@@ -46,7 +44,8 @@ _PRESETS: dict[str, dict[str, object]] = {
     "gb200-nvl72": _NVSWITCH_SHARP | _rates(900, 400) | {"gpus_per_server": 72},
     "gb300-nvl72": _NVSWITCH_SHARP | _rates(900, 800) | {"gpus_per_server": 72},
     "mi300x": _MI300X | {"scale_out_bandwidth_bytes_per_s": 400 * GBIT},
-    "mi300x-100g": _MI300X | {"scale_out_bandwidth_bytes_per_s": 100 * GBIT, "stage_overhead_s": 50e-6, "fabric": ROCE},
+    "mi300x-100g": _MI300X
+    | {"scale_out_bandwidth_bytes_per_s": 100 * GBIT, "stage_overhead_s": 50e-6, "fabric": FABRICS["roce-dcqcn"]},
 }
 
 
@@ -61,7 +60,7 @@ def cluster(preset: str, servers: int = 4, **overrides: object) -> Cluster:
     Keywords: gpus_per_server, scale_up ("switch", "mesh"), scale_up_bandwidth, scale_up_latency, scale_out ("flat",
     "rail", "rail-spine"), scale_out_bandwidth (of one NIC), nics_per_gpu, nic_rates (a list of rates per GPU of a
     server, instead of the two before), scale_out_latency, oversubscription, message_overhead, stage_overhead, fan_in
-    (None: no limit), fabric, multicasts, reduces, faults.
+    (None: no limit), fabric (a Fabric or a name), multicasts, reduces, faults.
 
     Examples
     --------
@@ -83,11 +82,11 @@ def cluster_with(base: Cluster, **overrides: object) -> Cluster:
         field, parse = _FIELDS[key]
         changes[field] = parse(value, key)
     if "fan_in" in overrides:
-        fabric = changes.get("fabric", base.fabric)
-        assert isinstance(fabric, Fabric)
+        chosen = changes.get("fabric", base.fabric)
+        assert isinstance(chosen, Fabric)
         fan_in = changes.pop("fan_in")
         assert fan_in is None or isinstance(fan_in, int)
-        changes["fabric"] = _limited(fabric, fan_in)
+        changes["fabric"] = chosen.with_fan_in(fan_in)
     return base.with_(**_settle_nics(base, changes))
 
 
@@ -104,13 +103,6 @@ def _settle_nics(base: Cluster, changes: dict[str, object]) -> dict[str, object]
     elif both and base.nic_rates_bytes_per_s:
         changes["nic_rates_bytes_per_s"] = ()
     return changes
-
-
-def _limited(fabric: Fabric, fan_in: int | None) -> Fabric:
-    """The fabric with another fan-in limit; a limit on a fabric that had none brings the default penalty."""
-    if fan_in is None:
-        return Fabric(name=fabric.name)
-    return Fabric(name=fabric.name, fan_in=fan_in, loss_per_sender=fabric.loss_per_sender or 0.05)
 
 
 def _whole(value: object, name: str) -> int:
@@ -173,8 +165,10 @@ def _rate_lists(value: object, name: str) -> tuple[tuple[float, ...], ...]:
 
 
 def _fabric(value: object, name: str) -> Fabric:
+    if isinstance(value, str):
+        return fabric(value)
     if not isinstance(value, Fabric):
-        raise InvalidInput(f"{name}={value!r} must be a Fabric")
+        raise InvalidInput(f"{name}={value!r} must be a Fabric or the name of one")
     return value
 
 

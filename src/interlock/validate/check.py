@@ -9,11 +9,12 @@ from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule import CompactSchedule, Schedule, resolved_paths
+from interlock.schedule import CompactSchedule, Schedule, SlotSchedule, resolved_paths
 from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
 from interlock.topology.routing import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, FINGERPRINTS, Report, Rule, Violation, describe
+from interlock.validate.slot_schedules import check_slot_schedule, streams
 
 __all__ = ["check"]
 
@@ -27,7 +28,8 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
     Parameters
     ----------
     schedule
-        Any schedule; compact forms are expanded first, and refuse above `MAX_ROWS` rows.
+        Any schedule. Slot tables of synthesis are checked as streams where they can be; other compact forms are
+        expanded first, and refuse above `MAX_ROWS` rows.
     problem
         What the schedule is meant to move, and on what.
 
@@ -37,6 +39,8 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         Valid if every destination surely ends with every byte, each contribution in it exactly once, in whatever order
         the schedule lets its messages run.
     """
+    if isinstance(schedule, SlotSchedule) and streams(schedule, problem):
+        return check_slot_schedule(schedule, problem)
     rows = schedule.expand()
     topology = problem.topology
     path, unroutable = routed_paths(rows, topology)

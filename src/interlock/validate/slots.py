@@ -63,6 +63,7 @@ class SlotReport:
 
     violations: tuple[SlotViolation, ...]
     num_violations: int
+    num_transfers: int
 
     @property
     def valid(self) -> bool:
@@ -89,21 +90,20 @@ def check_slot_table(
     >>> check_slot_table(np.array([[1, 1]], np.uint16), ring).violations[0].rule
     <Rule.HELD_BEFORE_SENT: 'held-before-sent'>
     """
-    return _report(_core.check_slot_table(table, *_columns(goal), is_reversed))
+    return _report(*_core.check_slot_table(table, *_columns(goal), is_reversed))
 
 
 def check_transfers(transfers: Transfers, goal: ChunkGoal) -> SlotReport:
     """Check transfers of unequal duration; a node may send a chunk from the tick on which it has arrived."""
-    return _report(
-        _core.check_transfers(
-            transfers.start_ticks,
-            transfers.ticks,
-            transfers.link,
-            transfers.chunk,
-            transfers.latency_ticks,
-            *_columns(goal),
-        )
+    found = _core.check_transfers(
+        transfers.start_ticks,
+        transfers.ticks,
+        transfers.link,
+        transfers.chunk,
+        transfers.latency_ticks,
+        *_columns(goal),
     )
+    return _report(*found, len(transfers.start_ticks))
 
 
 def _columns(
@@ -114,11 +114,16 @@ def _columns(
 
 
 def _report(
-    found: tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], int],
+    rule: NDArray[np.uint8],
+    entry: NDArray[np.int64],
+    node: NDArray[np.int32],
+    chunk: NDArray[np.int32],
+    total: int,
+    num_transfers: int,
 ) -> SlotReport:
-    *columns, total = found
-    places = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
+    places = np.stack([entry, node, chunk], axis=1).tolist()
     violations = [
-        SlotViolation(RULES[rule], *(None if place < 0 else place for place in rest)) for rule, *rest in places
+        SlotViolation(RULES[code], *(None if place < 0 else place for place in row))
+        for code, row in zip(rule.tolist(), places, strict=True)
     ]
-    return SlotReport(tuple(violations), total)
+    return SlotReport(tuple(violations), total, num_transfers)

@@ -1,0 +1,136 @@
+"""Fill the tables of the docs from stored results: python benchmarks/doc_tables.py [--check].
+
+A page says ``<!-- table: NAME -->``, and the table stands between that line and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parent.parent / "docs"
+MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n).*?(<!-- end -->)", re.S)
+
+Row = dict[str, object]
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """A table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def stored(name: str) -> dict[str, object]:
+    """What a benchmark wrote."""
+    made: dict[str, object] = json.loads((RESULTS / f"{name}.json").read_text())
+    return made
+
+
+def rows_of(result: dict[str, object]) -> list[Row]:
+    """Its rows."""
+    rows = result["rows"]
+    assert isinstance(rows, list)
+    return rows
+
+
+def simulator() -> str:
+    """Times of the simulator, with the machine they were taken on."""
+    result = stored("simulator")
+    header = ["instance", "messages", "tolerance", "median", "least", "most", "limit"]
+    keys = ("median_s", "least_s", "most_s", "limit_s")
+    lines = [
+        [
+            str(row["instance"]),
+            str(row["messages"]),
+            str(row["tolerance"] or "exact"),
+            *(_seconds(row[k]) for k in keys),
+        ]
+        for row in rows_of(result)
+    ]
+    machine = result["machine"]
+    assert isinstance(machine, dict)
+    facts = [
+        f"{key}: {value:.2f}"
+        for key, value in result.items()
+        if key.startswith("exponent") and isinstance(value, float)
+    ]
+    return markdown(header, lines) + f"\n{'; '.join(facts)}. {machine['cpu']}, commit {machine['commit']}.\n"
+
+
+def packets() -> str:
+    """Completion over the bound per fabric: packet level beside ours, a range over the loads."""
+    result = stored("fabrics_packets")
+    published = result["packet_level"]
+    assert isinstance(published, dict)
+    lines = []
+    for name, (title, *figures) in published.items():
+        rows = [row for row in rows_of(result) if row["fabric"] == name]
+        cells = [f"{name}: {title}"]
+        for figure, key in zip(figures, ("all at once", "Birkhoff", "shift"), strict=True):
+            skewed = sorted(float(str(row[key])) for row in rows if row["load"] != "equal")
+            equal = next(row[key] for row in rows if row["load"] == "equal")
+            cells += [figure, f"{skewed[0]:.2f}-{skewed[-1]:.2f} (equal {equal:.2f})"]
+        lines.append(cells)
+    header = [
+        "fabric",
+        "all at once, packets",
+        "ours",
+        "Birkhoff stages, packets",
+        "ours",
+        "shift stages, packets",
+        "ours",
+    ]
+    return markdown(header, lines)
+
+
+def amd() -> str:
+    """AlgoBW, published beside ours."""
+    result = stored("fabrics_amd")
+    names = ["FAST", "RCCL", "no-stage", "SpreadOut"]
+    lines = []
+    for row in rows_of(result):
+        cells = [str(row["load"]), str(row["MB per GPU"])]
+        for name in names:
+            published, ours = float(str(row[f"{name} published"])), float(str(row[f"{name} ours"]))
+            cells.append(f"{published:.2f} / {ours:.2f} ({ours / published:.2f}x)")
+        lines.append(cells)
+    order = f"\nThe order of two algorithms is the published one in {result['ordering']}.\n"
+    return markdown(["load", "MB per GPU", *names], lines) + order
+
+
+def dcqcn() -> str:
+    """The fit of roce-dcqcn in a sentence."""
+    result = stored("fit_dcqcn")
+    factors = result["typical_factor"]
+    assert isinstance(factors, dict)
+    parts = ", ".join(f"{value:.2f} for {name}" for name, value in factors.items())
+    return f"Typical factor between ours and published (root mean square of the logarithm): {parts}.\n"
+
+
+def _seconds(value: object) -> str:
+    return f"{float(str(value)):.3g} s" if value else ""
+
+
+TABLES: dict[str, Callable[[], str]] = {"simulator": simulator, "packets": packets, "amd": amd, "dcqcn": dcqcn}
+
+
+def main() -> None:
+    """Rewrite the pages, or with --check say which are out of date."""
+    stale = []
+    for page in sorted(DOCS.glob("**/*.md")):
+        text = page.read_text()
+        made = MARKED.sub(lambda m: m[1] + TABLES[m[2]]() + m[3] if m[2] in TABLES else m[0], text)
+        if made != text:
+            stale.append(str(page))
+            if "--check" not in sys.argv:
+                page.write_text(made)
+    print("\n".join(stale) or "all tables are those of the stored results")
+    sys.exit(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Checks a slot schedule as a stream, where its form allows that; others are expanded and checked row by row.
+
+A slot schedule streams if all nodes of the graph are ranks, its chunks cut the items without gap or overlap, and
+either every item has one contributor and all ranks as destinations (an All-Gather, a Broadcast) or all ranks contribute
+to every item (a Reduce-Scatter, a Reduce, an All-Reduce). No rank then only relays, so no scratch is needed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.problem import Items, Problem, RankSets
+from interlock.ragged import Ragged
+from interlock.schedule import Chunks, SlotSchedule
+from interlock.topology import Topology
+from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.validate.report import EXACT_SETS, Report, Rule, Violation, describe
+from interlock.validate.slots import ChunkGoal, SlotReport, SlotViolation, check_slot_table
+
+__all__ = ["check_slot_schedule", "streams"]
+
+# What a finding in the reversal of a reduction says about the reduction itself.
+REVERSED = {
+    Rule.HELD_BEFORE_SENT: (
+        Rule.REDUCTION_COMPLETE,
+        "adds to {bytes} of item {item} at rank {rank} too late to be sent on",
+    ),
+    Rule.ARRIVES_ONCE: (Rule.CONTRIBUTES_ONCE, "sends {bytes} of item {item} from rank {rank} a second time"),
+    Rule.DESTINATION_HOLDS: (Rule.REDUCTION_COMPLETE, "rank {rank} never sends its share of {bytes} of item {item}"),
+}
+
+
+def streams(schedule: SlotSchedule, problem: Problem) -> bool:
+    """Whether a slot schedule can be checked without writing out its rows."""
+    items = problem.items
+    spreads = items.contributors.is_single and _is_everyone(items.destinations, problem.num_ranks)
+    sums = _is_everyone(items.contributors, problem.num_ranks) and problem.num_ranks > 1
+    return (
+        _is_whole_graph(schedule, problem.topology)
+        and _cut_exactly(schedule.chunks, items)
+        and ((spreads and schedule.num_reducing == 0) or (sums and schedule.num_reducing > 0))
+    )
+
+
+def check_slot_schedule(schedule: SlotSchedule, problem: Problem) -> Report:
+    """Check a slot schedule that `streams`."""
+    split = schedule.num_reducing
+    item = schedule.chunks.item
+    ends = _ends_by_chunk(problem.items.destinations, item)
+    if split == 0:
+        origin = problem.items.contributors.to_ragged().values[item]
+        parts = [(check_slot_table(schedule.table, _goal(schedule, problem, origin, ends)), False)]
+    else:
+        roots = _core.slot_table_roots(schedule.table[:split], schedule.link_src, len(item), problem.num_ranks)
+        if (roots < 0).any():
+            return _report(schedule, problem, [_without_root(schedule, int(np.flatnonzero(roots < 0)[0]))], 1, 0)
+        everyone = Ragged.from_lists([range(problem.num_ranks)])
+        parts = [
+            (
+                check_slot_table(schedule.table[:split], _goal(schedule, problem, roots, everyone), is_reversed=True),
+                True,
+            ),
+            (check_slot_table(schedule.table[split:], _goal(schedule, problem, roots, ends)), False),
+        ]
+    violations = [
+        _worded(violation, schedule, is_reversed, 0 if is_reversed else split)
+        for found, is_reversed in parts
+        for violation in found.violations
+    ]
+    return _report(schedule, problem, violations, *_totals([found for found, _ in parts]))
+
+
+def _totals(parts: list[SlotReport]) -> tuple[int, int]:
+    return sum(part.num_violations for part in parts), sum(part.num_transfers for part in parts)
+
+
+def _report(
+    schedule: SlotSchedule, problem: Problem, violations: list[Violation], total: int, num_transfers: int
+) -> Report:
+    return Report(tuple(violations), total, np.zeros(problem.num_ranks, np.int64), EXACT_SETS, 2 * num_transfers)
+
+
+def _goal(schedule: SlotSchedule, problem: Problem, origin: NDArray[np.int32], ends: Ragged) -> ChunkGoal:
+    return ChunkGoal(origin, ends, schedule.link_src, schedule.link_dst, problem.num_ranks)
+
+
+def _is_everyone(sets: RankSets, num_ranks: int) -> bool:
+    return sets.shared is not None and len(np.unique(sets.shared)) == num_ranks
+
+
+def _is_whole_graph(schedule: SlotSchedule, topology: Topology) -> bool:
+    """Whether the table has one column per link of a topology of live links between ranks."""
+    return (
+        topology.num_nodes == topology.num_ranks
+        and bool((topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH).all())
+        and np.array_equal(schedule.link_src, topology.link_src)
+        and np.array_equal(schedule.link_dst, topology.link_dst)
+    )
+
+
+def _cut_exactly(chunks: Chunks, items: Items) -> bool:
+    """Whether the chunks of each item cover it without gap or overlap."""
+    if len(chunks) == 0 or (chunks.length <= 0).any() or chunks.item.min() < 0 or chunks.item.max() >= len(items):
+        return False
+    order = np.lexsort((chunks.offset, chunks.item))
+    item, offset, end = chunks.item[order], chunks.offset[order], (chunks.offset + chunks.length)[order]
+    is_first = np.append(True, item[1:] != item[:-1])
+    is_last = np.append(item[1:] != item[:-1], True)
+    meets = np.append(True, offset[1:] == end[:-1])
+    covered = item[is_last]
+    return (
+        bool((offset[is_first] == 0).all() and (meets | is_first).all())
+        and np.array_equal(end[is_last], items.size_bytes[covered])
+        and len(covered) == np.count_nonzero(items.size_bytes)
+    )
+
+
+def _ends_by_chunk(sets: RankSets, item: NDArray[np.int32]) -> Ragged:
+    if sets.shared is not None:
+        return Ragged.from_lists([sets.shared.tolist()])
+    return sets.to_ragged().take(item)
+
+
+def _without_root(schedule: SlotSchedule, chunk: int) -> Violation:
+    item, first, end = _bytes_of(schedule, chunk)
+    text = f"bytes {first}..{end - 1} of item {item} are not sent on exactly once by all ranks but one"
+    return Violation(Rule.REDUCTION_COMPLETE, None, None, item, first, end - 1, text)
+
+
+def _bytes_of(schedule: SlotSchedule, chunk: int) -> tuple[int, int, int]:
+    chunks = schedule.chunks
+    first = int(chunks.offset[chunk])
+    return int(chunks.item[chunk]), first, first + int(chunks.length[chunk])
+
+
+def _worded(found: SlotViolation, schedule: SlotSchedule, is_reversed: bool, first_slot: int) -> Violation:
+    """A violation in the words of schedules, with slots and links in place of message numbers."""
+    where = ""
+    if found.entry is not None:
+        slot, link = divmod(found.entry, len(schedule.link_src))
+        where = f"slot {first_slot + slot}, link {link} "
+    if found.chunk is None or found.chunk >= len(schedule.chunks):
+        return Violation(Rule.ITEM_EXISTS, None, None, None, None, None, f"{where}carries a chunk that does not exist")
+    item, first, end = _bytes_of(schedule, found.chunk)
+    rank = -1 if found.node is None else found.node
+    plain = describe(found.rule, -1, rank, item, first, end)
+    rule, text = found.rule, plain.text
+    if is_reversed and found.rule in REVERSED:
+        rule, words = REVERSED[found.rule]
+        text = words.format(rank=rank, item=item, bytes=f"bytes {first}..{end - 1}")
+    return Violation(rule, None, plain.rank, item, plain.first_byte, plain.last_byte, where + text)

@@ -1,0 +1,106 @@
+"""What fabrics do to a burst: nothing, a curve beyond fan-in, hashed uplinks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.errors import InvalidInput
+from interlock.simulate import simulate
+from interlock.topology import FABRICS, Fabric
+from interlock.topology.fabric import DEFAULT_LOSS_PER_SENDER
+from simulate.strategies import bare_schedule, crossbar
+
+FREE = {"scale_out_latency": "0 us", "scale_up_latency": "0 us", "message_overhead": "0 us", "stage_overhead": "0 us"}
+
+
+def incast(num_senders: int, fabric: Fabric, size_bytes: int = 1_000_000) -> float:
+    """Seconds for `num_senders` equal messages to one receiver, over what the receiver needs at best."""
+    cluster = il.cluster("h200", servers=num_senders + 1, gpus_per_server=1, fabric=fabric, **FREE)
+    schedule = bare_schedule(list(range(1, num_senders + 1)), [0] * num_senders, [size_bytes] * num_senders)
+    return simulate(schedule, cluster).makespan_s / (num_senders * size_bytes / 50e9)
+
+
+@pytest.mark.parametrize("name", ["none", "infiniband", "trimming", "roce-pfc"])
+def test_lossless_fabrics_lose_nothing_to_incast(name: str) -> None:
+    assert incast(12, FABRICS[name]) == pytest.approx(1.0)
+
+
+def test_goodput_follows_the_documented_curve_beyond_fan_in() -> None:
+    fabric = Fabric(
+        "test", fan_in=2, loss_per_sender=0.1, sender_exponent=2, reference_bytes=1e6, size_exponent=0.5, efficiency=0.8
+    )
+    assert incast(2, fabric) == pytest.approx(1 / 0.8)
+    assert incast(5, fabric) == pytest.approx((1 + 0.1 * 3**2) / 0.8)
+    assert incast(5, fabric, size_bytes=4_000_000) == pytest.approx((1 + 0.1 * 3**2 * 2) / 0.8)
+    assert incast(5, Fabric("test", fan_in=2, loss_per_sender=50.0, max_loss=3.0)) == pytest.approx(4.0)
+
+
+def test_messages_of_one_sender_count_once() -> None:
+    fabric = Fabric("test", fan_in=1, loss_per_sender=1.0)
+    topology = crossbar(3, [10.0, 100.0, 100.0, 10.0, 10.0, 10.0], fabric=fabric)
+    slices = bare_schedule([1, 1, 1], [0, 0, 0], [10, 10, 10])
+    result = simulate(slices, topology)
+    assert result.peak_fan_in[3] == 1
+    assert result.makespan_s == pytest.approx(3.0)
+    two = simulate(bare_schedule([1, 1, 2], [0, 0, 0], [10, 10, 10]), topology)
+    assert two.peak_fan_in[3] == 2
+    assert two.makespan_s > 3.0
+
+
+def test_a_limit_given_by_a_user_brings_the_default_loss_and_none_lifts_it() -> None:
+    limited = il.cluster("h200", servers=2, fan_in=1)
+    assert limited.fabric.fan_in == 1
+    assert limited.fabric.loss_per_sender == DEFAULT_LOSS_PER_SENDER
+    assert il.cluster("h200", servers=2, fabric="lossy", fan_in=4).fabric.loss_per_sender == 2.0
+    assert il.cluster("mi300x-100g", servers=2, fan_in=None).fabric.fan_in is None
+    assert incast(3, limited.fabric) == pytest.approx(1 + 2 * DEFAULT_LOSS_PER_SENDER)
+
+
+def test_stages_beat_a_burst_on_a_lossy_fabric_only() -> None:
+    for name, stages_win in (("infiniband", False), ("lossy", True)):
+        cluster = il.cluster("h200", servers=16, gpus_per_server=1, fabric=name)
+        traffic = il.traffic.random(cluster, bytes_per_gpu="16 MB", seed=0)
+        burst = il.plan(cluster, traffic, algorithm="direct").simulate().makespan_s
+        staged = il.plan(cluster, traffic, algorithm="spreadout").simulate().makespan_s
+        assert (staged < burst) is stages_win
+
+
+def test_hashed_pairs_share_uplinks_and_rails_do_not_use_them() -> None:
+    """Eight pairs of NICs under two leaves of eight: equal loads collide on uplinks, so some take longer."""
+    fabric = Fabric("tree", ecmp_radix=8)
+    flat = il.cluster("h200", servers=2, gpus_per_server=8, fabric=fabric, **FREE)
+    across = bare_schedule(list(range(8)), list(range(8, 16)), [1_000_000] * 8)
+    alone_s = 1_000_000 / 50e9
+    hashed = simulate(across, flat)
+    assert hashed.makespan_s > 1.9 * alone_s
+    assert simulate(across, flat.with_(fabric=Fabric())).makespan_s == pytest.approx(alone_s)
+    assert simulate(across, flat.with_(scale_out="rail")).makespan_s == pytest.approx(alone_s)
+    # As many share the fullest uplink as it takes times longer; the same pair always takes the same one.
+    assert hashed.makespan_s / alone_s == pytest.approx(round(hashed.makespan_s / alone_s))
+    assert np.array_equal(simulate(across, flat).finish_s, hashed.finish_s)
+
+
+def test_exclusive_messages_do_not_wait_for_each_other_on_hashed_uplinks() -> None:
+    fabric = Fabric("tree", ecmp_radix=8)
+    flat = il.cluster("h200", servers=2, gpus_per_server=8, fabric=fabric, **FREE)
+    across = bare_schedule(list(range(8)), list(range(8, 16)), [1_000_000] * 8, order=[0] * 8)
+    assert (simulate(across, flat).start_s == 0.0).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"fan_in": 0}, "fan_in=0"),
+        ({"loss_per_sender": -1.0}, "loss_per_sender=-1.0"),
+        ({"efficiency": 0.0}, "efficiency=0.0"),
+        ({"reference_bytes": 0.0}, "reference_bytes=0.0"),
+        ({"ecmp_radix": 1}, "ecmp_radix=1"),
+    ],
+)
+def test_impossible_fabrics_are_refused(fields: dict[str, float], rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
+        Fabric("bad", **fields)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="unknown fabric 'loosy'; did you mean 'lossy'"):
+        il.cluster("h200", fabric="loosy")

@@ -1,0 +1,141 @@
+"""What a result tells: critical path, explanation, loads, fan-in, timelines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import interlock as il
+from interlock.errors import InvalidInput
+from interlock.simulate import Wait, simulate
+from simulate.strategies import bare_schedule, crossbar, networks, schedules
+
+FREE = {"scale_out_latency": "0 us", "scale_up_latency": "0 us", "message_overhead": "0 us", "stage_overhead": "0 us"}
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_the_critical_path_covers_the_makespan_without_gaps(data: st.DataObject) -> None:
+    topology = data.draw(networks())
+    result = simulate(data.draw(schedules(topology)), topology)
+    steps = result.critical_path()
+    assert steps[0].free_s == 0.0 and steps[0].reason is Wait.NOTHING
+    assert steps[-1].end_s == result.makespan_s
+    for step, following in itertools.pairwise(steps):
+        assert step.end_s == following.free_s
+        assert result.waited_for[following.message] == step.message
+    for step in steps:
+        assert step.free_s <= step.start_s * (1 + 1e-12) and step.start_s <= step.end_s
+
+
+def test_each_kind_of_wait_is_told_apart() -> None:
+    topology = crossbar(4, [10.0] * 8)
+    after = bare_schedule([0, 1], [1, 2], [10, 10], deps=[[], [0]])
+    assert simulate(after, topology).critical_path()[1].reason is Wait.DEPENDENCY
+    in_order = bare_schedule([0, 0], [1, 2], [10, 10], order=[0, 1])
+    assert simulate(in_order, topology).critical_path()[1].reason is Wait.LINK_ORDER
+    behind = bare_schedule([0, 1], [1, 2], [10, 10], stage=[0, 1], barriers=(1,))
+    assert simulate(behind, topology).critical_path()[1].reason is Wait.BARRIER
+    assert "stands behind a barrier" in str(simulate(behind, topology).critical_path()[1])
+
+
+def test_the_explanation_names_the_busiest_nic_and_its_surplus() -> None:
+    """Rank 2 receives 6 of 9 units over NICs that receive 9 / 4 on average: 2.67 times its share."""
+    cluster = il.cluster("h200", servers=4, gpus_per_server=1, **FREE)
+    matrix = np.zeros((4, 4), np.int64)
+    matrix[0, 2] = matrix[1, 2] = 3_000_000
+    matrix[2, 0] = matrix[3, 1] = matrix[0, 3] = 1_000_000
+    text = il.plan(cluster, il.traffic.matrix(matrix), algorithm="direct").simulate().explanation()
+    assert "NIC of rank 2 receives 2.67x its share" in text
+    assert "100 % of the critical path (1 message) is scale-out stage 0" in text
+
+
+def test_the_explanation_names_stages_fixed_costs_and_incast() -> None:
+    fabric = il.topology.Fabric("test", fan_in=2, loss_per_sender=0.1)
+    cluster = il.cluster("h200", servers=4, gpus_per_server=1, fabric=fabric, stage_overhead="1 ms")
+    traffic = il.traffic.uniform(cluster, bytes_per_gpu="4 MB")
+    staged = il.plan(cluster, traffic, algorithm="spreadout").simulate().explanation()
+    assert "scale-out stages 1-3" in staged and "opening stages" in staged
+    assert "senders" not in staged
+    burst = il.plan(cluster, traffic, algorithm="direct").simulate(tolerance=1e-3).explanation()
+    assert "Up to 3 senders meet at the NIC of rank 0, where the fabric tolerates 2." in burst
+    assert "tolerant mode" in burst
+
+
+def test_an_empty_schedule_takes_no_time_and_says_so() -> None:
+    result = simulate(bare_schedule([], [], []), crossbar(2, [10.0] * 4))
+    assert result.makespan_s == 0.0
+    assert result.critical_path() == ()
+    assert result.explanation() == "Nothing is sent."
+    assert json.loads(result.to_chrome_trace())["traceEvents"][0]["ph"] == "M"
+    assert result.utilisation(3).tolist() == [[0.0] * 3] * 4
+
+
+def test_link_bytes_and_peak_fan_in_are_those_of_the_burst() -> None:
+    cluster = il.cluster("h200", servers=3, gpus_per_server=2, **FREE)
+    matrix = np.arange(36).reshape(6, 6) * 1000
+    result = il.plan(cluster, il.traffic.matrix(matrix), algorithm="direct").simulate()
+    ranks = cluster.num_ranks
+    server = np.arange(ranks) // 2
+    far = np.where(server[:, None] != server[None, :], matrix, 0)
+    assert result.link_bytes[2 * ranks : 3 * ranks].tolist() == far.sum(axis=1).tolist()
+    assert result.link_bytes[3 * ranks :].tolist() == far.sum(axis=0).tolist()
+    assert result.peak_fan_in[3 * ranks :].tolist() == (far > 0).sum(axis=0).tolist()
+    assert result.peak_fan_in[: 3 * ranks].sum() == 0
+
+
+def test_the_chrome_trace_has_one_event_per_message_and_no_overlap_on_a_lane() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    result = il.plan(cluster, il.traffic.random(cluster, seed=1), algorithm="pxn").simulate()
+    events = [event for event in json.loads(result.to_chrome_trace())["traceEvents"] if event["ph"] == "X"]
+    assert sorted(event["args"]["message"] for event in events) == list(range(len(result.start_s)))
+    busy_until: dict[tuple[int, int], float] = {}
+    for event in events:
+        lane = event["pid"], event["tid"]
+        assert event["ts"] >= busy_until.get(lane, 0.0) - 1e-5
+        busy_until[lane] = event["ts"] + event["dur"]
+
+
+def test_the_gantt_picture_draws_every_message_or_every_stage() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    result = il.plan(cluster, il.traffic.random(cluster, seed=1), algorithm="no-stage").simulate()
+    assert sum(len(trace.y) for trace in result.gantt().data) == len(result.start_s)
+    by_stage = result.gantt(max_bars=10)
+    assert sum(len(trace.y) for trace in by_stage.data) < len(result.start_s)
+    longest = max(float((trace.base + trace.x).max()) for trace in by_stage.data)
+    assert longest == pytest.approx(result.makespan_s * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"tolerance": -1e-3}, "tolerance=-0.001"),
+        ({"tolerance": 0.5}, "must be between 0 and 0.1"),
+        ({"tolerance": float("nan")}, "tolerance=nan"),
+        ({"forwarding": "teleport"}, "forwarding='teleport'"),
+    ],
+)
+def test_bad_options_are_refused_with_their_value(options: dict[str, object], rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
+        simulate(bare_schedule([0], [1], [1]), crossbar(2, [10.0] * 4), **options)  # type: ignore[arg-type]
+
+
+def test_a_circle_of_waits_is_refused() -> None:
+    circle = bare_schedule([0, 1], [1, 0], [1, 1], deps=[[1], [0]])
+    with pytest.raises(InvalidInput, match="wait for each other"):
+        simulate(circle, crossbar(2, [10.0] * 4))
+
+
+def test_a_multicast_without_links_is_refused() -> None:
+    from dataclasses import replace
+
+    from interlock.ragged import Ragged
+
+    cast = replace(bare_schedule([0], [1], [1]), dst=Ragged.from_lists([[1, 2]]))
+    with pytest.raises(InvalidInput, match="must name its links"):
+        simulate(cast, crossbar(3, [10.0] * 6))

@@ -1,0 +1,124 @@
+"""Slot schedules are judged alike as a stream and written out row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.problem import Items, Problem, RankSets
+from interlock.schedule import Chunks, SlotSchedule
+from interlock.topology import from_edges
+from interlock.validate import Rule, check
+from interlock.validate.slot_schedules import streams
+
+REST = 2**16 - 1
+
+
+def ring_problem(num_ranks: int, collective: str) -> Problem:
+    """One item of four bytes per rank on a ring of links in both directions: link r forward, num_ranks + r back."""
+    node = np.arange(num_ranks)
+    after = (node + 1) % num_ranks
+    topology = from_edges(np.append(node, after), np.append(after, node), bandwidth="1 GB/s")
+    owners = RankSets.one(node.astype(np.int32))
+    everyone = RankSets.same(node.astype(np.int32), num_ranks)
+    contributors = owners if collective == "all-gather" else everyone
+    destinations = owners if collective == "reduce-scatter" else everyone
+    return Problem(topology, Items(np.full(num_ranks, 4, np.int64), contributors, destinations))
+
+
+def ring_schedule(problem: Problem, collective: str, parts: int = 2) -> SlotSchedule:
+    """Chunks forward round the ring; sums the same way, so that each ends at its owner."""
+    count = problem.num_ranks
+    slots = []
+    for step in range((count - 1) * (2 if collective == "all-reduce" else 1)):
+        reduces = collective != "all-gather" and step < count - 1
+        for part in range(parts):
+            row = np.full(2 * count, REST, np.uint16)
+            place = (np.arange(count) - step - (collective != "all-gather")) % count
+            row[:count] = place * parts + part
+            slots.append((reduces, row))
+    item = np.repeat(np.arange(count), parts).astype(np.int32)
+    offset = np.tile(np.arange(parts) * (4 // parts), count)
+    chunks = Chunks(item, offset.astype(np.int64), np.full(count * parts, 4 // parts, np.int64))
+    table = np.stack([row for _, row in slots])
+    num_reducing = sum(reduces for reduces, _ in slots)
+    return SlotSchedule(chunks, problem.topology.link_src, problem.topology.link_dst, table, num_reducing)
+
+
+COLLECTIVES = ["all-gather", "reduce-scatter", "all-reduce"]
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_ring_streams_and_is_valid(collective: str, parts: int) -> None:
+    problem = ring_problem(5, collective)
+    schedule = ring_schedule(problem, collective, parts)
+    assert streams(schedule, problem)
+    report = check(schedule, problem)
+    assert report.valid, report
+    written = check(schedule.expand(), problem)
+    assert written.valid, written
+    assert (report.num_rows, report.method) == (written.num_rows, written.method)
+    assert report.scratch_bytes.tolist() == written.scratch_bytes.tolist() == [0] * 5
+
+
+@given(
+    collective=st.sampled_from(COLLECTIVES),
+    num_ranks=st.integers(2, 4),
+    changes=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(-1, 8)), max_size=3),
+    swaps=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=1),
+)
+def test_changed_tables_are_judged_alike(
+    collective: str, num_ranks: int, changes: list[tuple[int, int, int]], swaps: list[tuple[int, int]]
+) -> None:
+    problem = ring_problem(num_ranks, collective)
+    schedule = ring_schedule(problem, collective)
+    table = schedule.table
+    for slot, link, chunk in changes:
+        table[slot % len(table), link % table.shape[1]] = REST if chunk < 0 else chunk % len(schedule.chunks)
+    for a, b in swaps:
+        table[[a % len(table), b % len(table)]] = table[[b % len(table), a % len(table)]]
+    report = check(schedule, problem)
+    assert report.valid == check(schedule.expand(), problem).valid, report
+    assert report.valid or str(report)
+
+
+def test_contribution_that_comes_too_late_is_named() -> None:
+    problem = ring_problem(4, "reduce-scatter")
+    schedule = ring_schedule(problem, "reduce-scatter", parts=1)
+    schedule.table[[0, 2]] = schedule.table[[2, 0]]
+    found = check(schedule, problem).violations[0]
+    assert found.rule is Rule.REDUCTION_COMPLETE
+    assert (found.first_byte, found.last_byte) == (0, 3)
+    assert found.text.startswith("slot 2, link 0 adds to bytes 0..3 of item 3 at rank 1 too late")
+
+
+def test_rank_that_never_sends_its_share_is_found() -> None:
+    problem = ring_problem(4, "all-reduce")
+    schedule = ring_schedule(problem, "all-reduce", parts=1)
+    schedule.table[0, 0] = REST
+    report = check(schedule, problem)
+    assert report.violations[0].rule is Rule.REDUCTION_COMPLETE
+    assert "all ranks but one" in report.violations[0].text
+
+
+@pytest.mark.parametrize("change", ["gap", "overlap", "one destination", "a switch"])
+def test_what_does_not_stream_is_written_out(change: str) -> None:
+    problem = ring_problem(4, "all-gather")
+    schedule = ring_schedule(problem, "all-gather")
+    if change == "gap":
+        schedule.chunks.length[1] = 1
+    elif change == "overlap":
+        schedule.chunks.offset[1] = 1
+    elif change == "one destination":
+        ends = RankSets.one(np.array([1, 2, 3, 0], np.int32))
+        problem = Problem(problem.topology, Items(problem.items.size_bytes, problem.items.contributors, ends))
+    else:
+        spare = from_edges(problem.topology.link_src, problem.topology.link_dst, bandwidth="1 GB/s", switches=[4])
+        problem = Problem(spare, problem.items)
+    assert not streams(schedule, problem)
+    report = check(schedule, problem)
+    assert report.valid == (change in ("one destination", "a switch"))
+    assert report.num_rows == 2 * schedule.num_messages
