@@ -7,6 +7,8 @@
 #include "interlock/greedy_match.hpp"
 #include "interlock/list_schedule.hpp"
 #include "interlock/path_routing.hpp"
+#include "interlock/random_match.hpp"
+#include "interlock/slot_replay.hpp"
 #include "interlock/translate.hpp"
 #include "interlock/tree_packing.hpp"
 
@@ -55,6 +57,40 @@ void bind_match_rounds(nb::module_& m) {
         "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "held"_a.noconvert(), "holders"_a.noconvert(),
         "missing"_a.noconvert(), "table"_a.noconvert(), "candidates"_a, "first_round"_a, "seed"_a, "threads"_a,
         "Fill rows of a slot table by greedy matching, updating who holds what; returns the rows filled.");
+}
+
+template <typename Slot>
+void bind_replay_slots(nb::module_& m) {
+    m.def(
+        "replay_slots",
+        [](const Array2<Slot>& table, const Array1<std::int32_t>& link_src, const Array1<std::int32_t>& link_dst,
+           std::int32_t num_nodes, std::int32_t num_chunks) {
+            const nb::gil_scoped_release nogil;
+            return replay_slots<Slot>(as_span(table), as_span(link_src), as_span(link_dst), num_nodes, num_chunks);
+        },
+        "table"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a, "num_chunks"_a,
+        "Slots that a table takes when every link sends as soon as it can.");
+}
+
+void bind_random_match(nb::module_& m) {
+    m.def(
+        "match_randomly",
+        [](const Array1<std::int32_t>& link_src, const Array1<std::int32_t>& link_dst,
+           const Array1<std::int64_t>& link_ticks, const Array1<std::int64_t>& link_latency_ticks,
+           const Array1<std::int32_t>& origin, const Array1<std::uint8_t>& wanted, std::uint64_t seed) {
+            RandomMatching made;
+            {
+                const nb::gil_scoped_release nogil;
+                const TimedLinks links{static_cast<std::int32_t>(wanted.size()), as_span(link_src), as_span(link_dst),
+                                       as_span(link_ticks), as_span(link_latency_ticks)};
+                made = match_randomly(links, as_span(origin), as_span(wanted), seed);
+            }
+            return std::make_tuple(column(std::move(made.link)), column(std::move(made.chunk)),
+                                   column(std::move(made.start_ticks)), made.makespan_ticks);
+        },
+        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "link_ticks"_a.noconvert(),
+        "link_latency_ticks"_a.noconvert(), "origin"_a.noconvert(), "wanted"_a.noconvert(), "seed"_a,
+        "TACOS's random matching on a time-expanded network: links, chunks, starts, makespan.");
 }
 
 void bind_tree_packing(nb::module_& m) {
@@ -214,6 +250,9 @@ void bind_translate(nb::module_& m) {
 void bind_synthesis(nb::module_& m) {
     bind_match_rounds<std::uint16_t>(m);
     bind_match_rounds<std::uint32_t>(m);
+    bind_replay_slots<std::uint16_t>(m);
+    bind_replay_slots<std::uint32_t>(m);
+    bind_random_match(m);
     bind_tree_packing(m);
     bind_alike_trees(m);
     bind_path_routing(m);

@@ -62,7 +62,7 @@ private:
 
     std::uint64_t* held(std::int32_t node) const { return holdings_.held.data() + at(node) * words_; }
     std::size_t first_word(std::int32_t node, std::uint64_t salt) const {
-        return scramble(salt + static_cast<std::uint64_t>(node)) % words_;
+        return below(scramble(salt + static_cast<std::uint64_t>(node)), words_);
     }
     void prefetch(std::int32_t node, std::uint64_t salt) const {
         const std::size_t word = first_word(node, salt);
@@ -74,10 +74,11 @@ private:
         const std::span<const std::int32_t> links = into_[node];
         const std::size_t first = deliveries_.size(), start = first_word(node, salt);
         // Which link chooses first changes from round to round.
-        const std::size_t turn = scramble(salt ^ (static_cast<std::uint64_t>(node) << 32)) % std::max<std::size_t>(1, links.size());
+        std::size_t turn = below(scramble(salt ^ (static_cast<std::uint64_t>(node) << 32)), links.size());
         std::int32_t lacks = holdings_.missing[at(node)];
         for (std::size_t k = 0; k < links.size() && lacks > 0; ++k) {
-            const std::int32_t link = links[(k + turn) % links.size()];
+            const std::int32_t link = links[turn];
+            if (++turn == links.size()) turn = 0;
             const std::int32_t chunk = rarest(held(graph_.link_src[at(link)]), held(node), start, first);
             if (chunk < 0) continue;
             row[link] = static_cast<Slot>(chunk);

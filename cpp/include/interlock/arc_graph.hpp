@@ -45,6 +45,11 @@ inline std::uint64_t scramble(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
+/// A number below `count` (at most 2^32) from a scrambled one, without dividing.
+inline std::size_t below(std::uint64_t scrambled, std::size_t count) {
+    return static_cast<std::size_t>(((scrambled >> 32) * count) >> 32);
+}
+
 /// Visits 0 .. count - 1 in an order that depends on `seed`: a stride that shares no factor with `count`.
 class Shuffle {
 public:

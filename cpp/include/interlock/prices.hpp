@@ -10,14 +10,15 @@
 
 namespace interlock {
 
-/// What it costs to put more onto each arc: prices of resources rise exponentially with their load.
+/// What it costs to put more onto each arc: the price of a resource rises exponentially with its load.
 class Prices {
 public:
     explicit Prices(const ArcGraph& graph)
         : graph_(graph),
           load_(static_cast<std::size_t>(graph.num_resources)),
           price_(load_.size()),
-          cost_(graph.num_arcs()) {}
+          cost_(graph.num_arcs()),
+          growth_(graph.num_arcs()) {}
 
     /// Ticks that `bytes` take on an arc.
     [[nodiscard]] std::int64_t ticks(std::size_t arc, std::int64_t bytes) const {
@@ -28,6 +29,7 @@ public:
     void set_slope(double steepness, double peak_ticks) {
         slope_ = steepness / std::max(1.0, peak_ticks);
         peak_ = peak_ticks;
+        bytes_ = -1;
         double sum = 0.0;
         for (std::size_t resource = 0; resource < load_.size(); ++resource) {
             reprice(resource);
@@ -45,14 +47,20 @@ public:
         }
     }
 
-    /// Cost of `bytes` on every arc at the current prices; valid until the next call.
+    /// Cost of `bytes` on every arc: the price summed up over the ticks they would add. Valid until the next call.
     std::span<const double> costs(std::int64_t bytes) {
+        if (bytes != bytes_) {
+            bytes_ = bytes;
+            for (std::size_t arc = 0; arc < growth_.size(); ++arc) {
+                growth_[arc] = std::expm1(std::min(kSteepest, slope_ * static_cast<double>(ticks(arc, bytes)))) / slope_;
+            }
+        }
         for (std::size_t arc = 0; arc < cost_.size(); ++arc) {
             double sum = 0.0;
             for (const std::int32_t resource : graph_.arc_resources[arc]) {
                 sum += price_[static_cast<std::size_t>(resource)];
             }
-            cost_[arc] = sum * static_cast<double>(ticks(arc, bytes));
+            cost_[arc] = sum * growth_[arc];
         }
         return cost_;
     }
@@ -62,17 +70,18 @@ public:
     [[nodiscard]] const std::vector<std::int64_t>& load() const { return load_; }
 
 private:
+    // Far above the expected peak all are equally bad; sums over arcs must stay finite.
     static constexpr double kSteepest = 300.0;
 
     void reprice(std::size_t resource) {
-        // Far above the expected peak all are equally bad; the sum over arcs must stay finite.
         price_[resource] = std::exp(std::min(kSteepest, slope_ * (static_cast<double>(load_[resource]) - peak_)));
     }
 
     const ArcGraph& graph_;
     std::vector<std::int64_t> load_;
-    std::vector<double> price_, cost_;
+    std::vector<double> price_, cost_, growth_;
     double slope_ = 0.0, peak_ = 0.0, mean_ = 1.0;
+    std::int64_t bytes_ = -1;  // that growth_ is for
 };
 
 }  // namespace interlock
