@@ -35,6 +35,7 @@ _MODULES = {
     "hierarchical": "hierarchical",
     "multitree": "multitree",
     "auto": "auto",
+    "tacos": "tacos",
     "guided": "guided",
 }
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from interlock.algorithms.synthesis.answer import Answer
 from interlock.algorithms.synthesis.rounds import RoundsOptions
 
-__all__ = ["Budget", "keep_best"]
+__all__ = ["Budget", "in_order", "keep_best"]
+
+Made = TypeVar("Made")
 
 GOOD_ENOUGH = 1.003  # of the least time any schedule could take: no point in trying further
-LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LADDER = tuple(2**k for k in range(13))
 
 
 @dataclass(slots=True)
@@ -47,13 +49,20 @@ class Budget:
         """Numbers of chunks per item to try."""
         return LADDER if self.parts is None else (self.parts,)
 
-    def together(self, attempts: Iterable[Callable[[], Answer]]) -> Iterator[Answer]:
+    def together(self, attempts: Sequence[Callable[[], Answer]]) -> Iterator[Answer]:
         """Answers of several attempts, in their order whatever the number of threads."""
-        if self.rounds.threads == 1:
-            yield from (attempt() for attempt in attempts)
-            return
-        with ThreadPoolExecutor(self.rounds.threads) as pool:
-            yield from pool.map(lambda attempt: attempt(), attempts)
+        return in_order(attempts, self.rounds.threads)
+
+
+def in_order(attempts: Sequence[Callable[[], Made]], threads: int) -> Iterator[Made]:
+    """What some attempts give, in their order; on several threads where the kernels leave the interpreter alone."""
+    if threads == 1 or len(attempts) == 1:
+        yield from (attempt() for attempt in attempts)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and not always used
+
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(lambda attempt: attempt(), attempts)
 
 
 def keep_best(answers: Iterable[Answer], budget: Budget, least_s: float) -> Answer:

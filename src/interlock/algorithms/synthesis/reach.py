@@ -8,45 +8,53 @@ from numpy.typing import NDArray
 from interlock.algorithms.synthesis.arcs import ArcSet
 from interlock.algorithms.synthesis.goal import Flow, Goal
 
-__all__ = ["unreachable"]
+__all__ = ["meets_at", "reached", "unreachable"]
 
 
 def unreachable(goal: Goal, arcs: ArcSet) -> str | None:
     """A pair of ranks that something must pass between and cannot, in words; None where all is well."""
+    if len(goal.size_bytes) == 0 or meets_at(int(goal.root[0]), goal, arcs):
+        return None
+    # Not all by way of the first root, but perhaps each by its own.
     if goal.flow is Flow.COLLECT:
         arcs = arcs.reversed()
-    if len(goal.size_bytes) == 0:
-        return None
-    hub = int(goal.root[0])
-    outward, inward = _reached(arcs, hub), _reached(arcs.reversed(), hub)
-    ends = goal.ends.shared if goal.ends.shared is not None else goal.ends.to_ragged().values
-    if outward[ends].all() and inward[goal.root].all() and (goal.flow is not Flow.BOTH or inward[ends].all()):
-        return None
-    # Not through the first root, but perhaps each by its own way.
-    for root in np.unique(ends if goal.flow is Flow.BOTH else goal.root).tolist():
-        reached = _reached(arcs, root)
+    for root in np.unique(_ends(goal) if goal.flow is Flow.BOTH else goal.root).tolist():
         wanted = _ends_of(goal, root)
-        if not reached[wanted].all():
-            far = int(wanted[~reached[wanted]][0])
-            src, dst = (far, root) if goal.flow is Flow.COLLECT else (root, far)
+        missed = wanted[~reached(arcs, root)[wanted]]
+        if len(missed):
+            src, dst = (int(missed[0]), root) if goal.flow is Flow.COLLECT else (root, int(missed[0]))
             return f"nothing leads from rank {src} to rank {dst}"
     return None
+
+
+def meets_at(hub: int, goal: Goal, arcs: ArcSet, among: NDArray[np.int64] | None = None) -> bool:
+    """Whether everything could go by way of one rank, over all arcs or some: then every chunk can reach its ends."""
+    outward, inward = reached(arcs, hub, among), reached(arcs.reversed(), hub, among)
+    if goal.flow is Flow.COLLECT:
+        outward, inward = inward, outward
+    ends = _ends(goal)
+    return bool(outward[ends].all() and inward[goal.root].all() and (goal.flow is not Flow.BOTH or inward[ends].all()))
+
+
+def reached(arcs: ArcSet, start: int, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+    """Ranks that something from `start` can get to, over all arcs or some."""
+    src, dst = (arcs.src, arcs.dst) if among is None else (arcs.src[among], arcs.dst[among])
+    found = np.zeros(arcs.num_ranks, np.bool_)
+    found[start] = True
+    count = 1
+    while True:
+        found[dst[found[src]]] = True
+        now = int(found.sum())
+        if now == count:
+            return found
+        count = now
+
+
+def _ends(goal: Goal) -> NDArray[np.int32]:
+    return goal.ends.shared if goal.ends.shared is not None else goal.ends.to_ragged().values
 
 
 def _ends_of(goal: Goal, root: int) -> NDArray[np.int32]:
     if goal.ends.shared is not None:
         return goal.ends.shared
     return goal.ends.to_ragged().take(np.flatnonzero(goal.root == root)).values
-
-
-def _reached(arcs: ArcSet, start: int) -> NDArray[np.bool_]:
-    """Ranks that something from `start` can get to."""
-    reached = np.zeros(arcs.num_ranks, np.bool_)
-    reached[start] = True
-    count = 1
-    while True:
-        reached[arcs.dst[reached[arcs.src]]] = True
-        now = int(reached.sum())
-        if now == count:
-            return reached
-        count = now

@@ -1,0 +1,132 @@
+"""TACOS (MICRO'24) as published, but causally valid: random matching on a time-expanded network, best of many starts.
+
+At each event time every rank takes, in random order, the chunks that it wants and that nobody is sending it yet, each
+over the fastest free link whose other end holds the chunk by then. The published code credits a transfer with a chunk
+that reached its sender only later; counting chunks in flight as taken makes every schedule one that can be run.
+
+Reduce-Scatter is All-Gather on links turned round, read backwards; All-Reduce is one after the other. Switches are
+unwound: a port that leads to d ranks becomes d links of a d-th of its bandwidth.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
+from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
+from interlock.algorithms.synthesis.budget import in_order
+from interlock.algorithms.synthesis.goal import Flow, Goal, cut, goal_of
+from interlock.algorithms.synthesis.reach import meets_at
+from interlock.algorithms.synthesis.timed import Timed
+from interlock.problem import Problem
+from interlock.schedule import CompactSchedule, TransferSchedule, empty_schedule
+
+__all__ = ["ALGORITHM", "tacos"]
+
+MOST_STARTS = 16
+STARTED_TRANSFERS = 500_000  # over all starts, where their number is ours to choose
+
+
+def tacos(
+    problem: Problem, *, seed: int = 0, parts: int | None = None, starts: int | None = None, threads: int | None = None
+) -> CompactSchedule:
+    """Match at random, several times, and keep the best.
+
+    Parameters
+    ----------
+    parts
+        Chunks that every item is cut into; None: one, as published.
+    starts
+        How many seeds to try, from `seed` on; None: as many as are cheap, at most 16.
+    threads
+        Cores to use (None: all); the result does not depend on it.
+    """
+    goal = goal_of(problem)
+    assert isinstance(goal, Goal), "`supports` refuses other goals"
+    if goal.num_moves == 0 or problem.num_ranks == 1:
+        return empty_schedule()
+    links = unwound(arcs_of(problem.topology))
+    tries = starts or max(1, min(MOST_STARTS, STARTED_TRANSFERS // goal.num_moves))
+    seeds = range(seed, seed + tries)
+
+    def best(arcs: ArcSet) -> TimedAnswer:
+        attempts = [partial(matched, goal, arcs, parts or 1, number) for number in seeds]
+        return min(in_order(attempts, threads or os.cpu_count() or 1), key=lambda answer: answer.makespan_s)
+
+    answer: Answer
+    if goal.flow is Flow.SPREAD:
+        answer = best(links)
+    elif goal.flow is Flow.COLLECT:
+        answer = best(links.reversed()).backwards()
+    else:
+        answer = best(links.reversed()).backwards().then(best(links))
+    made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0)
+    assert isinstance(made, TransferSchedule)
+    return replace(made, exclusive=bool((links.path.counts == 1).all()))
+
+
+def unwound(arcs: ArcSet) -> ArcSet:
+    """Every arc a link of its own: where several leave a rank through one port, each has an equal share of it."""
+    first = arcs.resources.values[arcs.resources.offsets[:-1]]
+    last = arcs.resources.values[arcs.resources.offsets[1:] - 1]
+    sharing = np.maximum(np.bincount(first)[first], np.bincount(last)[last])
+    return replace(arcs, seconds_per_byte=arcs.seconds_per_byte * sharing)
+
+
+def matched(goal: Goal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
+    """One random matching."""
+    chunks = cut(goal.size_bytes, parts)
+    ticks = arcs.ticks(goal.num_moves * parts, float(goal.size_bytes.sum()) * goal.num_ranks)
+    held = ticks.overhead + np.rint(int(chunks.length.max()) * ticks.per_byte).astype(np.int64)
+    link, chunk, start, makespan = _core.match_randomly(
+        arcs.src,
+        arcs.dst,
+        np.maximum(held, 1),
+        ticks.latency,
+        np.ascontiguousarray(goal.root[chunks.item]),
+        _wanted(goal).astype(np.uint8),
+        seed,
+    )
+    count = len(link)
+    timed = Timed(
+        np.asarray(link),
+        np.asarray(chunk),
+        np.asarray(start),
+        np.arange(count, dtype=np.int32),
+        np.zeros(count, np.bool_),
+        makespan,
+    )
+    return TimedAnswer(chunks, arcs, ticks, timed)
+
+
+def _wanted(goal: Goal) -> NDArray[np.bool_]:
+    wanted = np.zeros(goal.num_ranks, np.bool_)
+    assert goal.ends.shared is not None
+    wanted[goal.ends.shared] = True
+    return wanted
+
+
+def supports(problem: Problem) -> str | None:
+    """Where all chunks are wanted by the same ranks, and those reach each other without others' help."""
+    goal = goal_of(problem)
+    if isinstance(goal, str):
+        return goal
+    if len(goal.size_bytes) == 0:
+        return None
+    if goal.ends.shared is None or (len(goal.ends.shared) == 1 and goal.num_moves > 0):
+        return "it hands chunks only to ranks that want them, so nobody relays what has one destination"
+    arcs, wanted = arcs_of(problem.topology), _wanted(goal)
+    among = np.flatnonzero(wanted[arcs.src] & wanted[arcs.dst])
+    if not meets_at(int(goal.root[0]), goal, arcs, among):
+        return "the ranks that want the chunks do not reach each other without the help of others, or not at all"
+    return None
+
+
+ALGORITHM = Algorithm("tacos", "random matching, best of many (TACOS)", supports, tacos, cuts_items=True)
