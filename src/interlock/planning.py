@@ -21,6 +21,7 @@ from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, collective_problem, demand_problem
 from interlock.schedule import (
+    MAX_ROWS,
     CompactSchedule,
     RankProgram,
     Schedule,
@@ -183,7 +184,7 @@ class Plan:
                 algorithm=self.algorithm,
                 valid=self.report.valid,
                 violations=tuple(str(violation) for violation in self.report.violations),
-                makespan_s=self.simulate(tolerance).makespan_s,
+                makespan_s=self._makespan_s(tolerance),
                 lower_bound_s=self.bound.seconds,
                 binds=self.bound.binds,
                 scratch_bytes=int(self.report.scratch_bytes.max(initial=0)),
@@ -191,6 +192,13 @@ class Plan:
                 tolerance=tolerance,
             )
         return self._certificates[tolerance]
+
+    def _makespan_s(self, tolerance: float | None) -> float:
+        if isinstance(self.compact, SlotSchedule) and self.compact.num_messages > MAX_ROWS:
+            from interlock.simulate import slot_makespan_s
+
+            return slot_makespan_s(self.compact, self.problem)
+        return self.simulate(tolerance).makespan_s
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule and its problem to a `.ilk` file, whole or not at all."""

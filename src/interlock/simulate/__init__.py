@@ -3,5 +3,6 @@
 from interlock.simulate.critical import Step, Wait
 from interlock.simulate.result import Result
 from interlock.simulate.simulator import Forwarding, simulate
+from interlock.simulate.slots import slot_makespan_s
 
-__all__ = ["Forwarding", "Result", "Step", "Wait", "simulate"]
+__all__ = ["Forwarding", "Result", "Step", "Wait", "simulate", "slot_makespan_s"]
