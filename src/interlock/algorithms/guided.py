@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.synthesis.answer import Answer
+from interlock.algorithms.synthesis.answer import Answer, TranslatedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
 from interlock.algorithms.synthesis.both import both_ways
-from interlock.algorithms.synthesis.bounds import least_seconds_both_ways
+from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_both_ways
 from interlock.algorithms.synthesis.budget import Budget, keep_best
 from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
+from interlock.algorithms.synthesis.inswitch import in_switch
 from interlock.algorithms.synthesis.reach import unreachable
 from interlock.algorithms.synthesis.rounds import RoundsOptions
 from interlock.algorithms.synthesis.spread import spread
@@ -57,6 +61,11 @@ def guided(
     quotient = quotient_of(problem.topology, arcs)
     options = RoundsOptions(threads=threads or os.cpu_count() or 1, table_file=table_file, report=report)
 
+    shortcut = in_switch(goal, problem.topology, parts)
+    staged = problem.topology.stage_overhead_s == 0.0
+    if shortcut is not None and shortcut.makespan_s <= _least_without_switch_s(goal, arcs):
+        return shortcut.compact(staged=staged)
+
     def budget() -> Budget:
         return Budget(parts, seed, options, report=report)
 
@@ -67,8 +76,17 @@ def guided(
     else:
         whole = budget()
         ways = _sums_for_all(goal, arcs, quotient, budget, whole)
-        answer = keep_best(ways, whole, least_seconds_both_ways(goal, arcs))
-    return answer.compact(staged=problem.topology.stage_overhead_s == 0.0)
+        answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
+    if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
+        return shortcut.compact(staged=staged)
+    return answer.compact(staged=staged)
+
+
+def _least_without_switch_s(goal: Goal, arcs: ArcSet) -> float:
+    """What messages between two ranks need at least."""
+    if goal.flow is Flow.BOTH:
+        return least_seconds_both_ways(goal, arcs)
+    return least_seconds(goal, arcs if goal.flow is Flow.SPREAD else arcs.reversed())
 
 
 def collect(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Answer:
@@ -81,9 +99,11 @@ def _sums_for_all(
 ) -> Iterator[Answer]:
     """A sum into each rank and a copy out of it, one after the other; then both at once."""
     outward = spread(goal, arcs, quotient, budget())
-    inward = collect(goal, arcs, quotient, budget())
-    if type(inward) is type(outward):
-        yield inward.then(outward)  # type: ignore[arg-type]
+    alike = replace(budget(), parts=int(np.count_nonzero(outward.chunks.item == 0)))
+    symmetry = quotient if isinstance(outward, TranslatedAnswer) else None
+    inward = collect(goal, arcs, symmetry, alike)
+    if isinstance(inward, TranslatedAnswer) == isinstance(outward, TranslatedAnswer):
+        yield inward.then(outward)
     yield from both_ways(goal, arcs, whole)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.symmetry import Quotient
 from interlock.algorithms.synthesis.timed import Timed, concatenated, to_schedule
-from interlock.schedule import Chunks, CompactSchedule, SlotSchedule, SlotTable, TranslatedSchedule
+from interlock.schedule import Chunks, CompactSchedule, SlotSchedule, SlotTable, TranslatedSchedule, resting
 
 __all__ = ["Answer", "SlotAnswer", "TimedAnswer", "TranslatedAnswer"]
 
@@ -46,9 +46,26 @@ class SlotAnswer:
             num_reducing=len(self.table),
         )
 
-    def then(self, other: SlotAnswer) -> SlotAnswer:
-        """This, and after it the other."""
+    def then(self, other: Answer) -> Answer:
+        """This, and after it the other, which cuts items into the same chunks."""
+        if not isinstance(other, SlotAnswer):
+            return self.timed().then(other)
         return replace(self, table=cast(SlotTable, np.concatenate([self.table, other.table])))
+
+    def timed(self) -> TimedAnswer:
+        """The same with times of their own."""
+        slot, link = np.nonzero(self.table != resting(self.table))
+        ticks = self.arcs.ticks(len(slot), float(self.chunks.length.max()) * len(slot))
+        slot_ticks = round(self.slot_s / ticks.tick_s)
+        timed = Timed(
+            link.astype(np.int32),
+            self.table[slot, link].astype(np.int32),
+            slot * slot_ticks,
+            np.arange(len(slot), dtype=np.int32),
+            slot < self.num_reducing,
+            len(self.table) * slot_ticks,
+        )
+        return TimedAnswer(self.chunks, self.arcs, ticks, timed)
 
     def compact(self, *, staged: bool) -> CompactSchedule:
         """As a schedule."""
@@ -76,9 +93,14 @@ class TimedAnswer:
         held = held_ticks(self.timed, self.arcs, self.ticks, self.chunks)
         return replace(self, arcs=self.arcs.reversed(), timed=self.timed.backwards(held))
 
-    def then(self, other: TimedAnswer) -> TimedAnswer:
-        """This, and after it the other."""
-        return replace(self, timed=concatenated(self.timed, other.timed))
+    def then(self, other: Answer) -> Answer:
+        """This, and after it the other, which cuts items into the same chunks."""
+        if isinstance(other, SlotAnswer):
+            other = other.timed()
+        assert isinstance(other, TimedAnswer), "one rank's part cannot follow all ranks'"
+        return replace(
+            self, timed=concatenated(self.timed, other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s))
+        )
 
     def compact(self, *, staged: bool) -> CompactSchedule:
         """As a schedule."""
@@ -107,9 +129,12 @@ class TranslatedAnswer:
         held = held_ticks(self.timed, self.quotient.arcs, self.ticks, own)
         return replace(self, quotient=self.quotient.reversed(), timed=self.timed.backwards(held))
 
-    def then(self, other: TranslatedAnswer) -> TranslatedAnswer:
-        """This, and after it the other."""
-        return replace(self, timed=concatenated(self.timed, other.timed))
+    def then(self, other: Answer) -> Answer:
+        """This, and after it the other, which cuts items into the same chunks."""
+        assert isinstance(other, TranslatedAnswer), "all ranks' cannot follow one rank's part"
+        return replace(
+            self, timed=concatenated(self.timed, other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s))
+        )
 
     def compact(self, *, staged: bool) -> CompactSchedule:
         """As a schedule."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +88,8 @@ def _blank(num_rounds: int, num_links: int, dtype: type[np.unsignedinteger[Any]]
         return np.memmap(file, dtype, "w+", shape=shape)
     if math.prod(shape) * np.dtype(dtype).itemsize <= MAPPED_ABOVE_BYTES:
         return np.empty(shape, dtype)
+    import tempfile  # slow to import, and seldom used
+
     with tempfile.NamedTemporaryFile(prefix="interlock-slots-") as unnamed:
         return np.memmap(unnamed, dtype, "w+", shape=shape)
 

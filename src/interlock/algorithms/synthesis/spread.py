@@ -24,9 +24,9 @@ from interlock.schedule import Chunks
 __all__ = ["spread"]
 
 MANY_TRANSFERS = 2_000_000  # trees are laid only below
-MANY_PATHS = 1_500  # items are cut further only below
+MANY_PATHS = 20_000  # items are cut further only below
 LEAST_CHUNK_BYTES = 64
-CANDIDATES = (2, 6, 12, 12, 12, 12)  # for greedy rounds, attempt by attempt
+CANDIDATES = (1, 6, 12, 12, 12, 12)  # for greedy rounds, attempt by attempt
 
 
 def spread(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Answer:

@@ -26,6 +26,13 @@ class Timed:
     reduces: NDArray[np.bool_]
     makespan_ticks: int
 
+    def rescaled(self, factor: float) -> Timed:
+        """The same in ticks of another length."""
+        if factor == 1.0:
+            return self
+        start = np.rint(self.start_ticks * factor).astype(np.int64)
+        return replace(self, start_ticks=start, makespan_ticks=round(self.makespan_ticks * factor))
+
     def backwards(self, held_ticks: NDArray[np.int64]) -> Timed:
         """The same read from the end, summing where it copied; `held_ticks` from start to arrival of each transfer."""
         start = self.makespan_ticks - self.start_ticks - held_ticks

@@ -109,7 +109,7 @@ def _trees_of(goal: Goal, quotient: Quotient, share: Share, budget: Budget) -> I
     if part > 0.1:
         work = spreading_work(alike(arcs, ticks, root, int(own.length.mean())), each, arcs)
         yield from scheduled(work, share.scene, 0, budget)
-    if timed.makespan_ticks <= least_ticks and part < 0.01:
+    if timed.makespan_ticks <= least_ticks and (part < 0.01 or budget.parts is not None):
         return
     everyone = np.zeros(0, np.uint8), np.zeros(0, np.int32)
     for slack in (0.05, 0.3):
