@@ -8,6 +8,7 @@ from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule.model import Kind, Phase, Pieces, Schedule
+from interlock.topology import Topology
 
 __all__ = ["reverse_copies"]
 
@@ -19,12 +20,11 @@ _PHASES[[Phase.BALANCE, Phase.REDISTRIBUTE]] = [Phase.REDISTRIBUTE, Phase.BALANC
 def reverse_copies(schedule: Schedule, problem: Problem, transposed: Problem) -> Schedule:
     """Every message from its receiver to its sender, in the opposite order, for the transposed All-to-Allv.
 
-    Bytes keep their place within their pair: what went from i to j goes back from j to i.
+    Bytes keep their place within their pair: what went from i to j goes back from j to i. Paths that name links take
+    the opposite ones.
     """
     if not (schedule.src.is_single and schedule.dst.is_single) or (schedule.kind != Kind.COPY).any():
         raise InvalidInput("only schedules of one-to-one copies can be reversed")
-    if len(schedule.path.values):
-        raise InvalidInput("schedules that name their links cannot be reversed: links have one direction")
     count = schedule.num_messages
     flip = np.arange(count)[::-1]
     row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
@@ -43,7 +43,7 @@ def reverse_copies(schedule: Schedule, problem: Problem, transposed: Problem) ->
         stage=(last_stage - schedule.stage[flip]).astype(np.int32),
         slice=schedule.slice[flip],
         size_bytes=schedule.size_bytes[flip],
-        path=Ragged.empty(count),
+        path=_paths_back(schedule.path, problem.topology),
         exclusive=schedule.exclusive[flip],
         order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
         deps=deps,
@@ -55,6 +55,21 @@ def reverse_copies(schedule: Schedule, problem: Problem, transposed: Problem) ->
         ),
         barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
     )
+
+
+def _paths_back(path: Ragged, topology: Topology) -> Ragged:
+    """Last message first, and of each message the opposite of its last link first."""
+    if not len(path.values):
+        return Ragged.empty(len(path))
+    src, dst, nodes = topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64), topology.num_nodes
+    there, back = src * nodes + dst, dst * nodes + src
+    # Between two nodes the k-th link one way is the opposite of the k-th the other way.
+    by_there, by_back = np.argsort(there, kind="stable"), np.argsort(back, kind="stable")
+    if not np.array_equal(there[by_there], back[by_back]):
+        raise InvalidInput(f"{topology.name}: a link has no opposite, so a schedule that names links has no reverse")
+    opposite = np.empty(len(there), np.int32)
+    opposite[by_back] = by_there
+    return Ragged.from_counts(np.diff(path.offsets)[::-1], opposite[path.values[::-1]])
 
 
 def _transposed_items(problem: Problem, transposed: Problem) -> np.ndarray:
