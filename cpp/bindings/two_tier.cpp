@@ -4,6 +4,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "interlock/detours.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier_plan.hpp"
 
@@ -35,6 +36,47 @@ Table<std::int64_t> to_table(std::span<const Segment> segments) {
     return table(std::move(rows), segments.size(), 5);
 }
 
+std::vector<HeavyPair> to_heavy_pairs(const Array2<std::int64_t>& table, std::size_t ranks) {
+    require(table.size() == 0 || table.shape(1) == 4, "heavy_pairs must be [n, 4]: src, dst, parts, nic_bytes");
+    std::vector<HeavyPair> pairs;
+    for (std::size_t row = 0; row < table.shape(0); ++row) {
+        const std::int64_t* at = table.data() + 4 * row;
+        const auto count = static_cast<std::int64_t>(ranks);
+        require(at[0] >= 0 && at[0] < count && at[1] >= 0 && at[1] < count && at[2] > 0 && at[2] < 64 && at[3] >= 0,
+                "heavy_pairs: ranks, parts or bytes out of range");
+        pairs.push_back({static_cast<std::int32_t>(at[0]), static_cast<std::int32_t>(at[1]),
+                         static_cast<std::int32_t>(at[2]), at[3]});
+    }
+    return pairs;
+}
+
+Table<std::int64_t> to_table(std::span<const HeavyPair> pairs) {
+    std::vector<std::int64_t> rows;
+    for (const HeavyPair& pair : pairs) rows.insert(rows.end(), {pair.src, pair.dst, pair.parts, pair.nic_bytes});
+    return table(std::move(rows), pairs.size(), 4);
+}
+
+void require_whole_servers(const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
+    require(servers > 0 && demand_bytes.shape(0) == demand_bytes.shape(1) &&
+                demand_bytes.shape(0) % static_cast<std::size_t>(servers) == 0,
+            "demand_bytes must be square, with the same number of ranks on every server");
+}
+
+LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles, const Array2<std::int64_t>& nic_targets,
+                   const Array1<std::uint8_t>& is_hot, std::int32_t way, Pace pace) {
+    if (nic_targets.size() == 0) return {tiles.servers, tiles.width, {}, {}, {}};
+    const std::size_t ranks = demand_bytes.shape(0);
+    require(nic_targets.shape(0) == 3 && nic_targets.shape(1) == ranks, "nic_targets must be [3, ranks]");
+    require(is_hot.size() == 0 || is_hot.size() == ranks, "is_hot must be [ranks] or empty");
+    const std::int64_t* row = nic_targets.data();
+    const NicTargets targets{{row, row + ranks},
+                             {row + ranks, row + 2 * ranks},
+                             {row + 2 * ranks, row + 3 * ranks},
+                             {is_hot.data(), is_hot.data() + is_hot.size()}};
+    if (way == static_cast<std::int32_t>(Way::kDetour)) return detour_lanes(as_span(demand_bytes), tiles, targets);
+    return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
+}
+
 auto to_columns(ScheduleRows&& rows) {
     return std::make_tuple(column(std::move(rows.src)), column(std::move(rows.dst)), column(std::move(rows.phase)),
                            column(std::move(rows.stage)), column(std::move(rows.slice)), column(std::move(rows.size_bytes)),
@@ -57,59 +99,108 @@ void bind_two_tier(nb::module_& m) {
         "plan_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<double>& nic,
            const Array1<double>& costs, std::int32_t only, std::int32_t slices) {
-            require(servers > 0 && demand_bytes.shape(0) == demand_bytes.shape(1) &&
-                        demand_bytes.shape(0) % static_cast<std::size_t>(servers) == 0,
-                    "demand_bytes must be square, with the same number of ranks on every server");
+            require_whole_servers(demand_bytes, servers);
             TwoTierDecision decision;
             {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
+                const TwoTierCosts known = to_costs(costs);
                 const Rates rates{num_servers, demand_bytes.shape(0) / num_servers, as_span(nic), costs.data()[8]};
-                decision = plan_two_tier(as_span(demand_bytes), rates, to_costs(costs), only, slices);
+                decision = plan_two_tier(as_span(demand_bytes), rates, known, only, slices);
             }
+            std::vector<std::int64_t> settings = {static_cast<std::int64_t>(decision.way), decision.num_stages,
+                                                  static_cast<std::int64_t>(decision.pace), decision.window,
+                                                  decision.local_window, 1};
             std::vector<double> predicted(decision.predicted_s, decision.predicted_s + kNumWays);
             auto& targets = decision.targets;
-            const std::size_t rows = targets.are_equal() ? 0 : 2, ranks = targets.out_bytes.size();
+            const std::size_t rows = targets.are_equal() ? 0 : 3, ranks = targets.out_bytes.size();
             targets.out_bytes.insert(targets.out_bytes.end(), targets.in_bytes.begin(), targets.in_bytes.end());
-            return std::make_tuple(static_cast<std::int32_t>(decision.way), decision.num_stages, column(std::move(predicted)),
-                                  to_table(decision.segments), table(std::move(targets.out_bytes), rows, ranks),
-                                  column(std::move(targets.is_hot)), column(std::move(decision.slice_bytes)));
+            targets.out_bytes.insert(targets.out_bytes.end(), targets.most_bytes.begin(), targets.most_bytes.end());
+            return std::make_tuple(column(std::move(settings)), column(std::move(predicted)),
+                                   to_table(std::span<const Segment>(decision.segments)),
+                                   table(std::move(targets.out_bytes), rows, ranks), column(std::move(targets.is_hot)),
+                                   column(std::move(decision.slice_bytes)),
+                                   to_table(std::span<const HeavyPair>(decision.heavy_pairs)));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
-        "Decides how to move a demand between servers: (way, stages, predicted seconds by way, segments, NIC targets, "
-        "hot receivers, slice bytes).");
+        "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds), "
+        "predicted seconds by way, segments, NIC targets, hot receivers, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
-        [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array2<std::int64_t>& segments,
-           const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& is_hot,
-           const Array1<std::int64_t>& slice_bytes, std::int32_t pace, std::int32_t window) {
+        [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
+           const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& is_hot,
+           const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy) {
+            require_whole_servers(demand_bytes, servers);
             ScheduleRows rows;
             {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
+                require(settings.size() == 6, "settings must be 6 numbers");
+                const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
-                LaneTable lanes{num_servers, width, {}, {}, {}};
-                if (nic_targets.size() > 0) {
-                    require(nic_targets.shape(0) == 2 && nic_targets.shape(1) == ranks, "nic_targets must be [2, ranks]");
-                    const std::int64_t* out = nic_targets.data();
-                    const NicTargets targets{
-                        {out, out + ranks}, {out + ranks, out + 2 * ranks}, {is_hot.data(), is_hot.data() + is_hot.size()}};
-                    lanes = rail_lanes(tiles, targets, pace == 0 ? ShareRule::kServer : ShareRule::kTile);
-                }
+                const auto pace = static_cast<Pace>(setting(2));
+                const LaneTable lanes = to_lanes(demand_bytes, tiles, nic_targets, is_hot, setting(0), pace);
+                const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
                 require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
-                require(pace >= 0 && pace <= 2, "pace must be 0, 1 or 2");
-                const TwoTierPlan plan{num_servers, width,  parts, lanes, as_span(slice_bytes), static_cast<Pace>(pace),
-                                       window};
+                const TwoTierPlan plan{num_servers, width, parts,      lanes, as_span(slice_bytes),
+                                       pace,        setting(3), setting(4), pairs};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));
         },
-        "demand_bytes"_a.noconvert(), "servers"_a, "segments"_a.noconvert(), "nic_targets"_a.noconvert(),
-        "is_hot"_a.noconvert(), "slice_bytes"_a.noconvert(), "pace"_a, "window"_a,
+        "demand_bytes"_a.noconvert(), "servers"_a, "settings"_a.noconvert(), "segments"_a.noconvert(),
+        "nic_targets"_a.noconvert(), "is_hot"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
         "Rows of a two-tier plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, "
         "item, offset, length. No segments stand for every tile at once.");
+    m.def(
+        "sum_tiles",
+        [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
+            require_whole_servers(demand_bytes, servers);
+            const auto count = static_cast<std::size_t>(servers);
+            Tiles tiles;
+            {
+                const nb::gil_scoped_release nogil;
+                tiles = sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count);
+            }
+            return table(std::move(tiles.bytes), count, count);
+        },
+        "demand_bytes"_a.noconvert(), "servers"_a, "Bytes between servers, [servers, servers]; what a rank keeps is left out.");
+    m.def(
+        "sampled_drift",
+        [](const Array2<std::int64_t>& before, const Array2<std::int64_t>& now, std::int32_t servers) {
+            require_whole_servers(before, servers);
+            const nb::gil_scoped_release nogil;
+            const auto count = static_cast<std::size_t>(servers);
+            return sampled_drift(as_span(before), as_span(now), count, before.shape(0) / count);
+        },
+        "before"_a.noconvert(), "now"_a.noconvert(), "servers"_a,
+        "Change of what the server that changed most sends, over its bytes before, from a sample.");
+    m.def(
+        "scale_segments",
+        [](const Array2<std::int64_t>& segments, const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
+            require_whole_servers(demand_bytes, servers);
+            std::vector<Segment> scaled;
+            {
+                const nb::gil_scoped_release nogil;
+                const auto count = static_cast<std::size_t>(servers);
+                const Tiles tiles = sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count);
+                scaled = scale_segments(to_segments(segments), tiles);
+            }
+            return to_table(std::span<const Segment>(scaled));
+        },
+        "segments"_a.noconvert(), "demand_bytes"_a.noconvert(), "servers"_a,
+        "Segments of an earlier demand stretched to a new one, tile by tile.");
+    m.def(
+        "round_segments",
+        [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, std::int32_t rounds) {
+            require_whole_servers(demand_bytes, servers);
+            const auto count = static_cast<std::size_t>(servers);
+            const Tiles tiles = sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count);
+            return to_table(std::span<const Segment>(whole_tiles(tiles, rounds)));
+        },
+        "demand_bytes"_a.noconvert(), "servers"_a, "rounds"_a, "Every tile in equal parts, part k of all tiles in stage k.");
 }
 
 }  // namespace interlock::bindings

@@ -9,19 +9,6 @@
 namespace interlock {
 namespace {
 
-/// Shares of a server's NICs, from targets: [servers, width], each row adding up to one.
-std::vector<double> to_shares(std::span<const std::int64_t> targets, std::size_t servers, std::size_t width) {
-    std::vector<double> shares(targets.size());
-    for (std::size_t server = 0; server < servers; ++server) {
-        double sum = 0;
-        for (std::size_t gpu = 0; gpu < width; ++gpu) sum += static_cast<double>(targets[server * width + gpu]);
-        for (std::size_t gpu = 0; gpu < width; ++gpu) {
-            shares[server * width + gpu] = sum > 0 ? static_cast<double>(targets[server * width + gpu]) / sum : 0;
-        }
-    }
-    return shares;
-}
-
 /// Whole bytes in proportion to shares; what rounding leaves goes to the largest share.
 void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std::span<std::int64_t> bytes) {
     double sum = 0;
@@ -36,19 +23,17 @@ void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std:
     bytes[static_cast<std::size_t>(largest)] += tile_bytes - given;
 }
 
-/// Starts from the shares that both ends want, then scales until no NIC is far above its own: one pass over senders and
-/// one over receivers, several times.
+/// Starts from shares by what the slower NIC of each rail can carry. Then servers with targets scale the shares of their
+/// tiles to meet them, and the others to keep every NIC within what it can carry: senders, then receivers, several times.
 class RailShares {
 public:
-    RailShares(const Tiles& tiles, std::vector<double> out, std::vector<double> in, ShareRule rule)
-        : tiles_(tiles), servers_(tiles.servers), width_(tiles.width), out_(std::move(out)), in_(std::move(in)) {
+    RailShares(const Tiles& tiles, const NicTargets& targets, ShareRule rule)
+        : tiles_(tiles), servers_(tiles.servers), width_(tiles.width), most_(targets.most_bytes) {
         share_.resize(servers_ * servers_ * width_);
         for (std::size_t src = 0; src < servers_; ++src) {
             for (std::size_t dst = 0; dst < servers_; ++dst) {
                 for (std::size_t rail = 0; rail < width_; ++rail) {
-                    const double a = out_[src * width_ + rail], b = in_[dst * width_ + rail];
-                    const bool wants_slower = rule == ShareRule::kTile || a <= 0 || b <= 0;
-                    at(src, dst)[rail] = wants_slower ? std::min(a, b) : std::max(a, b);
+                    at(src, dst)[rail] = static_cast<double>(std::min(most_[src * width_ + rail], most_[dst * width_ + rail]));
                 }
                 normalise(at(src, dst));
             }
@@ -56,10 +41,10 @@ public:
         if (rule == ShareRule::kTile) return;
         for (int round = 0; round < kRounds; ++round) {
             for (std::size_t server = 0; server < servers_; ++server) {
-                scale(server, out_, [&](std::size_t other) { return std::pair{server, other}; });
+                scale(server, targets.out_bytes, [&](std::size_t other) { return std::pair{server, other}; });
             }
             for (std::size_t server = 0; server < servers_; ++server) {
-                scale(server, in_, [&](std::size_t other) { return std::pair{other, server}; });
+                scale(server, targets.in_bytes, [&](std::size_t other) { return std::pair{other, server}; });
             }
         }
     }
@@ -81,30 +66,37 @@ private:
     }
 
     template <typename TileOf>
-    void scale(std::size_t server, std::span<const double> wanted, TileOf tile_of) {
-        std::vector<double> load(width_, 0.0);
-        double sum = 0;
+    void scale(std::size_t server, std::span<const std::int64_t> targets, TileOf tile_of) {
+        std::vector<double> load(width_, 0.0), factor(width_, 1.0);
+        double bytes = 0, wanted = 0;
         for (std::size_t other = 0; other < servers_; ++other) {
             const auto [src, dst] = tile_of(other);
             if (src == dst) continue;
-            const auto bytes = static_cast<double>(tiles_.bytes[src * servers_ + dst]);
-            sum += bytes;
-            for (std::size_t rail = 0; rail < width_; ++rail) load[rail] += bytes * at(src, dst)[rail];
+            const auto tile = static_cast<double>(tiles_.bytes[src * servers_ + dst]);
+            bytes += tile;
+            for (std::size_t rail = 0; rail < width_; ++rail) load[rail] += tile * at(src, dst)[rail];
         }
-        if (sum <= 0) return;
+        for (std::size_t rail = 0; rail < width_; ++rail) wanted += static_cast<double>(targets[server * width_ + rail]);
+        for (std::size_t rail = 0; rail < width_; ++rail) {
+            if (load[rail] <= 0) continue;
+            if (wanted > 0) {
+                factor[rail] = static_cast<double>(targets[server * width_ + rail]) * bytes / wanted / load[rail];
+            } else {
+                factor[rail] = std::min(1.0, static_cast<double>(most_[server * width_ + rail]) / load[rail]);
+            }
+        }
         for (std::size_t other = 0; other < servers_; ++other) {
             const auto [src, dst] = tile_of(other);
             if (src == dst) continue;
-            for (std::size_t rail = 0; rail < width_; ++rail) {
-                if (load[rail] > 0) at(src, dst)[rail] *= wanted[server * width_ + rail] * sum / load[rail];
-            }
+            for (std::size_t rail = 0; rail < width_; ++rail) at(src, dst)[rail] *= factor[rail];
             normalise(at(src, dst));
         }
     }
 
     const Tiles& tiles_;
     std::size_t servers_, width_;
-    std::vector<double> out_, in_, share_;
+    std::span<const std::int64_t> most_;
+    std::vector<double> share_;
 };
 
 }  // namespace
@@ -131,8 +123,7 @@ LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule ru
     const std::size_t servers = tiles.servers, width = tiles.width;
     LaneTable table{servers, width, {0}, {}, targets.is_hot};
     std::vector<std::int64_t> bytes(width);
-    const RailShares shares(tiles, to_shares(targets.out_bytes, servers, width),
-                            to_shares(targets.in_bytes, servers, width), rule);
+    const RailShares shares(tiles, targets, rule);
     for (std::size_t tile = 0; tile < servers * servers; ++tile) {
         const std::int64_t tile_bytes = tile / servers == tile % servers ? 0 : tiles.bytes[tile];
         if (tile_bytes > 0) {

@@ -1,6 +1,7 @@
 #include "interlock/nic_targets.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "interlock/errors.hpp"
 
@@ -8,12 +9,10 @@ namespace interlock {
 namespace {
 
 constexpr double kPortShare = 0.96;  // of a scale-up port's time that a plan may count on
-
-/// One direction of one server.
-struct Side {
-    std::span<const std::int64_t> far, near;  // [width] bytes of each GPU
-    std::span<const double> nic;              // [width]
-};
+constexpr double kPressed = 0.85;    // of it, from which a port should never idle
+constexpr double kHeavyShare = 0.3;  // of it, that one pair inside a server takes to count as heavy
+constexpr std::int32_t kHeavyParts = 4;
+constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
 
 std::int64_t sum(std::span<const std::int64_t> values) {
     std::int64_t total = 0;
@@ -21,20 +20,39 @@ std::int64_t sum(std::span<const std::int64_t> values) {
     return total;
 }
 
-/// What a GPU's NIC must carry itself so that its scale-up port is done in time.
-double least_direct(const Side& side, std::size_t gpu, double port_bytes) {
-    return static_cast<double>(side.far[gpu]) + static_cast<double>(side.near[gpu]) - port_bytes;
-}
+/// What NICs carry in one direction, and what the scale-up ports of that direction and of the other one do beside it.
+struct Direction {
+    const std::vector<std::int64_t>&far, &near;              // [ranks]
+    const std::vector<std::int64_t>&other_far, &other_near;  // [ranks] the same, the other way
+    const std::vector<std::int64_t>& taken;                  // [ranks] what NICs carry inside their server
+};
 
-/// Whether a GPU's port is short even with an equal share of its bytes on its own NIC.
-bool is_short(const Side& side, std::size_t gpu, double port_bytes) {
-    const double all = static_cast<double>(sum(side.far));
-    const double rate = side.nic[gpu];
-    double rates = 0;
-    for (const double r : side.nic) rates += r;
-    const double share = rates > 0 ? rate / rates : 0;
-    return least_direct(side, gpu, port_bytes) > share * static_cast<double>(side.far[gpu]) &&
-           least_direct(side, gpu, port_bytes) > share * all * share;
+/// What each NIC may carry, [ranks].
+struct Limits {
+    std::vector<double> equal;        // its share of the server's bytes, by rate
+    std::vector<double> least, most;  // that its GPU's scale-up port asks for and allows
+};
+
+Limits port_limits(const Direction& way, const Rates& rates, double seconds) {
+    const std::size_t ranks = rates.nic.size();
+    const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
+    Limits limits{std::vector<double>(ranks, 0), std::vector<double>(ranks, 0), std::vector<double>(ranks, 0)};
+    for (std::size_t first = 0; first < ranks; first += rates.width) {
+        double rate = 0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) rate += rates.nic[rank];
+        const auto bytes = static_cast<double>(sum(std::span(way.far).subspan(first, rates.width)));
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+            const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
+            const auto far = static_cast<double>(way.far[rank]), near = static_cast<double>(way.near[rank]);
+            limits.equal[rank] = rate > 0 ? bytes * rates.nic[rank] / rate : 0;
+            // Its own bytes that do not fit through the scale-up port must take its own NIC.
+            limits.least[rank] = std::clamp(far + near - kPortShare * port, 0.0, std::min(far, nic));
+            // Others' bytes come in, or go on, through the port of the other direction.
+            const double busy = static_cast<double>(way.other_near[rank]) + others * static_cast<double>(way.other_far[rank]);
+            limits.most[rank] = std::min(nic, far + std::max(0.0, kHelpShare * port - busy));
+        }
+    }
+    return limits;
 }
 
 /// Shares proportional to rates within [least, most], by raising a common level; `bytes` is what they add up to.
@@ -54,6 +72,33 @@ void fill(std::span<const double> rate, std::span<const double> least, std::span
         (total < bytes ? low : high) = level;
     }
     for (std::size_t gpu = 0; gpu < rate.size(); ++gpu) target[gpu] = static_cast<std::int64_t>(at(gpu, high)) + (rate[gpu] > 0);
+}
+
+/// Whether the NICs of a server are alike and an equal share suits them all.
+bool suits_equal(const Limits& limits, const Rates& rates, std::size_t first) {
+    for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+        if (rates.nic[rank] != rates.nic[first]) return false;
+        if (limits.equal[rank] < limits.least[rank] || limits.equal[rank] > limits.most[rank]) return false;
+    }
+    return true;
+}
+
+std::vector<std::int64_t> fill_servers(const Direction& way, const Limits& limits, const Rates& rates) {
+    std::vector<std::int64_t> targets(rates.nic.size(), 0);
+    for (std::size_t first = 0; first < targets.size(); first += rates.width) {
+        if (suits_equal(limits, rates, first)) continue;
+        const auto part = [&](const std::vector<double>& values) { return std::span(values).subspan(first, rates.width); };
+        fill(rates.nic.subspan(first, rates.width), part(limits.least), part(limits.most),
+             static_cast<double>(sum(std::span(way.far).subspan(first, rates.width))),
+             std::span(targets).subspan(first, rates.width));
+    }
+    return targets;
+}
+
+std::vector<std::int64_t> nic_bytes(const Rates& rates, double seconds) {
+    std::vector<std::int64_t> bytes;
+    for (const double rate : rates.nic) bytes.push_back(static_cast<std::int64_t>(rate * seconds) + (rate > 0));
+    return bytes;
 }
 
 }  // namespace
@@ -94,53 +139,102 @@ double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rate
     return most;
 }
 
-NicTargets nic_targets(const Tiles& tiles, const RankLoads& loads, const Rates& rates, double seconds) {
-    const std::size_t width = tiles.width, ranks = tiles.servers * width;
-    require(rates.nic.size() == ranks, "nic rates must be [ranks]");
-    const double port_bytes = kPortShare * seconds * rates.scale_up;
-    const auto side = [&](const std::vector<std::int64_t>& far, const std::vector<std::int64_t>& near, std::size_t first) {
-        return Side{std::span(far).subspan(first, width), std::span(near).subspan(first, width),
-                    rates.nic.subspan(first, width)};
-    };
-    NicTargets targets;
-    std::vector<std::uint8_t> sends_hot(ranks, 0), receives_hot(ranks, 0);
-    bool equal = true;
-    for (std::size_t first = 0; first < ranks; first += width) {
-        const Side out = side(loads.out_far, loads.out_near, first), in = side(loads.in_far, loads.in_near, first);
-        for (std::size_t gpu = 0; gpu < width; ++gpu) {
-            sends_hot[first + gpu] = is_short(out, gpu, port_bytes);
-            receives_hot[first + gpu] = is_short(in, gpu, port_bytes);
-            equal = equal && !sends_hot[first + gpu] && !receives_hot[first + gpu] && rates.nic[first + gpu] == rates.nic[0];
-        }
+NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs) {
+    require(rates.nic.size() == loads.out_far.size(), "nic rates must be [ranks]");
+    std::vector<std::int64_t> out_taken(rates.nic.size(), 0), in_taken(rates.nic.size(), 0);
+    for (const HeavyPair& pair : pairs) {
+        out_taken[static_cast<std::size_t>(pair.src)] += pair.nic_bytes;
+        in_taken[static_cast<std::size_t>(pair.dst)] += pair.nic_bytes;
     }
-    if (equal) return targets;
-    targets.out_bytes.resize(ranks);
-    targets.in_bytes.resize(ranks);
-    std::vector<double> least(width), most(width);
-    for (std::size_t first = 0; first < ranks; first += width) {
-        for (const bool is_out : {true, false}) {
-            const Side here = is_out ? side(loads.out_far, loads.out_near, first) : side(loads.in_far, loads.in_near, first);
-            const auto& own = is_out ? sends_hot : receives_hot;
-            const auto& other = is_out ? receives_hot : sends_hot;
-            const auto bytes = static_cast<double>(sum(here.far));
-            for (std::size_t gpu = 0; gpu < width; ++gpu) {
-                const double nic_bytes = rates.nic[first + gpu] * seconds;
-                least[gpu] = own[first + gpu] != 0 ? std::clamp(least_direct(here, gpu, port_bytes), 0.0, nic_bytes) : 0.0;
-                most[gpu] = other[first + gpu] != 0 ? std::min(nic_bytes, static_cast<double>(here.far[gpu])) : nic_bytes;
-            }
-            auto& target = is_out ? targets.out_bytes : targets.in_bytes;
-            fill(here.nic, least, most, bytes, std::span(target).subspan(first, width));
-        }
+    const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near, out_taken};
+    const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, in_taken};
+    const Limits out_limits = port_limits(out, rates, seconds), in_limits = port_limits(in, rates, seconds);
+    // Where either port of a GPU is short, what arrives at its NIC should be its own, more than a fair mix would hold.
+    std::vector<std::uint8_t> is_hot;
+    for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
+        const double mixed = static_cast<double>(loads.in_far[rank]) / static_cast<double>(rates.width);
+        is_hot.push_back(in_limits.least[rank] > mixed || in_limits.most[rank] < in_limits.equal[rank]);
     }
-    targets.is_hot = receives_hot;
+    NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates), nic_bytes(rates, seconds),
+                       std::move(is_hot)};
+    const auto is_any = [](const auto& values) { return std::ranges::any_of(values, [](auto value) { return value != 0; }); };
+    const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
+    if (is_even && !is_any(targets.is_hot) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
     return targets;
+}
+
+NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds) {
+    const auto limits = [&](const Direction& way) {
+        const Limits ports = port_limits(way, rates, seconds);
+        std::vector<std::int64_t> limit(rates.nic.size());
+        for (std::size_t first = 0; first < limit.size(); first += rates.width) {
+            std::int64_t lacking = sum(std::span(way.far).subspan(first, rates.width));
+            for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+                limit[rank] = static_cast<std::int64_t>(ports.most[rank]) + (rates.nic[rank] > 0);
+                lacking -= limit[rank];
+            }
+            // Where the others cannot take it all, those that are short must help after all.
+            for (std::size_t rank = first; rank < first + rates.width && lacking > 0; ++rank) {
+                const auto most = static_cast<std::int64_t>(rates.nic[rank] * seconds) + (rates.nic[rank] > 0);
+                const std::int64_t more = std::min(lacking, most - limit[rank]);
+                limit[rank] += more;
+                lacking -= more;
+            }
+        }
+        return limit;
+    };
+    const std::vector<std::int64_t> nothing(rates.nic.size(), 0);
+    return {limits({loads.out_far, loads.out_near, loads.in_far, loads.in_near, nothing}),
+            limits({loads.in_far, loads.in_near, loads.out_far, loads.out_near, nothing}), nic_bytes(rates, seconds), {}};
+}
+
+std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
+                                   double seconds, bool joins_own) {
+    const std::size_t ranks = rates.nic.size();
+    const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
+    const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
+    /// How pressed a port is, and what its NIC could take over.
+    struct Port {
+        bool is_pressed;
+        double over, room;
+    };
+    const auto look = [&](std::int64_t far_bytes, std::int64_t near_bytes, double nic) -> Port {
+        const auto far = static_cast<double>(far_bytes), near = static_cast<double>(near_bytes);
+        const double kept = std::min(far, nic * seconds);
+        return {near + others * far > kPressed * port, near + far - kept - kPortShare * port, nic * seconds - kept};
+    };
+    // Only what all NICs of the server have to spare may go to traffic inside it.
+    std::vector<double> spare(rates.servers, 0.0);
+    for (std::size_t server = 0; joins_own && server < rates.servers; ++server) {
+        const auto part = [&](const auto& values) { return std::span(values).subspan(server * rates.width, rates.width); };
+        for (const double rate : part(rates.nic)) spare[server] += rate * seconds;
+        spare[server] -= static_cast<double>(std::max(sum(part(loads.out_far)), sum(part(loads.in_far))));
+    }
+    std::vector<HeavyPair> pairs;
+    for (std::size_t src = 0; src < ranks; ++src) {
+        if (loads.out_near[src] < heavy) continue;
+        const Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src]);
+        const std::size_t first = src / rates.width * rates.width;
+        for (std::size_t dst = first; dst < first + rates.width; ++dst) {
+            const std::int64_t bytes = demand_bytes[src * ranks + dst];
+            if (src == dst || bytes < heavy) continue;
+            const Port in = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst]);
+            if (!out.is_pressed && !in.is_pressed) continue;
+            double& left = spare[src / rates.width];
+            const double over = std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)});
+            left -= std::max(over, 0.0);
+            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), kHeavyParts,
+                             static_cast<std::int64_t>(std::max(over, 0.0))});
+        }
+    }
+    return pairs;
 }
 
 NicTargets rate_targets(const Rates& rates) {
     NicTargets targets;
     if (std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; })) return targets;
-    for (const double rate : rates.nic) targets.out_bytes.push_back(static_cast<std::int64_t>(rate));
-    targets.in_bytes = targets.out_bytes;
+    targets.most_bytes = nic_bytes(rates, 1.0);
+    targets.out_bytes = targets.in_bytes = targets.most_bytes;
     return targets;
 }
 

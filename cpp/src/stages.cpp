@@ -10,13 +10,9 @@ namespace {
 
 constexpr double kTicksPerPair = 64;  // of the mean; sizes are rounded to ticks so that pairs end together
 
-/// How hard to try for few stages; later attempts give up time for them.
-struct Attempt {
-    double room;        // above the bound, for ports to wait in
-    std::int32_t step;  // stages by which two ports may differ and still pair up
-};
-constexpr Attempt kAttempts[] = {{0.01, 3}, {0.02, 1}, {0.04, 0}};
-constexpr Attempt kEvenAttempt = {0.0, 3};
+// Room above the bound for ports to wait in; later attempts give up time for fewer stages.
+constexpr std::int32_t kLargest = 48;  // servers up to which planning affords no room at all
+constexpr double kRooms[] = {0.0, 0.01, 0.02, 0.04};
 
 /// Seconds that each tile occupies its two servers: [servers, servers].
 std::vector<double> tile_seconds(const Tiles& tiles, const Rates& rates) {
@@ -52,14 +48,11 @@ std::vector<Run> shifts(std::span<const std::int64_t> work, std::int32_t servers
 Stages make_stages(const Tiles& tiles, const Rates& rates, double stage_overhead_s) {
     const auto servers = static_cast<std::int32_t>(tiles.servers);
     const std::vector<double> seconds = tile_seconds(tiles, rates);
-    double sum = 0, most = 0, least = 0;
+    double sum = 0;
     std::size_t pairs = 0;
     for (const double s : seconds) {
-        if (s <= 0) continue;
-        least = pairs == 0 ? s : std::min(least, s);
-        most = std::max(most, s);
         sum += s;
-        ++pairs;
+        pairs += s > 0;
     }
     Stages stages;
     if (pairs == 0) return stages;
@@ -71,15 +64,14 @@ Stages make_stages(const Tiles& tiles, const Rates& rates, double stage_overhead
     const auto setup = static_cast<std::int64_t>(std::llround(stage_overhead_s / tick_s));
     const std::int64_t bound = open_shop_bound(work, servers, setup);
     const std::int32_t stage_limit = 5 * servers / 2 + 4;
-    const bool is_even = most <= 1.05 * least;
 
     std::vector<Run> runs;
     RunTimes times;
     bool found = false;
-    for (const Attempt& attempt : kAttempts) {
-        const auto [room, step] = is_even || servers <= 8 ? kEvenAttempt : attempt;
+    for (const double room : kRooms) {
+        if (servers > kLargest && room == 0.0) continue;
         const auto target = bound + static_cast<std::int64_t>(room * static_cast<double>(bound));
-        runs = open_shop(work, servers, setup, target, step);
+        runs = open_shop(work, servers, setup, target, std::max(1, 8 * servers / 5));
         times = time_runs(runs, servers, setup);
         found = times.num_stages <= stage_limit;
         if (found) break;

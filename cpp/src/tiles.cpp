@@ -1,5 +1,7 @@
 #include "interlock/tiles.hpp"
 
+#include <algorithm>
+
 #include "interlock/errors.hpp"
 
 namespace interlock {
@@ -34,6 +36,29 @@ Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers,
     }
     require(all_bits >= 0, "demand_bytes must not be negative");
     return tiles;
+}
+
+double sampled_drift(std::span<const std::int64_t> before, std::span<const std::int64_t> now, std::size_t servers,
+                     std::size_t width) {
+    const std::size_t ranks = servers * width;
+    require(before.size() == ranks * ranks && now.size() == before.size(), "both demands must be [ranks, ranks]");
+    constexpr std::size_t kBlock = 8, kEvery = 16, kSmall = 64;
+    const std::size_t step = ranks <= kSmall ? kBlock : kBlock * kEvery;
+    double most = 0;
+    for (std::size_t server = 0; server < servers; ++server) {
+        std::int64_t changed = 0, bytes = 0;
+        for (std::size_t rank = server * width; rank < (server + 1) * width; ++rank) {
+            for (std::size_t first = rank * kBlock % step; first < ranks; first += step) {
+                for (std::size_t peer = first; peer < std::min(first + kBlock, ranks); ++peer) {
+                    const std::int64_t a = before[rank * ranks + peer], b = now[rank * ranks + peer];
+                    changed += a > b ? a - b : b - a;
+                    bytes += a;
+                }
+            }
+        }
+        if (changed > 0) most = std::max(most, bytes == 0 ? 1.0 : static_cast<double>(changed) / static_cast<double>(bytes));
+    }
+    return most;
 }
 
 }  // namespace interlock

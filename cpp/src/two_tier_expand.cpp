@@ -4,35 +4,16 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/two_tier.hpp"
+#include "interlock/wires.hpp"
 
 namespace interlock {
 namespace {
 
-constexpr std::int64_t kMostSlices = 128;
-constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
-constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
-constexpr std::int64_t kHeadShare = 8;  // helped bytes join a lane after this part of it
+constexpr std::size_t kBalanceWaves = 3;  // of one GPU, on their way at once; one fewer where tiles take turns
 constexpr std::int32_t kNone = -1;
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
-
-/// One message on the wire.
-struct Wire {
-    std::int32_t src, dst;  // ranks
-    std::int32_t stage, slice;
-    std::int32_t balance_wave, restore_wave;
-    std::array<std::int32_t, 2> after;  // wire messages whose arrival lets this one start, or kNone
-};
-
-/// Bytes of one item on one wire message.
-struct WirePiece {
-    std::int32_t item;
-    std::int32_t sender, receiver;  // ranks
-    std::int32_t wire;
-    std::int64_t offset, length;
-};
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {
@@ -67,56 +48,23 @@ struct Moves {
     }
 };
 
-/// Gives waves to slices: on each server a new wave begins once the last one holds `bytes_per_wave`.
-class WaveCounter {
-public:
-    WaveCounter(std::size_t servers, std::int64_t bytes_per_wave)
-        : bytes_per_wave_(bytes_per_wave), wave_(servers, 0), filled_(servers, 0) {}
-
-    std::int32_t next(std::size_t server, std::int64_t bytes) {
-        if (filled_[server] >= bytes_per_wave_) {
-            ++wave_[server];
-            filled_[server] = 0;
-        }
-        filled_[server] += bytes;
-        return wave_[server];
-    }
-
-private:
-    std::int64_t bytes_per_wave_;
-    std::vector<std::int32_t> wave_;
-    std::vector<std::int64_t> filled_;
-};
-
-/// How many helped bytes are among the first `position` bytes of a lane. They join after a head of own bytes, in
-/// proportion, so that the moves that bring them have time and still keep pace.
-std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
-    const std::int64_t all = load.own_bytes + load.helped_bytes;
-    const std::int64_t head = std::min(load.own_bytes, all / kHeadShare);
-    const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
-    return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
-                      std::min(position, load.helped_bytes));
-}
-
 class Expander {
 public:
     Expander(std::span<const std::int64_t> demand, const TwoTierPlan& plan)
         : demand_(demand),
           plan_(plan),
           width_(plan.width),
-          ranks_(plan.servers * plan.width),
-          lanes_out_(ranks_),
-          lanes_in_(ranks_) {
-        require(plan.window > 0, "window must be at least 1");
+          ranks_(plan.servers * plan.width) {
+        require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
         require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
     }
 
     ScheduleRows expand() {
         number_items();
-        cut_wires();
+        add_local();
+        table_ = cut_wires(demand_, item_, plan_);
         gather_moves();
         reserve_rows();
-        add_local();
         add_balance();
         add_wires();
         add_restores();
@@ -135,161 +83,11 @@ private:
         }
     }
 
-    void cut_wires() {
-        LaneAssigner assigner(to_int32(width_));
-        std::vector<Lane> scratch;
-        // A wave closes at the size of the smallest slices that reach or leave a server.
-        const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
-        WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
-        const std::vector<std::int64_t> typical = typical_lane_bytes();
-        for (const Segment& segment : plan_.segments) {
-            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
-            const std::int64_t* tile = demand_.data() + src * width_ * ranks_ + dst * width_;
-            const std::int64_t tile_bytes = sum_tile(tile);
-            require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
-                    "a segment must lie inside its tile");
-            const auto lanes = plan_.lanes.of(src, dst, tile_bytes, scratch);
-            const auto hot = plan_.lanes.is_hot.empty() ? std::span<const std::uint8_t>{}
-                                                        : std::span(plan_.lanes.is_hot).subspan(dst * width_, width_);
-            const auto loads = assigner.assign(tile, ranks_, lanes, hot);
-            std::int64_t most_slices = 1;
-            lane_cuts_.resize(lanes.size());
-            for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical[src]);
-                most_slices = std::max(most_slices, lane_cuts_[lane].count);
-            }
-            for (std::int64_t slice = 0; slice < most_slices; ++slice) {
-                Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, {kNone, kNone}};
-                if (plan_.pace != Pace::kBurst) {
-                    const std::int64_t share = segment.bytes / (most_slices * static_cast<std::int64_t>(lanes.size()));
-                    wire.balance_wave = sending.next(src, share);
-                    wire.restore_wave = receiving.next(dst, share);
-                }
-                for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                    if (slice >= lane_cuts_[lane].count) continue;
-                    wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
-                    wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
-                    add_wire(wire, lane_cuts_[lane], loads[lane], slice);
-                }
-            }
-            if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
-        }
-    }
-
-    /// Later lanes of the same NICs wait for these.
-    void remember_lanes(std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            if (lane_cuts_[lane].last_ids.empty()) continue;
-            const std::int32_t id = lane_cuts_[lane].last_ids.back();
-            lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
-            lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
-        }
-    }
-
-    /// The last message of the lane that must be over before another one of this NIC begins.
-    [[nodiscard]] std::int32_t window_end(const std::vector<std::int32_t>& lanes) const {
-        const std::size_t window = to_size(plan_.window);
-        return lanes.size() < window ? kNone : lanes[lanes.size() - window];
-    }
-
-    /// How a lane's part of a segment is sliced.
-    struct LaneCut {
-        std::int64_t first, bytes, count;
-        std::int64_t in_flight;               // slices on the wire at once
-        std::vector<std::int32_t> last_ids;   // wire ids of the slices so far
-    };
-
-    [[nodiscard]] LaneCut cut_lane(const Segment& segment, std::int64_t tile_bytes, const Lane& lane,
-                                   const LaneLoad& load, std::int64_t typical) const {
-        const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
-        const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
-        LaneCut cut{first, last - first, 1, 1, {}};
-        const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
-                          (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
-        // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
-        // partner two are needed to keep the wire busy while an arrival is on its way.
-        const std::int64_t share = (2 * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
-        if (plan_.pace != Pace::kWindow) {
-            cut.in_flight = plan_.servers == 2 ? 2 : std::clamp<std::int64_t>(share, 1, kMostInFlight);
-        }
-        if (hops) {
-            cut.count = num_slices(cut.bytes, plan_.slice_bytes[to_size(segment.src_server)]);
-        } else if (plan_.pace == Pace::kBurst) {
-            cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
-        }
-        return cut;
-    }
-
-    /// Bytes of an average lane out of each server.
-    [[nodiscard]] std::vector<std::int64_t> typical_lane_bytes() const {
-        std::vector<std::int64_t> bytes(plan_.servers, 0), lanes(plan_.servers, 0), typical(plan_.servers, 0);
-        for (const Segment& segment : plan_.segments) {
-            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
-            require(src < plan_.servers && dst < plan_.servers && src != dst, "a segment must join two servers");
-            bytes[src] += segment.bytes;
-            const std::size_t tile = src * plan_.servers + dst;
-            const auto& offsets = plan_.lanes.offsets;
-            lanes[src] += offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
-        }
-        for (std::size_t s = 0; s < plan_.servers; ++s) typical[s] = lanes[s] == 0 ? 0 : bytes[s] / lanes[s];
-        return typical;
-    }
-
-    [[nodiscard]] std::int64_t sum_tile(const std::int64_t* tile) const {
-        std::int64_t sum = 0;
-        for (std::size_t i = 0; i < width_; ++i) {
-            for (std::size_t j = 0; j < width_; ++j) sum += tile[i * ranks_ + j];
-        }
-        return sum;
-    }
-
-    /// One slice of a lane as a message.
-    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice) {
-        const std::int64_t first = cut.first + slice_start(cut.bytes, slice, cut.count);
-        const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
-        if (first == last) return;
-        const std::int32_t id = to_int32(wires_.size());
-        const auto sent = static_cast<std::int64_t>(cut.last_ids.size());
-        if (plan_.pace != Pace::kExclusive && sent >= cut.in_flight) {
-            wire.after[0] = cut.last_ids[to_size(sent - cut.in_flight)];
-        } else if (plan_.pace == Pace::kWindow) {
-            wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
-        }
-        cut.last_ids.push_back(id);
-        if (plan_.pace == Pace::kBurst) {
-            // Lanes with several slices in flight keep their own time; the others advance together.
-            const std::int64_t wave = cut.in_flight == 1 ? slice : kMostSlices + slice;
-            wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(wave);
-        }
-        const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
-        add_range(load.own, first - helped_first, last - helped_last, wire, id);
-        add_range(load.helped, helped_first, helped_last, wire, id);
-        wires_.push_back(wire);
-        num_waves_ = std::max({num_waves_, wire.balance_wave + 1, wire.restore_wave + 1});
-    }
-
-    void add_range(std::span<const Parcel> parcels, std::int64_t first, std::int64_t last, const Wire& wire,
-                   std::int32_t id) {
-        const auto width = to_int32(width_);
-        std::int64_t start = 0;
-        for (const Parcel& parcel : parcels) {
-            const std::int64_t from = std::max(first, start), to = std::min(last, start + parcel.bytes);
-            if (from < to) {
-                const std::int32_t sender = wire.src / width * width + parcel.sender;
-                const std::int32_t receiver = wire.dst / width * width + parcel.receiver;
-                const std::int32_t item = item_[to_size(sender) * ranks_ + to_size(receiver)];
-                pieces_.push_back({item, sender, receiver, id, parcel.offset + from - start, to - from});
-            }
-            start += parcel.bytes;
-            if (start >= last) break;
-        }
-    }
-
     void gather_moves() {
-        balance_.resize(plan_.servers, to_size(num_waves_), width_);
-        restore_.resize(plan_.servers, to_size(num_waves_), width_);
-        for (const WirePiece& piece : pieces_) {
-            const Wire& wire = wires_[to_size(piece.wire)];
+        balance_.resize(plan_.servers, to_size(table_.num_waves), width_);
+        restore_.resize(plan_.servers, to_size(table_.num_waves), width_);
+        for (const WirePiece& piece : table_.pieces) {
+            const Wire& wire = table_.wires[to_size(piece.wire)];
             if (piece.sender != wire.src) {
                 balance_.count(balance_.bucket(piece.sender, wire.src, wire.balance_wave), piece.wire);
             }
@@ -300,16 +98,12 @@ private:
     }
 
     void reserve_rows() {
-        std::size_t local = 0;
-        for (std::size_t src = 0; src < ranks_; ++src) {
-            const std::size_t first = src / width_ * width_;
-            for (std::size_t dst = first; dst < first + width_; ++dst) local += src != dst && demand_[src * ranks_ + dst] > 0;
-        }
+        const std::size_t local = rows_.src.size(), local_pieces = rows_.item.size();
         balance_.number(local);
         first_wire_ = local + balance_.messages;
-        restore_.number(first_wire_ + wires_.size());
-        const std::size_t messages = first_wire_ + wires_.size() + restore_.messages;
-        const std::size_t pieces = local + balance_.pieces + pieces_.size() + restore_.pieces;
+        restore_.number(first_wire_ + table_.wires.size());
+        const std::size_t messages = first_wire_ + table_.wires.size() + restore_.messages;
+        const std::size_t pieces = local_pieces + balance_.pieces + table_.pieces.size() + restore_.pieces;
         require(messages < (1U << 31U) && pieces < (1U << 31U), "a schedule has at most 2^31 rows");
         for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice}) column->reserve(messages);
         for (auto* column : {&rows_.size_bytes, &rows_.order}) column->reserve(messages);
@@ -322,33 +116,78 @@ private:
         rows_.deps.reserve(2 * messages + restore_.pieces);
     }
 
+    /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the wire
+    /// waits for. Heavy pairs start at once, in parts.
     void add_local() {
+        std::vector<std::int32_t> ids;
+        const std::size_t window = to_size(plan_.local_window);
         for (std::size_t src = 0; src < ranks_; ++src) {
             const std::size_t first = src / width_ * width_;
-            for (std::size_t dst = first; dst < first + width_; ++dst) {
+            ids.clear();
+            for (std::size_t turn = 1; turn < width_; ++turn) {
+                const std::size_t dst = first + (src - first + turn) % width_;
                 const std::int64_t bytes = demand_[src * ranks_ + dst];
-                if (src == dst || bytes == 0) continue;
-                add_piece(item_[src * ranks_ + dst], 0, bytes);
-                add_message(to_int32(src), to_int32(dst), MessagePhase::kLocal, 0, 0, 0);
+                if (bytes == 0) continue;
+                if (const HeavyPair* heavy = find_heavy(src, dst)) {
+                    const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
+                    add_parts(src, dst, 0, inside, heavy->parts, MessagePhase::kLocal);
+                    add_parts(src, dst, inside, bytes, heavy->parts, MessagePhase::kScaleOut);
+                    continue;
+                }
+                if (ids.size() >= window) rows_.deps.push_back(ids[ids.size() - window]);
+                ids.push_back(to_int32(rows_.src.size()));
+                add_parts(src, dst, 0, bytes, 1, MessagePhase::kLocal);
             }
         }
     }
 
-    /// Moves between two GPUs go out wave by wave: what is needed first is not slowed by what is needed later.
+    void add_parts(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int64_t parts,
+                   MessagePhase phase) {
+        for (std::int64_t part = 0; part < parts; ++part) {
+            const std::int64_t start = first + portion(last - first, part, parts);
+            const std::int64_t end = first + portion(last - first, part + 1, parts);
+            if (start == end) continue;
+            add_piece(item_[src * ranks_ + dst], start, end - start);
+            add_message(to_int32(src), to_int32(dst), phase, 0, static_cast<std::int32_t>(part), 0);
+        }
+    }
+
+    [[nodiscard]] const HeavyPair* find_heavy(std::size_t src, std::size_t dst) const {
+        const auto place = std::ranges::lower_bound(plan_.heavy_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
+                                                    [](const HeavyPair& pair) { return std::pair{pair.src, pair.dst}; });
+        const bool found = place != plan_.heavy_pairs.end() && to_size(place->src) == src && to_size(place->dst) == dst;
+        return found ? &*place : nullptr;
+    }
+
+    /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed later,
+    /// and one slow receiver does not stop the others at once.
     void add_balance() {
+        struct Ids {
+            std::int32_t first = 0, last = 0;
+        };
+        struct Waves {
+            std::int32_t current = kNone;
+            std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
+        };
         const auto order = pieces_by_bucket(balance_, [&](const WirePiece& piece, const Wire& wire) {
             return piece.sender == wire.src ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
         });
-        std::vector<std::int32_t> earlier(ranks_ * width_, kNone);
+        std::vector<Waves> waves(2 * ranks_);  // lanes that keep their own time do not wait for the others
         std::size_t next = 0;
         for (std::size_t bucket = 0; bucket < balance_.message.size(); ++bucket) {
-            if (balance_.message[bucket] == kNone) continue;
-            const std::int32_t sender = pieces_[order[next]].sender;
-            const Wire& wire = wires_[to_size(pieces_[order[next]].wire)];
-            std::int32_t& before = earlier[to_size(sender) * width_ + to_size(wire.src) % width_];
-            if (before != kNone) rows_.deps.push_back(before);
-            before = balance_.message[bucket];
-            for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(pieces_[order[next++]]);
+            const std::int32_t id = balance_.message[bucket];
+            if (id == kNone) continue;
+            const std::int32_t sender = table_.pieces[order[next]].sender;
+            const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
+            Waves& sent = waves[2 * to_size(sender) + (wire.keeps_own_time ? 1 : 0)];
+            if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
+                std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
+                sent.ids.front() = {id, id};
+            }
+            sent.ids.front().last = id + 1;
+            const Ids& over = plan_.pace == Pace::kBurst ? sent.ids[kBalanceWaves] : sent.ids[kBalanceWaves - 1];
+            for (std::int32_t dep = over.first; dep < over.last; ++dep) rows_.deps.push_back(dep);
+            for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
             add_message(sender, wire.src, MessagePhase::kBalance, wire.stage, wire.balance_wave, 0);
         }
     }
@@ -356,11 +195,11 @@ private:
     void add_wires() {
         std::size_t next = 0;
         std::vector<std::int32_t> deps;
-        for (std::size_t id = 0; id < wires_.size(); ++id) {
-            const Wire& wire = wires_[id];
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const Wire& wire = table_.wires[id];
             deps.clear();
-            for (; next < pieces_.size() && to_size(pieces_[next].wire) == id; ++next) {
-                const WirePiece& piece = pieces_[next];
+            for (; next < table_.pieces.size() && to_size(table_.pieces[next].wire) == id; ++next) {
+                const WirePiece& piece = table_.pieces[next];
                 add_piece(piece);
                 if (piece.sender == wire.src) continue;
                 deps.push_back(balance_.message[balance_.bucket(piece.sender, wire.src, wire.balance_wave)]);
@@ -384,13 +223,13 @@ private:
             if (restore_.message[bucket] == kNone) continue;
             std::int32_t last = kNone, receiver = kNone;
             for (std::int32_t n = 0; n < restore_.num_pieces[bucket]; ++n) {
-                const WirePiece& piece = pieces_[order[next++]];
+                const WirePiece& piece = table_.pieces[order[next++]];
                 if (piece.wire != last) rows_.deps.push_back(to_int32(first_wire_) + piece.wire);
                 last = piece.wire;
                 receiver = piece.receiver;
                 add_piece(piece);
             }
-            const Wire& wire = wires_[to_size(last)];
+            const Wire& wire = table_.wires[to_size(last)];
             add_message(wire.dst, receiver, MessagePhase::kRedistribute, wire.stage, wire.restore_wave, 0);
         }
     }
@@ -407,8 +246,8 @@ private:
             sum += static_cast<std::uint32_t>(moves.num_pieces[b]);
         }
         std::vector<std::uint32_t> order(sum);
-        for (std::size_t p = 0; p < pieces_.size(); ++p) {
-            const std::size_t bucket = bucket_of(pieces_[p], wires_[to_size(pieces_[p].wire)]);
+        for (std::size_t p = 0; p < table_.pieces.size(); ++p) {
+            const std::size_t bucket = bucket_of(table_.pieces[p], table_.wires[to_size(table_.pieces[p].wire)]);
             if (bucket != kNoBucket) order[place[bucket]++] = static_cast<std::uint32_t>(p);
         }
         return order;
@@ -440,11 +279,7 @@ private:
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
     std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
-    std::vector<Wire> wires_;
-    std::vector<WirePiece> pieces_;   // in wire order
-    std::vector<LaneCut> lane_cuts_;
-    std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last message of each lane so far
-    std::int32_t num_waves_ = 1;
+    WireTable table_;
     Moves balance_, restore_;
     std::size_t first_wire_ = 0;
     std::int64_t message_bytes_ = 0;
@@ -452,22 +287,6 @@ private:
 };
 
 }  // namespace
-
-std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes) {
-    if (slice_bytes <= 0) return 1;
-    return std::clamp<std::int64_t>((lane_bytes + slice_bytes / 2) / slice_bytes, 1, kMostSlices);
-}
-
-std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t count) {
-    // Weights rise 1, 2, … to the ramp's top, stay there, and fall again; this is their running sum.
-    const std::int64_t top = std::min(kRampSteps, (count + 1) / 2);
-    const auto rising = [&](std::int64_t n) { return n < top ? n * (n + 1) / 2 : top * (top + 1) / 2 + (n - top) * top; };
-    const std::int64_t total = rising(count) - top * (top - 1) / 2;
-    const std::int64_t until_fall = count - top;
-    std::int64_t sum = rising(std::min(slice, until_fall));
-    if (slice > until_fall) sum = total - rising(count - slice);
-    return portion(bytes, sum, total);
-}
 
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
     return Expander(demand_bytes, plan).expand();

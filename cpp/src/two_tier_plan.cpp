@@ -4,18 +4,24 @@
 #include <cmath>
 #include <limits>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kFewestSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
+constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
+// Fitted to simulations of 24 loads on 2 to 16 servers at 4.5:1 and 2:1 (benchmarks/bench_quality.py).
+constexpr double kDetourLoss = 1.04, kCrowdedLoss = 1.4;
+constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
+constexpr std::size_t kFewServers = 12;
+constexpr double kMostSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
 
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs)
-        : rates_(rates), costs_(costs), tiles_(sum_tiles(demand, rates.servers, rates.width)), loads_(rank_loads(tiles_)) {
+        : demand_(demand), rates_(rates), costs_(costs), tiles_(sum_tiles(demand, rates.servers, rates.width)), loads_(rank_loads(tiles_)) {
         cut_s_ = cut_seconds(tiles_, loads_, rates_);
         ranks_ = rates.servers * rates.width;
     }
@@ -38,16 +44,29 @@ public:
                 stages.num_stages = 1;
             }
         }
+        if (wanted(Way::kDetour)) decision.predicted_s[3] = detour_seconds();
         require(std::ranges::any_of(decision.predicted_s, [](double seconds) { return seconds < kNever; }),
-                "two servers must talk but no rail joins them");
+                only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
         const auto best = std::min_element(decision.predicted_s, decision.predicted_s + kNumWays) - decision.predicted_s;
         decision.way = static_cast<Way>(only >= 0 ? only : best);
         decision.slice_bytes.assign(tiles_.servers, 0);
+        // Traffic inside servers can wait unless there is much of it and little scale-up to spare.
+        if (has_low_ratio() && near_seconds() > kMuchNear * cut_s_) {
+            decision.local_window = static_cast<std::int32_t>(rates_.width);
+        }
         if (decision.way == Way::kDirect) return decision;
+        if (decision.way != Way::kStaged) {
+            const bool joins_own = decision.way == Way::kBurst && costs_.crosses_rails && costs_.uplink_bytes_per_s <= 0;
+            decision.heavy_pairs = heavy_pairs(demand_, loads_, rates_, cut_s_, joins_own);
+        }
         if (decision.way == Way::kBurst) {
-            decision.targets = nic_targets(tiles_, loads_, rates_, cut_s_);
+            decision.targets = nic_targets(loads_, rates_, cut_s_, decision.heavy_pairs);
+        } else if (decision.way == Way::kDetour) {
+            decision.targets = nic_limits(loads_, rates_, cut_s_);
         } else {
             decision.targets = rate_targets(rates_);
+            decision.pace = costs_.fan_in <= 1 && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
+            decision.window = std::max(1, costs_.fan_in);
             decision.segments = std::move(stages.segments);
             decision.num_stages = std::max(stages.num_stages, 1);
         }
@@ -99,6 +118,52 @@ private:
         return costs_.stage_overhead_s + std::max(most, near_seconds());
     }
 
+    /// Straight ways as long as no NIC is above what the bound lets it carry; the rest takes other NICs of the server.
+    [[nodiscard]] double detour_seconds() const {
+        if (!costs_.crosses_rails || rates_.width == 1 || tiles_.servers == 1) return kNever;
+        double overhead = 0;
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            overhead = std::max(overhead, 2 * costs_.message_overhead_s * tiles_.num_far[rank]);
+        }
+        const double good = goodput(static_cast<double>(ranks_ - rates_.width));
+        const double wire = kDetourLoss * cut_s_ * (has_crowded_receiver() ? kCrowdedLoss : 1.0) / good;
+        return costs_.stage_overhead_s + wire + overhead + costs_.scale_out_latency_s + hops_seconds(16);
+    }
+
+    /// Whether scale-up is only a little faster than scale-out.
+    [[nodiscard]] bool has_low_ratio() const { return rates_.scale_up < kLowRatio * *std::ranges::max_element(rates_.nic); }
+
+    /// Whether very many senders share one receiver that sets the bound: their detours through its neighbours end late.
+    [[nodiscard]] bool has_crowded_receiver() const {
+        if (tiles_.servers <= kFewServers) return false;
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            const double bytes = static_cast<double>(loads_.in_far[rank] + loads_.in_near[rank]);
+            if (bytes > 0.9 * cut_s_ * (rates_.nic[rank] + rates_.scale_up)) return true;
+        }
+        return false;
+    }
+
+    /// The scale-up port that is busiest when traffic is balanced over NICs, without anything to hide behind.
+    [[nodiscard]] double burst_port_seconds() const {
+        const auto width = static_cast<double>(rates_.width);
+        double most = 0;
+        for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+            double out = 0, in = 0;
+            for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+                out += static_cast<double>(loads_.out_far[rank]) / width;
+                in += static_cast<double>(loads_.in_far[rank]) / width;
+            }
+            for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+                const auto sends = static_cast<double>(loads_.out_far[rank]), receives = static_cast<double>(loads_.in_far[rank]);
+                const double up = static_cast<double>(loads_.out_near[rank]) + std::max(0.0, sends - out) + in * (1 - 1 / width);
+                const double down =
+                    static_cast<double>(loads_.in_near[rank]) + std::max(0.0, out - sends) + receives * (1 - 1 / width);
+                most = std::max({most, up, down});
+            }
+        }
+        return most / rates_.scale_up;
+    }
+
     /// The NICs of the busiest server when its traffic is balanced over them.
     [[nodiscard]] double balanced_seconds(double messages_per_nic, double good) const {
         double most = 0;
@@ -141,8 +206,11 @@ private:
         const double partners = static_cast<double>(tiles_.servers) - 1;
         const double wire = balanced_seconds(partners * slices, goodput(partners));
         if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
+        // Ports that have little time to spare end late: what they do last waits for what the wire brings last.
+        const bool is_tight = has_low_ratio() && !has_crowded_receiver();
+        const double ports = (is_tight ? kTightPorts : kLoosePorts) * burst_port_seconds();
         return costs_.stage_overhead_s +
-               std::max(near_seconds(), wire + costs_.scale_out_latency_s + hops_seconds(slices));
+               std::max({near_seconds(), ports, wire + costs_.scale_out_latency_s + hops_seconds(slices)});
     }
 
     [[nodiscard]] double staged_seconds(const Stages& stages) const {
@@ -176,14 +244,16 @@ private:
         for (std::size_t rank = 0; rank < ranks_; ++rank) busiest = std::max(busiest, cut_s_ * rates_.nic[rank]);
         for (std::size_t src = 0; src < tiles_.servers; ++src) {
             double bytes = busiest / 48;
-            if (decision.way == Way::kBurst) {
-                const double lane = static_cast<double>(out[src]) / width / std::max(1.0, static_cast<double>(partners[src]));
-                bytes = std::max(lane / slices, busiest / kFewestSliceParts);
+            if (decision.way != Way::kStaged) {
+                const double lanes = decision.way == Way::kDetour ? width * width : width;
+                const double lane = static_cast<double>(out[src]) / lanes / std::max(1.0, static_cast<double>(partners[src]));
+                bytes = std::max(lane / slices, busiest / kMostSliceParts);
             }
             decision.slice_bytes[src] = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes));
         }
     }
 
+    std::span<const std::int64_t> demand_;
     const Rates& rates_;
     const TwoTierCosts& costs_;
     Tiles tiles_;
@@ -194,16 +264,53 @@ private:
 
 }  // namespace
 
-std::vector<Segment> whole_tiles(const Tiles& tiles) {
+std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds) {
+    require(rounds > 0, "rounds must be at least 1");
     std::vector<Segment> segments;
-    for (std::size_t src = 0; src < tiles.servers; ++src) {
-        for (std::size_t dst = 0; dst < tiles.servers; ++dst) {
-            const std::int64_t bytes = tiles.bytes[src * tiles.servers + dst];
-            if (src == dst || bytes == 0) continue;
-            segments.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), 0, 0, bytes});
+    for (std::int32_t round = 0; round < rounds; ++round) {
+        for (std::size_t src = 0; src < tiles.servers; ++src) {
+            for (std::size_t dst = 0; dst < tiles.servers; ++dst) {
+                const std::int64_t bytes = src == dst ? 0 : tiles.bytes[src * tiles.servers + dst];
+                const std::int64_t first = portion(bytes, round, rounds), last = portion(bytes, round + 1, rounds);
+                if (first == last) continue;
+                segments.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), round, first, last - first});
+            }
         }
     }
     return segments;
+}
+
+std::vector<Segment> scale_segments(std::span<const Segment> segments, const Tiles& tiles) {
+    std::vector<std::int64_t> before(tiles.bytes.size(), 0);
+    const auto tile_of = [&](const Segment& segment) {
+        const auto src = static_cast<std::size_t>(segment.src_server), dst = static_cast<std::size_t>(segment.dst_server);
+        require(src < tiles.servers && dst < tiles.servers && src != dst, "a segment must join two servers");
+        return src * tiles.servers + dst;
+    };
+    std::int32_t last_stage = 0;
+    for (const Segment& segment : segments) {
+        require(segment.bytes > 0 && segment.first_byte >= 0, "a segment must have bytes");
+        before[tile_of(segment)] += segment.bytes;
+        last_stage = std::max(last_stage, segment.stage);
+    }
+    std::vector<Segment> scaled;
+    scaled.reserve(segments.size());
+    for (const Segment& segment : segments) {
+        const std::size_t tile = tile_of(segment);
+        const std::int64_t first = portion(tiles.bytes[tile], segment.first_byte, before[tile]);
+        const std::int64_t last = portion(tiles.bytes[tile], segment.first_byte + segment.bytes, before[tile]);
+        if (last > first) scaled.push_back({segment.src_server, segment.dst_server, segment.stage, first, last - first});
+    }
+    // Traffic where there was none: shift by shift, each in a stage of its own, behind the rest.
+    for (std::size_t shift = 1; shift < tiles.servers; ++shift) {
+        for (std::size_t src = 0; src < tiles.servers; ++src) {
+            const std::size_t dst = (src + shift) % tiles.servers, tile = src * tiles.servers + dst;
+            if (before[tile] > 0 || tiles.bytes[tile] == 0) continue;
+            scaled.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst),
+                              last_stage + static_cast<std::int32_t>(shift), 0, tiles.bytes[tile]});
+        }
+    }
+    return scaled;
 }
 
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,

@@ -47,8 +47,8 @@ int main() {
             const auto work = random_work(ports, seed, density);
             for (const std::int64_t setup : {0, 3}) {
                 const std::int64_t bound = open_shop_bound(work, ports, setup);
-                for (const std::int32_t step : {0, 3}) {
-                    const auto runs = open_shop(work, ports, setup, bound, step);
+                for (const std::int32_t stages : {2 * ports, 1000}) {
+                    const auto runs = open_shop(work, ports, setup, bound, stages);
                     check_runs(work, ports, runs);
                     CHECK(time_runs(runs, ports, setup).makespan >= bound);
                     // Preemptive open shops reach the bound; setups for interrupted runs come on top.
@@ -59,10 +59,10 @@ int main() {
     }
     // Equal work needs no interruption: one run per pair, n stages.
     const std::vector<std::int64_t> equal(40 * 40, 7);
-    const auto runs = open_shop(equal, 40, 0, 280, 3);
+    const auto runs = open_shop(equal, 40, 0, 280, 64);
     CHECK(runs.size() == 1600);
     CHECK(time_runs(runs, 40, 0).makespan == 280);
     CHECK(time_runs(runs, 40, 0).num_stages == 40);
-    CHECK_THROWS(open_shop(equal, 39, 0, 1, 0), interlock::InvalidInput);
+    CHECK_THROWS(open_shop(equal, 39, 0, 1, 1), interlock::InvalidInput);
     return 0;
 }

@@ -92,11 +92,48 @@ void slices_rise_and_fall() {
     CHECK(slice_start(2800, 10, 10) == 2800);
 }
 
+/// The change of one row shows, wherever it is, though only a sample is read.
+void a_changed_row_shows() {
+    const std::size_t servers = 16, width = 8, ranks = 128;
+    const std::vector<std::int64_t> before(ranks * ranks, 1000);
+    CHECK(sampled_drift(before, before, servers, width) == 0);
+    for (std::size_t row = 0; row < ranks; ++row) {
+        auto now = before;
+        for (std::size_t peer = 0; peer < ranks; ++peer) now[row * ranks + peer] = 5000;
+        CHECK(sampled_drift(before, now, servers, width) == 0.5);  // one of eight rows, up by four times
+    }
+    CHECK(sampled_drift(std::vector<std::int64_t>(4, 0), std::vector<std::int64_t>(4, 1), 2, 1) == 1);
+    CHECK_THROWS(sampled_drift(before, std::vector<std::int64_t>(4), servers, width), InvalidInput);
+}
+
+/// Stages of an earlier demand hold exactly the bytes of the new one; tiles that were empty come after the others.
+void scaled_segments_cover_the_new_demand() {
+    const std::size_t servers = 3, width = 2, ranks = 6;
+    auto before = random_demand(ranks, 7);
+    for (std::size_t i = 0; i < 2; ++i) before[i * ranks + 2] = before[i * ranks + 3] = 0;
+    const auto now = random_demand(ranks, 8);
+    const std::vector<double> nic(ranks, 50e9);
+    const Stages stages = make_stages(sum_tiles(before, servers, width), {servers, width, nic, 450e9}, 0);
+    const Tiles tiles = sum_tiles(now, servers, width);
+    std::vector<std::int64_t> covered(servers * servers, 0);
+    for (const Segment& segment : scale_segments(stages.segments, tiles)) {
+        const auto tile = static_cast<std::size_t>(segment.src_server) * servers + static_cast<std::size_t>(segment.dst_server);
+        CHECK(segment.first_byte == covered[tile]);
+        covered[tile] += segment.bytes;
+        if (tile == 1) CHECK(segment.stage >= stages.num_stages);
+    }
+    for (std::size_t tile = 0; tile < covered.size(); ++tile) {
+        if (tile % (servers + 1) != 0) CHECK(covered[tile] == tiles.bytes[tile]);
+    }
+}
+
 }  // namespace
 
 int main() {
     lanes_cover_the_tile();
     rows_are_whole();
     slices_rise_and_fall();
+    a_changed_row_shows();
+    scaled_segments_cover_the_new_demand();
     return 0;
 }

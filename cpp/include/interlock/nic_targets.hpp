@@ -25,16 +25,33 @@ RankLoads rank_loads(const Tiles& tiles);
 /// Seconds that no plan can beat: the NICs of a server, and both ports of a rank.
 double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rates);
 
-/// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares.
+/// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere. The NICs of a server
+/// without targets, all 0, may share as they like up to what they can carry.
 struct NicTargets {
-    std::vector<std::int64_t> out_bytes, in_bytes;
+    std::vector<std::int64_t> out_bytes, in_bytes, most_bytes;
     std::vector<std::uint8_t> is_hot;  ///< receivers whose lanes should carry their own bytes
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
 
-/// Loads in proportion to rates, but for GPUs whose scale-up port would need longer than `seconds`: their own NIC takes
-/// more of their own bytes, and they do not relay for others.
-NicTargets nic_targets(const Tiles& tiles, const RankLoads& loads, const Rates& rates, double seconds);
+/// A pair of ranks of one server whose bytes keep a port busy for much of the time: it goes in parts that do not wait, and
+/// where its ports cannot do it in time and the NICs can reach each other, some of its bytes take the NICs.
+struct HeavyPair {
+    std::int32_t src, dst;  ///< ranks
+    std::int32_t parts;
+    std::int64_t nic_bytes;
+};
+
+/// @param joins_own whether the NICs of one server reach each other
+std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
+                                   double seconds, bool joins_own);
+
+/// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes more of
+/// their own bytes, and they help others less.
+/// @param pairs inside servers whose bytes take NICs too
+NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
+
+/// What NICs may carry in `seconds`; less where the GPU's scale-up ports have much to do.
+NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds);
 
 /// Loads in proportion to rates, whatever the traffic; equal shares where all rates are.
 NicTargets rate_targets(const Rates& rates);

@@ -22,10 +22,9 @@ struct Run {
 /// @param work row-major [num_ports, num_ports], work of sender i for receiver j; the diagonal may be used
 /// @param setup work that every run costs on top
 /// @param target makespan to aim for; ports that cannot meet it finish late
-/// @param stage_limit ports with slack wait rather than start a run that would need more stages (see `time_runs`) than
-///        this in the end; ports without slack do not
+/// @param stages how many stages (see `time_runs`) to spread over `target`: ports with slack wait rather than run ahead
 std::vector<Run> open_shop(std::span<const std::int64_t> work, std::int32_t num_ports, std::int64_t setup,
-                           std::int64_t target, std::int32_t stage_limit);
+                           std::int64_t target, std::int32_t stages);
 
 /// The largest work, setups included, of any sender or receiver.
 std::int64_t open_shop_bound(std::span<const std::int64_t> work, std::int32_t num_ports, std::int64_t setup);

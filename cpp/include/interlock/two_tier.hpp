@@ -33,6 +33,8 @@ struct TwoTierPlan {
     std::span<const std::int64_t> slice_bytes;  ///< [servers] size of slices of each server's lanes; 0: not sliced
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
+    std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
+    std::span<const HeavyPair> heavy_pairs;  ///< inside servers, by src and dst
 };
 
 /// The rows of a schedule: messages in columns, pieces beside them.

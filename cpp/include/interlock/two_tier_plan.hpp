@@ -25,8 +25,9 @@ enum class Way : std::int32_t {
     kDirect = 0,  ///< every pair on its own, all at once
     kBurst = 1,   ///< balanced over the NICs of each server, all at once
     kStaged = 2,  ///< balanced, every NIC with one partner at a time, or as many as the fabric tolerates
+    kDetour = 3,  ///< every pair on its own, all at once, but for what other NICs of the server must take over
 };
-inline constexpr std::size_t kNumWays = 3;
+inline constexpr std::size_t kNumWays = 4;
 
 /// A decided plan; `expand_two_tier` writes it out.
 struct TwoTierDecision {
@@ -36,6 +37,10 @@ struct TwoTierDecision {
     NicTargets targets;
     std::vector<std::int64_t> slice_bytes;  ///< [servers]
     std::int32_t num_stages = 1;
+    Pace pace = Pace::kBurst;
+    std::int32_t window = 1;
+    std::int32_t local_window = 2;
+    std::vector<HeavyPair> heavy_pairs;
 };
 
 /// Decides how to move a demand, by predicted time.
@@ -45,8 +50,11 @@ struct TwoTierDecision {
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
                               std::int32_t only, std::int32_t slices);
 
-/// Every tile with bytes as one segment of stage 0.
-std::vector<Segment> whole_tiles(const Tiles& tiles);
+/// Every tile with bytes as one segment of stage 0, or as `rounds` equal parts, part k of all tiles in stage k.
+std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds = 1);
+
+/// Segments of an earlier demand stretched to a new one, each tile in proportion; tiles that had nothing come last.
+std::vector<Segment> scale_segments(std::span<const Segment> segments, const Tiles& tiles);
 
 /// Segments of a staged plan: one-to-one, in the order they start, in at most 2.5 stages per server and 4 more.
 struct Stages {

@@ -1,20 +1,18 @@
 """Our All-to-Allv: balance over the NICs of each server, then burst or one-to-one stages, whichever is faster here.
 
-Three ways, chosen by predicted time:
+Four ways, chosen by predicted time:
 
 * direct: every pair on its own, all at once; nothing beats it on balanced or very small traffic;
 * burst: each server's bytes spread over its NICs, all at once, in slices that hide balance and redistribution;
-* staged: the same bytes, every NIC with one partner at a time, for fabrics that suffer under fan-in.
+* staged: the same bytes, every NIC with one partner at a time, for fabrics that suffer under fan-in;
+* detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte.
 
 What goes where is decided natively (`cpp/src/two_tier_plan.cpp`); messages and pieces are written out when asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,114 +20,18 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.two_tier import refuses_non_demand
+from interlock.algorithms.two_tier_plan import TwoTierPlan, Way
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.ragged import Ragged
-from interlock.schedule import Message, Phase, Pieces, RankProgram, Schedule
+from interlock.schedule import CompactSchedule, scratch_spans
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["ALGORITHM", "Pace", "TwoTierPlan", "Way", "adaptive"]
+__all__ = ["ALGORITHM", "adaptive"]
 
-
-class Way(IntEnum):
-    """How the bytes between servers travel."""
-
-    DIRECT = 0
-    BURST = 1
-    STAGED = 2
-
-
-class Pace(IntEnum):
-    """How the wire is shared between the partners of a NIC."""
-
-    BURST = 0  # all at once
-    EXCLUSIVE = 1  # one at a time; links keep the order
-    WINDOW = 2  # a few at a time, by waiting for an earlier one at either end
-
-
-_WAYS = {"direct": Way.DIRECT, "burst": Way.BURST, "staged": Way.STAGED}
-
-
-@dataclass(frozen=True, eq=False)
-class TwoTierPlan:
-    """A decided plan; its rows are written out when they are read."""
-
-    demand: Demand
-    servers: int
-    way: Way
-    num_stages: int
-    predicted_s: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
-    segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
-    nic_targets: NDArray[np.int64]  # [2, ranks] bytes out and in, or empty: equal shares
-    is_hot: NDArray[np.uint8]  # [ranks] receivers whose lanes carry their own bytes
-    slice_bytes: NDArray[np.int64]  # [servers]
-    pace: Pace
-    window: int  # partners that a NIC serves at a time, with Pace.WINDOW
-
-    @property
-    def reason(self) -> str:
-        """Why this way, in words."""
-        times = ", ".join(
-            f"{way.name.lower()} {seconds * 1e6:.0f} us"
-            for way, seconds in zip(Way, self.predicted_s.tolist(), strict=True)
-            if np.isfinite(seconds)
-        )
-        return f"{self.way.name.lower()}: predicted {times}"
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """All rows."""
-        if self.way is Way.DIRECT:
-            return _expand_direct(self.demand, self.servers)
-        src, dst, phase, stage, slice_, size_bytes, order, dep_offsets, deps, piece_offsets, item, offset, length = (
-            _core.expand_two_tier(
-                self.demand.bytes_matrix,
-                self.servers,
-                self.segments,
-                self.nic_targets,
-                self.is_hot,
-                self.slice_bytes,
-                int(self.pace),
-                self.window,
-            )
-        )
-        return Schedule(
-            src=Ragged.single(src),
-            dst=Ragged.single(dst),
-            kind=np.zeros(len(src), np.uint8),
-            phase=phase,
-            stage=stage,
-            slice=slice_,
-            size_bytes=size_bytes,
-            path=Ragged.empty(len(src)),
-            exclusive=(phase == Phase.SCALE_OUT) & (self.pace is Pace.EXCLUSIVE),
-            order=order,
-            deps=Ragged(dep_offsets, deps),
-            pieces=Pieces(piece_offsets, item, offset, length),
-        )
-
-    @property
-    def num_messages(self) -> int:
-        """Rows of the message table."""
-        return self.schedule.num_messages
-
-    @property
-    def num_pieces(self) -> int:
-        """Rows of the piece table."""
-        return self.schedule.num_pieces
-
-    def expand(self) -> Schedule:
-        """All rows, written out once."""
-        return self.schedule
-
-    def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
-        return self.schedule.iter_messages()
-
-    def for_rank(self, rank: int) -> RankProgram:
-        """What one rank sends and receives."""
-        return self.schedule.for_rank(rank)
+_WAYS = {way.name.lower(): way for way in Way}
+MOST_DRIFT = 0.15  # change of any server's traffic, from a sample, up to which an earlier plan is kept
+MOST_ROUNDS = 1024
 
 
 def supports(problem: Problem) -> str | None:
@@ -150,93 +52,120 @@ def supports(problem: Problem) -> str | None:
     return f"servers {apart[0, 0]} and {apart[0, 1]} must talk but no GPU index has a working NIC at both"
 
 
-def adaptive(problem: Problem, *, seed: int = 0, way: str | None = None, slices: int = 0) -> TwoTierPlan:
+def adaptive(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    way: str | None = None,
+    slices: int = 0,
+    scratch_bytes: int | None = None,
+) -> TwoTierPlan:
     """Plan an All-to-Allv.
 
     Parameters
     ----------
     way
-        "direct", "burst" or "staged"; None takes the fastest by prediction.
+        "direct", "burst", "staged" or "detour"; None takes the fastest by prediction.
     slices
         Slices per lane of average size; 0 chooses.
+    scratch_bytes
+        Most bytes that may wait at any GPU on their way to others; None sets no limit.
     """
     assert problem.cluster is not None and problem.demand is not None
     if way is not None and way not in _WAYS:
         raise InvalidInput(f"way={way!r} is not one of {', '.join(_WAYS)}")
-    return prepare(problem.cluster, way=way, slices=slices)(problem.demand)
+    plan = prepare(problem.cluster, way=way, slices=slices)(problem.demand)
+    return plan if scratch_bytes is None else _within(plan, problem, scratch_bytes)
 
 
-def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Callable[[Demand], TwoTierPlan]:
+def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Planner:
     """A planner for one cluster; what depends only on the cluster is done here."""
     fabric = cluster.fabric
     joins_all = cluster.scale_out == "flat" or (cluster.scale_out == "rail-spine" and cluster.oversubscription <= 1.0)
-    costs = np.array(
-        [
-            cluster.scale_up_latency_s,
-            cluster.scale_out_latency_s,
-            cluster.message_overhead_s,
-            cluster.stage_overhead_s,
-            fabric.fan_in or 0,
-            fabric.loss_per_sender,
-            joins_all,
-            _uplink_bytes_per_s(cluster),
-            cluster.scale_up_bandwidth_bytes_per_s,
-        ],
-        np.float64,
+    costs = [
+        cluster.scale_up_latency_s,
+        cluster.scale_out_latency_s,
+        cluster.message_overhead_s,
+        cluster.stage_overhead_s,
+        fabric.fan_in or 0,
+        fabric.loss_per_sender,
+        joins_all,
+        _uplink_bytes_per_s(cluster),
+        cluster.scale_up_bandwidth_bytes_per_s,
+    ]
+    return Planner(
+        cluster=cluster,
+        nic=np.ascontiguousarray(cluster.nic_bandwidth_bytes_per_s, np.float64),
+        costs=np.array(costs, np.float64),
+        only=-1 if way is None else int(_WAYS[way]),
+        slices=slices,
     )
-    nic = np.ascontiguousarray(cluster.nic_bandwidth_bytes_per_s, np.float64)
-    servers = cluster.servers
-    only = -1 if way is None else int(_WAYS[way])
-    window = fabric.fan_in or 1
-    # Where the NICs of a server share a link, no message may claim that link for itself.
-    staged_pace = Pace.EXCLUSIVE if window == 1 and not _uplink_bytes_per_s(cluster) else Pace.WINDOW
 
-    def plan(demand: Demand) -> TwoTierPlan:
-        chosen, stages, predicted_s, segments, targets, is_hot, slice_bytes = _core.plan_two_tier(
-            demand.bytes_matrix, servers, nic, costs, only, slices
-        )
-        pace = staged_pace if chosen == Way.STAGED else Pace.BURST
-        decided = (segments, targets, is_hot, slice_bytes)
-        return TwoTierPlan(demand, servers, Way(chosen), stages, predicted_s, *decided, pace, window)
 
-    return plan
+@dataclass(frozen=True, slots=True, eq=False)
+class Planner:
+    """Plans demands on one cluster, in one native call each."""
+
+    cluster: Cluster
+    nic: NDArray[np.float64]  # [ranks] bytes per second
+    costs: NDArray[np.float64]
+    only: int
+    slices: int
+
+    def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> TwoTierPlan:
+        """Plan a demand; from an earlier plan, if the traffic has only drifted since."""
+        if isinstance(previous, TwoTierPlan) and (previous.cluster is self.cluster or previous.cluster == self.cluster):
+            kept = _carried_over(previous, demand)
+            if kept is not None:
+                return kept
+        matrix, servers = demand.bytes_matrix, self.cluster.servers
+        decided = _core.plan_two_tier(matrix, servers, self.nic, self.costs, self.only, self.slices)
+        return TwoTierPlan(self.cluster, demand, *decided)
+
+
+def _carried_over(previous: TwoTierPlan, demand: Demand) -> TwoTierPlan | None:
+    """The earlier decisions for new traffic: shares follow the demand, stages are scaled to it. None after a jump."""
+    before, now = previous.demand.bytes_matrix, demand.bytes_matrix
+    if before.shape != now.shape or _core.sampled_drift(before, now, previous.servers) > MOST_DRIFT:
+        return None
+    if not len(previous.segments):
+        return replace(previous, demand=demand)
+    return replace(previous, demand=demand, segments=_core.scale_segments(previous.segments, now, previous.servers))
+
+
+def _within(plan: TwoTierPlan, problem: Problem, scratch_bytes: int) -> TwoTierPlan:
+    """The plan in as many rounds as the limit asks for; where none suffice, straight sending, which uses no scratch."""
+    if isinstance(scratch_bytes, bool) or not isinstance(scratch_bytes, int) or scratch_bytes < 0:
+        raise InvalidInput(f"scratch_bytes={scratch_bytes!r} must be a whole number of at least 0")
+    assert problem.cluster is not None and problem.demand is not None
+    while plan.num_rounds <= MOST_ROUNDS:
+        needed = int(scratch_spans(plan.schedule, problem).high_water_bytes.max(initial=0))
+        if needed <= scratch_bytes:
+            return plan
+        if plan.way is Way.STAGED:  # its stages are many already; start from traffic that is not in stages
+            plan = prepare(problem.cluster, way="burst")(problem.demand)
+        else:
+            more = -(-plan.num_rounds * needed // max(scratch_bytes, 1))
+            plan = _in_rounds(plan, max(plan.num_rounds + 1, min(more, MOST_ROUNDS + 1)))
+    if problem.cluster.scale_out == "rail":
+        raise InvalidInput(f"scratch_bytes={scratch_bytes} is too little: bytes that change rails must wait somewhere")
+    return prepare(problem.cluster, way="direct")(problem.demand)
+
+
+def _in_rounds(plan: TwoTierPlan, rounds: int) -> TwoTierPlan:
+    """Every tile in equal parts, one after the other, with a barrier between."""
+    settings = plan.settings.copy()
+    settings[1] = settings[5] = rounds
+    segments = _core.round_segments(plan.demand.bytes_matrix, plan.servers, rounds)
+    return replace(plan, settings=settings, segments=segments)
 
 
 def _uplink_bytes_per_s(cluster: Cluster) -> float:
     """What the NICs of a server share on their way to other servers; 0 where they share nothing."""
     if cluster.scale_out != "flat" or cluster.oversubscription <= 1.0:
         return 0.0
-    nominal = cluster.scale_out_bandwidth_bytes_per_s * cluster.nics_per_gpu
-    return cluster.gpus_per_server * nominal / cluster.oversubscription
-
-
-def _expand_direct(demand: Demand, servers: int) -> Schedule:
-    """One message per pair of ranks."""
-    matrix = demand.bytes_matrix
-    width = len(matrix) // servers
-    src, dst = np.nonzero(matrix * ~np.eye(len(matrix), dtype=np.bool_))
-    count = len(src)
-    size_bytes = matrix[src, dst]
-    zeros = np.zeros(count, np.int32)
-    return Schedule(
-        src=Ragged.single(src.astype(np.int32)),
-        dst=Ragged.single(dst.astype(np.int32)),
-        kind=zeros.astype(np.uint8),
-        phase=np.where(src // width == dst // width, Phase.LOCAL, Phase.SCALE_OUT).astype(np.uint8),
-        stage=zeros,
-        slice=zeros,
-        size_bytes=size_bytes,
-        path=Ragged.empty(count),
-        exclusive=np.zeros(count, np.bool_),
-        order=zeros.astype(np.int64),
-        deps=Ragged.empty(count),
-        pieces=Pieces(
-            np.arange(count + 1, dtype=np.int64),
-            np.arange(count, dtype=np.int32),
-            np.zeros(count, np.int64),
-            size_bytes,
-        ),
-    )
+    nominal = cluster.nominal_nic_bandwidth_bytes_per_s[: cluster.gpus_per_server]
+    return float(nominal.sum()) / cluster.oversubscription
 
 
 ALGORITHM = Algorithm(

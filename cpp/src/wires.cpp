@@ -1,0 +1,281 @@
+#include "interlock/wires.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "interlock/arithmetic.hpp"
+#include "interlock/errors.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr std::int64_t kMostSlices = 128;
+constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
+constexpr std::int64_t kTypicalInFlight = 2;
+constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
+constexpr std::int64_t kHeadShare = 8;      // helped bytes join a lane after this part of it
+
+std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
+
+/// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends, where
+/// nothing else hides them.
+class WaveCounter {
+public:
+    WaveCounter(std::size_t servers, std::int64_t bytes_per_wave) : most_(bytes_per_wave), servers_(servers) {}
+
+    /// Bytes that a server will pass through in all; to be called before `next`.
+    void expect(std::size_t server, std::int64_t bytes) { servers_[server].left += bytes; }
+
+    std::int32_t next(std::size_t server, std::int64_t bytes) {
+        Server& here = servers_[server];
+        const std::int64_t least = std::max<std::int64_t>(most_ / kRampParts, 1);
+        if (here.filled >= std::clamp(std::min(here.done, here.left) / 2, least, std::max(least, most_))) {
+            ++here.wave;
+            here.filled = 0;
+        }
+        here.filled += bytes;
+        here.done += bytes;
+        here.left -= bytes;
+        return here.wave;
+    }
+
+private:
+    static constexpr std::int64_t kRampParts = 8;
+    struct Server {
+        std::int64_t done = 0, left = 0, filled = 0;
+        std::int32_t wave = 0;
+    };
+    std::int64_t most_;
+    std::vector<Server> servers_;
+};
+
+/// How many helped bytes are among the first `position` bytes of a lane. They join after a head of own bytes, in
+/// proportion, so that the moves that bring them have time and still keep pace.
+std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
+    const std::int64_t all = load.own_bytes + load.helped_bytes;
+    const std::int64_t head = std::min(load.own_bytes, all / kHeadShare);
+    const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
+    return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
+                      std::min(position, load.helped_bytes));
+}
+class WireCutter {
+public:
+    WireCutter(std::span<const std::int64_t> demand, std::span<const std::int32_t> item_ids, const TwoTierPlan& plan)
+        : demand_(demand),
+          item_ids_(item_ids),
+          plan_(plan),
+          width_(plan.width),
+          ranks_(plan.servers * plan.width),
+          lanes_out_(ranks_),
+          lanes_in_(ranks_) {}
+
+    WireTable cut() {
+        LaneAssigner assigner(to_int32(width_));
+        std::vector<Lane> scratch;
+        // A wave closes at the size of the smallest slices that reach or leave a server.
+        const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
+        WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
+        const std::vector<std::int64_t> typical = typical_lane_bytes();
+        const std::vector<std::uint8_t> is_end = segments_at_ends();
+        for (const Segment& segment : plan_.segments) {
+            sending.expect(to_size(segment.src_server), segment.bytes / static_cast<std::int64_t>(width_));
+            receiving.expect(to_size(segment.dst_server), segment.bytes / static_cast<std::int64_t>(width_));
+        }
+        std::size_t index = 0;
+        for (const Segment& segment : plan_.segments) {
+            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            const std::int64_t* tile = demand_.data() + src * width_ * ranks_ + dst * width_;
+            const std::int64_t tile_bytes = sum_tile(tile);
+            require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
+                    "a segment must lie inside its tile");
+            const auto lanes = plan_.lanes.of(src, dst, tile_bytes, scratch);
+            const auto hot = plan_.lanes.is_hot.empty() ? std::span<const std::uint8_t>{}
+                                                        : std::span(plan_.lanes.is_hot).subspan(dst * width_, width_);
+            const auto loads = assigner.assign(tile, ranks_, lanes, hot);
+            std::int64_t most_slices = 1;
+            lane_cuts_.resize(lanes.size());
+            for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+                lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical[src], is_end[index]);
+                most_slices = std::max(most_slices, lane_cuts_[lane].count);
+            }
+            for (std::int64_t slice = 0; slice < most_slices; ++slice) {
+                Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, false, {kNoWire, kNoWire}};
+                if (plan_.pace != Pace::kBurst) {
+                    const std::int64_t share = segment.bytes / (most_slices * static_cast<std::int64_t>(lanes.size()));
+                    wire.balance_wave = sending.next(src, share);
+                    wire.restore_wave = receiving.next(dst, share);
+                }
+                for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+                    if (slice >= lane_cuts_[lane].count) continue;
+                    wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
+                    wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
+                    add_wire(wire, lane_cuts_[lane], loads[lane], slice);
+                }
+            }
+            if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
+            ++index;
+        }
+        return std::move(table_);
+    }
+
+private:
+
+    /// Later lanes of the same NICs wait for these.
+    void remember_lanes(std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            if (lane_cuts_[lane].last_ids.empty()) continue;
+            const std::int32_t id = lane_cuts_[lane].last_ids.back();
+            lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
+            lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
+        }
+    }
+
+    /// The last message of the lane that must be over before another one of this NIC begins.
+    [[nodiscard]] std::int32_t window_end(const std::vector<std::int32_t>& lanes) const {
+        const std::size_t window = to_size(plan_.window);
+        return lanes.size() < window ? kNoWire : lanes[lanes.size() - window];
+    }
+
+    /// How a lane's part of a segment is sliced.
+    struct LaneCut {
+        std::int64_t first, bytes, count;
+        std::int64_t in_flight;               // slices on the wire at once
+        std::vector<std::int32_t> last_ids;   // wire ids of the slices so far
+    };
+
+    /// Whether a segment is the first of its sender or the last of its receiver, where finer slices pay.
+    [[nodiscard]] std::vector<std::uint8_t> segments_at_ends() const {
+        std::vector<std::uint8_t> is_end(plan_.segments.size(), 0);
+        if (plan_.pace == Pace::kBurst) return is_end;
+        std::vector<std::uint8_t> has_sent(plan_.servers, 0), has_received(plan_.servers, 0);
+        for (std::size_t n = 0; n < is_end.size(); ++n) {
+            if (std::exchange(has_sent[to_size(plan_.segments[n].src_server)], 1) == 0) is_end[n] = 1;
+            const std::size_t back = is_end.size() - 1 - n;
+            if (std::exchange(has_received[to_size(plan_.segments[back].dst_server)], 1) == 0) is_end[back] = 1;
+        }
+        return is_end;
+    }
+
+    [[nodiscard]] LaneCut cut_lane(const Segment& segment, std::int64_t tile_bytes, const Lane& lane,
+                                   const LaneLoad& load, std::int64_t typical, bool is_end) const {
+        const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
+        const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
+        LaneCut cut{first, last - first, 1, 1, {}};
+        const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
+                          (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
+        // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
+        // partner two are needed to keep the wire busy while an arrival is on its way.
+        const std::int64_t share = (2 * kTypicalInFlight * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
+        if (plan_.pace != Pace::kWindow) {
+            cut.in_flight = plan_.servers == 2 ? 2 : std::clamp<std::int64_t>(share, 1, kMostInFlight);
+        }
+        if (hops) {
+            const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
+            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > kTypicalInFlight;
+            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? 2 : 1));
+        } else if (plan_.pace == Pace::kBurst) {
+            cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
+        }
+        return cut;
+    }
+
+    /// Bytes of an average lane out of each server.
+    [[nodiscard]] std::vector<std::int64_t> typical_lane_bytes() const {
+        std::vector<std::int64_t> bytes(plan_.servers, 0), lanes(plan_.servers, 0), typical(plan_.servers, 0);
+        for (const Segment& segment : plan_.segments) {
+            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            require(src < plan_.servers && dst < plan_.servers && src != dst, "a segment must join two servers");
+            bytes[src] += segment.bytes;
+            const std::size_t tile = src * plan_.servers + dst;
+            const auto& offsets = plan_.lanes.offsets;
+            lanes[src] += offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
+        }
+        for (std::size_t s = 0; s < plan_.servers; ++s) typical[s] = lanes[s] == 0 ? 0 : bytes[s] / lanes[s];
+        return typical;
+    }
+
+    [[nodiscard]] std::int64_t sum_tile(const std::int64_t* tile) const {
+        std::int64_t sum = 0;
+        for (std::size_t i = 0; i < width_; ++i) {
+            for (std::size_t j = 0; j < width_; ++j) sum += tile[i * ranks_ + j];
+        }
+        return sum;
+    }
+
+    /// One slice of a lane as a message.
+    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice) {
+        const std::int64_t first = cut.first + slice_start(cut.bytes, slice, cut.count);
+        const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
+        if (first == last) return;
+        const std::int32_t id = to_int32(table_.wires.size());
+        const auto sent = static_cast<std::int64_t>(cut.last_ids.size());
+        if (plan_.pace != Pace::kExclusive && sent >= cut.in_flight) {
+            wire.after[0] = cut.last_ids[to_size(sent - cut.in_flight)];
+        } else if (plan_.pace == Pace::kWindow) {
+            wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
+        }
+        cut.last_ids.push_back(id);
+        if (plan_.pace == Pace::kBurst) {
+            // Lanes with more slices in flight keep their own time; the others advance together.
+            wire.keeps_own_time = cut.in_flight > kTypicalInFlight;
+            const std::int64_t wave = slice + (wire.keeps_own_time ? kMostSlices : 0) + 2 * kMostSlices * wire.stage;
+            wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(wave);
+        }
+        const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
+        add_range(load.own, first - helped_first, last - helped_last, wire, id);
+        add_range(load.helped, helped_first, helped_last, wire, id);
+        table_.wires.push_back(wire);
+        table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
+    }
+
+    void add_range(std::span<const Parcel> parcels, std::int64_t first, std::int64_t last, const Wire& wire,
+                   std::int32_t id) {
+        const auto width = to_int32(width_);
+        std::int64_t start = 0;
+        for (const Parcel& parcel : parcels) {
+            const std::int64_t from = std::max(first, start), to = std::min(last, start + parcel.bytes);
+            if (from < to) {
+                const std::int32_t sender = wire.src / width * width + parcel.sender;
+                const std::int32_t receiver = wire.dst / width * width + parcel.receiver;
+                const std::int32_t item = item_ids_[to_size(sender) * ranks_ + to_size(receiver)];
+                table_.pieces.push_back({item, sender, receiver, id, parcel.offset + from - start, to - from});
+            }
+            start += parcel.bytes;
+            if (start >= last) break;
+        }
+    }
+
+    std::span<const std::int64_t> demand_;
+    std::span<const std::int32_t> item_ids_;
+    const TwoTierPlan& plan_;
+    std::size_t width_, ranks_;
+    std::vector<LaneCut> lane_cuts_;
+    std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
+    WireTable table_;
+};
+
+}  // namespace
+
+std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes) {
+    if (slice_bytes <= 0) return 1;
+    return std::clamp<std::int64_t>((lane_bytes + slice_bytes / 2) / slice_bytes, 1, kMostSlices);
+}
+
+std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t count) {
+    // Weights rise 1, 2, … to the ramp's top, stay there, and fall again; this is their running sum.
+    const std::int64_t top = std::min(kRampSteps, (count + 1) / 2);
+    const auto rising = [&](std::int64_t n) { return n < top ? n * (n + 1) / 2 : top * (top + 1) / 2 + (n - top) * top; };
+    const std::int64_t total = rising(count) - top * (top - 1) / 2;
+    const std::int64_t until_fall = count - top;
+    std::int64_t sum = rising(std::min(slice, until_fall));
+    if (slice > until_fall) sum = total - rising(count - slice);
+    return portion(bytes, sum, total);
+}
+
+WireTable cut_wires(std::span<const std::int64_t> demand_bytes, std::span<const std::int32_t> item_ids,
+                    const TwoTierPlan& plan) {
+    return WireCutter(demand_bytes, item_ids, plan).cut();
+}
+
+}  // namespace interlock

@@ -1,0 +1,184 @@
+"""The compact form of a two-tier All-to-Allv: what was decided, and the rows written out when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.ragged import Ragged
+from interlock.schedule import Message, Phase, Pieces, RankProgram, Schedule
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["Pace", "TwoTierPlan", "Way"]
+
+
+class Way(IntEnum):
+    """How the bytes between servers travel."""
+
+    DIRECT = 0
+    BURST = 1
+    STAGED = 2
+    DETOUR = 3
+
+
+class Pace(IntEnum):
+    """How the wire is shared between the partners of a NIC."""
+
+    BURST = 0  # all at once
+    EXCLUSIVE = 1  # one at a time; links keep the order
+    WINDOW = 2  # a few at a time, by waiting for an earlier one at either end
+
+
+@dataclass(frozen=True, eq=False)
+class TwoTierPlan:
+    """A decided plan.
+
+    `settings` holds way, stages, pace, window (partners of a NIC at a time), local window (messages of a GPU to its own
+    server at a time) and rounds (parts of the traffic between which scratch is emptied).
+    """
+
+    cluster: Cluster
+    demand: Demand
+    settings: NDArray[np.int64]  # [6]
+    predicted_s: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
+    segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
+    nic_targets: NDArray[np.int64]  # [3, ranks] bytes out, in and at most, or empty: equal shares
+    is_hot: NDArray[np.uint8]  # [ranks] receivers whose lanes carry their own bytes
+    slice_bytes: NDArray[np.int64]  # [servers]
+    heavy_pairs: NDArray[np.int64]  # [n, 4] src, dst, parts, nic_bytes: pairs inside a server that press a port
+
+    @property
+    def servers(self) -> int:
+        """Servers of the cluster."""
+        return self.cluster.servers
+
+    @property
+    def way(self) -> Way:
+        """How the bytes between servers travel."""
+        return Way(int(self.settings[0]))
+
+    @property
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+        return int(self.settings[1])
+
+    @property
+    def pace(self) -> Pace:
+        """How the wire is shared."""
+        return Pace(int(self.settings[2]))
+
+    @property
+    def num_rounds(self) -> int:
+        """Parts of the traffic between which scratch is emptied."""
+        return int(self.settings[5])
+
+    @property
+    def reason(self) -> str:
+        """Why this way, in words."""
+        times = ", ".join(
+            f"{way.name.lower()} {seconds * 1e6:.0f} us"
+            for way, seconds in zip(Way, self.predicted_s.tolist(), strict=True)
+            if np.isfinite(seconds)
+        )
+        return f"{self.way.name.lower()}: predicted {times}"
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """All rows."""
+        if self.way is Way.DIRECT:
+            return _write_direct(self.demand, self.servers)
+        src, dst, phase, stage, slice_, size_bytes, order, dep_offsets, deps, piece_offsets, item, offset, length = (
+            _core.expand_two_tier(
+                self.demand.bytes_matrix,
+                self.servers,
+                self.settings,
+                self.segments,
+                self.nic_targets,
+                self.is_hot,
+                self.slice_bytes,
+                self.heavy_pairs,
+            )
+        )
+        return Schedule(
+            src=Ragged.single(src),
+            dst=Ragged.single(dst),
+            kind=np.zeros(len(src), np.uint8),
+            phase=phase,
+            stage=stage,
+            slice=slice_,
+            size_bytes=size_bytes,
+            path=self._paths(src, dst, phase),
+            exclusive=(phase == Phase.SCALE_OUT) & (self.pace is Pace.EXCLUSIVE),
+            order=order,
+            deps=Ragged(dep_offsets, deps),
+            pieces=Pieces(piece_offsets, item, offset, length),
+            barriers=np.arange(1, self.num_rounds, dtype=np.int32),
+        )
+
+    def _paths(self, src: NDArray[np.int32], dst: NDArray[np.int32], phase: NDArray[np.uint8]) -> Ragged:
+        """Routed by the topology, but for bytes between neighbours that take the NICs."""
+        if not len(self.heavy_pairs):
+            return Ragged.empty(len(src))
+        loops = (phase == Phase.SCALE_OUT) & (self.cluster.server_of(src) == self.cluster.server_of(dst))
+        ranks, gpus = self.cluster.num_ranks, self.cluster.gpus_per_server
+        first_nic = ranks * (gpus - 1 if self.cluster.scale_up == "mesh" else 2)  # after the scale-up links
+        links = np.stack([first_nic + src[loops], first_nic + ranks + dst[loops]], axis=1)
+        return Ragged.from_counts(2 * loops, links.reshape(-1).astype(np.int32))
+
+    @property
+    def num_messages(self) -> int:
+        """Rows of the message table."""
+        return self.schedule.num_messages
+
+    @property
+    def num_pieces(self) -> int:
+        """Rows of the piece table."""
+        return self.schedule.num_pieces
+
+    def expand(self) -> Schedule:
+        """All rows, written out once."""
+        return self.schedule
+
+    def iter_messages(self) -> Iterator[Message]:
+        """Row after row."""
+        return self.schedule.iter_messages()
+
+    def for_rank(self, rank: int) -> RankProgram:
+        """What one rank sends and receives."""
+        return self.schedule.for_rank(rank)
+
+
+def _write_direct(demand: Demand, servers: int) -> Schedule:
+    """One message per pair of ranks."""
+    matrix = demand.bytes_matrix
+    width = len(matrix) // servers
+    src, dst = np.nonzero(matrix * ~np.eye(len(matrix), dtype=np.bool_))
+    count = len(src)
+    size_bytes = matrix[src, dst]
+    zeros = np.zeros(count, np.int32)
+    return Schedule(
+        src=Ragged.single(src.astype(np.int32)),
+        dst=Ragged.single(dst.astype(np.int32)),
+        kind=zeros.astype(np.uint8),
+        phase=np.where(src // width == dst // width, Phase.LOCAL, Phase.SCALE_OUT).astype(np.uint8),
+        stage=zeros,
+        slice=zeros,
+        size_bytes=size_bytes,
+        path=Ragged.empty(count),
+        exclusive=np.zeros(count, np.bool_),
+        order=zeros.astype(np.int64),
+        deps=Ragged.empty(count),
+        pieces=Pieces(
+            np.arange(count + 1, dtype=np.int64),
+            np.arange(count, dtype=np.int32),
+            np.zeros(count, np.int64),
+            size_bytes,
+        ),
+    )
