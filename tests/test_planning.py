@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import interlock as il
 from interlock.algorithms import registry
 from interlock.errors import InvalidInput
 from interlock.planning import solve
-from interlock.problem import Problem
+from interlock.problem import Problem, demand_problem
 from strategies import collective_problems, demand_problems
 
 
@@ -18,12 +19,7 @@ from strategies import collective_problems, demand_problems
 @given(demand_problems(max_servers=3, max_gpus=3))
 def test_a_reversed_plan_moves_the_transposed_demand(problem: Problem) -> None:
     for name in registry.supported(problem):
-        plan = solve(problem, name)
-        if len(plan.schedule.path.values):
-            with pytest.raises(InvalidInput, match="name their links"):
-                plan.reversed()
-            continue
-        back = plan.reversed()
+        back = solve(problem, name).reversed()
         assert back.problem.demand == problem.demand.transposed()
         assert back.report.valid, (name, [str(violation) for violation in back.report.violations[:2]])
 
@@ -41,6 +37,45 @@ def test_a_planner_gives_the_same_plan_for_the_same_bytes(h200_2x4: il.Cluster) 
     assert replan(il.traffic.zipf(h200_2x4, seed=2)) is not first
     fresh = il.planner(h200_2x4, algorithm="adaptive", cache=False)
     assert fresh(il.traffic.zipf(h200_2x4, seed=1)) is not fresh(il.traffic.zipf(h200_2x4, seed=1))
+
+
+@settings(max_examples=60)
+@given(demand_problems(max_servers=4, max_gpus=3), st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_a_warm_start_moves_the_new_bytes(problem: Problem, percent: int, seed: int) -> None:
+    """Whatever became of the traffic, the plan that starts from the last one is valid for the new."""
+    assert problem.cluster is not None and problem.demand is not None
+    matrix = problem.demand.bytes_matrix
+    change = 1 + percent / 100 * np.random.default_rng(seed).uniform(-1, 1, matrix.shape)
+    drifted = demand_problem(problem.cluster, il.traffic.matrix((matrix * change).astype(np.int64)))
+    for name in ("adaptive", "auto", "direct"):
+        chosen = registry.get(name)
+        if chosen.supports(problem) is None and chosen.supports(drifted) is None:
+            warm = solve(drifted, name, previous=solve(problem, name))
+            assert warm.report.valid, (name, [str(violation) for violation in warm.report.violations[:2]])
+
+
+@pytest.mark.parametrize("fan_in", [None, 1])
+def test_a_warm_start_keeps_the_decisions_after_a_drift_but_not_after_a_jump(fan_in: int | None) -> None:
+    cluster = il.cluster("h200", servers=4, fan_in=fan_in)
+    before = il.traffic.zipf(cluster, 0.8, "64 MB", seed=1)
+    noise = np.random.default_rng(0).uniform(0.95, 1.05, before.bytes_matrix.shape)
+    drifted = il.traffic.matrix((before.bytes_matrix * noise).astype(np.int64))
+    jumped = il.traffic.zipf(cluster, 0.8, "64 MB", seed=2)
+    replan = il.planner(cluster, algorithm="adaptive")
+    first = replan(before)
+    warm, cold = replan(drifted, first), replan(jumped, first)
+    assert warm.compact.slice_bytes is first.compact.slice_bytes
+    assert cold.compact.slice_bytes is not first.compact.slice_bytes
+    assert warm.certificate().valid
+    assert warm.simulate().makespan_s < 1.01 * il.plan(cluster, drifted, algorithm="adaptive").simulate().makespan_s
+
+
+def test_a_warm_start_forgets_a_plan_of_another_cluster() -> None:
+    healthy = il.cluster("h200", servers=2)
+    broken = il.cluster("h200", servers=2, faults=[il.dead_nic(server=0, gpu=5)])
+    traffic = il.traffic.zipf(healthy, 0.8, "64 MB", seed=1)
+    plan = il.plan(broken, traffic, algorithm="adaptive", previous=il.plan(healthy, traffic, algorithm="adaptive"))
+    assert plan.certificate().valid
 
 
 def test_auto_says_why(h200_4x8: il.Cluster) -> None:

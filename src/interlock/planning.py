@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,7 +251,15 @@ def load(path: str | os.PathLike[str]) -> Plan:
     return Plan(saved.problem, saved.schedule, saved.algorithm, seed=saved.seed, parameters=saved.parameters)
 
 
-def plan(cluster: Cluster, traffic: Demand, algorithm: str = "auto", *, seed: int = 0, **parameters: object) -> Plan:
+def plan(
+    cluster: Cluster,
+    traffic: Demand,
+    algorithm: str = "auto",
+    *,
+    previous: Plan | None = None,
+    seed: int = 0,
+    **parameters: object,
+) -> Plan:
     """Plan an All-to-Allv on a cluster.
 
     Parameters
@@ -260,29 +268,45 @@ def plan(cluster: Cluster, traffic: Demand, algorithm: str = "auto", *, seed: in
         Where, and what: see `il.cluster` and `il.traffic`.
     algorithm
         A name from the registry; "auto" picks by predicted time.
+    previous
+        An earlier plan of this algorithm on this cluster. Where traffic has only drifted since, its decisions are kept
+        and fitted to the new bytes; after a jump, or by an algorithm that cannot, all is planned anew.
     seed, parameters
         Passed to the algorithm.
     """
-    return solve(demand_problem(cluster, traffic), algorithm, seed=seed, **parameters)
+    return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, **parameters)
 
 
-def solve(problem: Problem, algorithm: str, *, seed: int = 0, **parameters: object) -> Plan:
-    """Plan any problem with a named algorithm."""
+def solve(
+    problem: Problem, algorithm: str, *, previous: Plan | None = None, seed: int = 0, **parameters: object
+) -> Plan:
+    """Plan any problem with a named algorithm; `previous` as for `plan`."""
     chosen = registry.get(algorithm)
     reason = chosen.supports(problem)
     if reason is not None:
         raise InvalidInput(f"algorithm {algorithm!r} does not support {problem.name}: {reason}")
     start = time.perf_counter()
-    compact = chosen.build(problem, seed=seed, **parameters)
+    if previous is not None and not parameters and problem.demand and problem.cluster and chosen.prepare:
+        compact = chosen.prepare(problem.cluster)(problem.demand, previous.compact)
+    else:
+        compact = chosen.build(problem, seed=seed, **parameters)
     took = time.perf_counter() - start
     return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, plan_s=took)
 
 
-def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) -> Callable[[Demand], Plan]:
+class DemandPlan(Protocol):
+    """A reusable callable from demand to plan."""
+
+    def __call__(self, traffic: Demand, previous: Plan | None = None) -> Plan:
+        """Warm-starts from `previous`, an earlier plan on the same cluster, where that helps."""
+        ...
+
+
+def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) -> DemandPlan:
     """A reusable callable from demand to plan, with what depends only on the cluster done once.
 
     With `cache`, a demand that was planned before gets the same plan again, found by a digest of its bytes; the last
-    `CACHED_PLANS` are kept.
+    `CACHED_PLANS` are kept. Given the last step's plan as `previous`, it warm-starts.
 
     >>> import interlock as il
     >>> cluster = il.cluster("h200", servers=2)
@@ -295,13 +319,13 @@ def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) ->
         return plan_once
     kept: OrderedDict[int, Plan] = OrderedDict()
 
-    def plan_cached(traffic: Demand) -> Plan:
+    def plan_cached(traffic: Demand, previous: Plan | None = None) -> Plan:
         key = _core.digest64(traffic.bytes_matrix.reshape(-1).view(np.uint8), traffic.num_ranks)
         found = kept.get(key)
         if found is not None and found.problem.demand == traffic:
             kept.move_to_end(key)
             return found
-        made = plan_once(traffic)
+        made = plan_once(traffic, previous)
         kept[key] = made
         if len(kept) > CACHED_PLANS:
             kept.popitem(last=False)
@@ -310,15 +334,15 @@ def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) ->
     return plan_cached
 
 
-def _planner(cluster: Cluster, algorithm: str) -> Callable[[Demand], Plan]:
+def _planner(cluster: Cluster, algorithm: str) -> DemandPlan:
     chosen = registry.get(algorithm)
     if chosen.prepare is None:
-        return lambda traffic: plan(cluster, traffic, algorithm)
+        return lambda traffic, previous=None: plan(cluster, traffic, algorithm)
     build = chosen.prepare(cluster)
 
-    def plan_demand(traffic: Demand) -> Plan:
+    def plan_demand(traffic: Demand, previous: Plan | None = None) -> Plan:
         start = time.perf_counter()
-        compact = build(traffic)
+        compact = build(traffic, None if previous is None else previous.compact)
         took = time.perf_counter() - start
         return Plan(lambda: demand_problem(cluster, traffic), compact, algorithm, plan_s=took)
 
@@ -353,4 +377,4 @@ def synthesize(
     problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
     if chunks is not None and registry.get(algorithm).cuts_items:
         parameters = {"parts": 1, **parameters}
-    return solve(problem, algorithm, seed=seed, **parameters)
+    return solve(problem, algorithm, previous=None, seed=seed, **parameters)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from interlock.algorithms import registry
 from interlock.algorithms.registry import Algorithm, DemandPlanner
 from interlock.cost.estimate import two_tier_estimates_s
-from interlock.problem import Problem
+from interlock.problem import Problem, demand_problem
 from interlock.schedule import CompactSchedule, Message, RankProgram, Schedule
 from interlock.topology import Cluster
+from interlock.traffic import Demand
 
 __all__ = ["ALGORITHM", "Chosen", "auto"]
 
@@ -78,10 +79,18 @@ def supports(problem: Problem) -> str | None:
 
 
 def prepare(cluster: Cluster) -> DemandPlanner:
-    """Plan demands on one cluster in microseconds, where `adaptive` can."""
-    planner = registry.get("adaptive").prepare
-    assert planner is not None
-    return planner(cluster)
+    """Plan demands on one cluster in microseconds; with NICs missing, `adaptive` may not be the one."""
+    has_all_nics = bool((cluster.nic_bandwidth_bytes_per_s > 0).all())
+    prepared = registry.get("adaptive").prepare
+    assert prepared is not None
+    build = prepared(cluster)
+
+    def plan_demand(demand: Demand, previous: CompactSchedule | None = None) -> CompactSchedule:
+        if has_all_nics:
+            return build(demand, previous.compact if isinstance(previous, Chosen) else previous)
+        return auto(demand_problem(cluster, demand))
+
+    return plan_demand
 
 
 def _choose(problem: Problem) -> str | None:

@@ -48,7 +48,12 @@ class Build(Protocol):
         ...
 
 
-DemandPlanner = Callable[[Demand], CompactSchedule]
+class DemandPlanner(Protocol):
+    """Plans demands on one cluster."""
+
+    def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> CompactSchedule:
+        """Warm-starts from `previous` where that helps."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
