@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +84,25 @@ def test_every_command_shows_an_example() -> None:
     ]
 
     assert without == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        SMALL,
+        ["plan", "--servers", "2", "--size", "1 MB", "--algorithm", "fast"],
+        ["synth", "--topology", "ring:4", "--collective", "all-gather", "--size", "1 MB", "--algorithm", "ring"],
+        ["moe", "--layer", "small-8", "--gpus", "4", "--schemes", "deepep,inswitch"],
+        ["moe", "--iteration", "--servers", "2", "--algorithms", "ecmp,adaptive"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_page_says_by_which_command_it_was_made(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "page.html"
+    monkeypatch.setattr(sys, "argv", ["interlock", *words, "--html", str(file)])
+
+    assert run(sys.argv[1:]) == 0
+    assert html.escape(shlex.join(sys.argv)) in file.read_text()
+    assert list(tmp_path.iterdir()) == [file]

@@ -3,76 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interlock as il
 from interlock.comparison import row_of
 from interlock.moe import compare_schemes, paper_layers, uniform_traffic
-from interlock.moe.picture import timeline_svg
 from interlock.report.claims import Claim, Status
-from interlock.report.compare_page import compare_page, plan_page
-from interlock.report.moe_page import moe_page
+from interlock.report.compare_page import plan_page
+from interlock.report.lab_page import lab_page
+from interlock.report.moe_page import layer_page, moe_page
 from interlock.report.reproduce_page import reproduce_page
 from interlock.report.sweep_page import sweep_page
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = Path("/usr/bin/chromium")
-if not CHROMIUM.exists():
-    pytest.skip("Chromium is not installed", allow_module_level=True)
 
 
-class Opened:
-    """A page in the browser, and what it asked for and complained about."""
-
-    def __init__(self, browser: playwright.Browser, file: Path, width: int = 1280) -> None:
-        self.page = browser.new_page(viewport={"width": width, "height": 900})
-        self.page.set_default_timeout(120_000)  # the page may share its processors with the other tests
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda line: self.complaints.append(line.text) if line.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(file.as_uri())
-        self.page.wait_for_selector("html[data-ready=true]", state="attached")
-
-    def value(self, script: str) -> object:
-        return self.page.evaluate(script)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=str(CHROMIUM), args=options)
-        yield launched
-        launched.close()
-
-
-@pytest.fixture(scope="module")
-def comparison() -> il.Comparison:
-    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
-    traffic = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="64 MB", seed=0)
-    return il.compare(cluster, traffic, ["direct", "spreadout", "fast", "adaptive"])
-
-
-@pytest.fixture(scope="module")
-def report(comparison: il.Comparison, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("page") / "report.html"
-    file.write_text(compare_page(comparison, "interlock compare --html report.html"))
-    return file
-
-
-@pytest.fixture(scope="module")
-def opened(browser: playwright.Browser, report: Path) -> Opened:
-    return Opened(browser, report)
-
-
-def test_a_report_fetches_nothing_and_complains_of_nothing(opened: Opened, report: Path) -> None:
+def test_a_report_fetches_nothing_and_complains_of_nothing(opened: Any, report: Path) -> None:
     opened.page.select_option("#choice", "spreadout")
     opened.page.click("#theme")
     opened.page.click("#theme")
@@ -81,17 +31,17 @@ def test_a_report_fetches_nothing_and_complains_of_nothing(opened: Opened, repor
     assert opened.complaints == []
 
 
-def test_every_figure_is_drawn(opened: Opened) -> None:
+def test_every_figure_is_drawn(opened: Any) -> None:
     drawn = opened.value(
         "[...document.querySelectorAll('.plot')].filter(p => p.querySelector('.main-svg')).map(p => p.id)"
     )
 
-    assert drawn == ["times", "traffic", "timeline"]
+    assert drawn == ["times", "planning", "traffic", "totals"]
 
 
-def test_numbers_on_the_page_are_those_of_json(opened: Opened, comparison: il.Comparison) -> None:
+def test_numbers_on_the_page_are_those_of_json(opened: Any, comparison: il.Comparison) -> None:
     results = json.loads(json.dumps(comparison.to_dict()))["results"]
-    shown = opened.value("document.getElementById('times').data.map(bar => [...bar.x])")
+    shown = opened.value("['times', 'planning'].map(id => [...document.getElementById(id).data[0].x])")
     cells = opened.value(
         "[...document.querySelectorAll('tr[data-name]')].map(r => [...r.cells].map(c => c.textContent.trim()))"
     )
@@ -102,22 +52,24 @@ def test_numbers_on_the_page_are_those_of_json(opened: Opened, comparison: il.Co
     assert [int(row[5]) for row in cells] == [row["stages"] for row in results]
 
 
-def test_the_timeline_holds_each_message_of_the_plan(opened: Opened, comparison: il.Comparison) -> None:
-    opened.page.select_option("#choice", "direct")
-    made = next(made for made in comparison.plans if made.algorithm == "direct")
-    ends = "document.getElementById('timeline')._fullData.flatMap(b => [...b.base].map((s, k) => s + b.x[k]))"
-    shown = opened.value(ends)
+def test_link_load_is_drawn_as_simulated(opened: Any, comparison: il.Comparison) -> None:
+    opened.page.select_option("#choice", "fast")
+    result = next(made for made in comparison.plans if made.algorithm == "fast").simulate()
+    links = "[...document.querySelectorAll('#drawing [data-links]')]"
+    loads = opened.value(f"{links}.map(m => [Number(m.dataset.links), parseFloat(m.style.getPropertyValue('--load'))])")
+    capacity = result.topology.bandwidth_bytes_per_s * result.makespan_s
 
-    assert isinstance(shown, list)
-    assert sorted(shown) == pytest.approx(sorted((1e3 * made.simulate().finish_s).tolist()))
+    assert sorted(link for link, _ in loads) == list(range(result.topology.num_links))
+    for link, load in loads:
+        assert load == pytest.approx(100 * result.link_bytes[link] / capacity[link], abs=1e-3)
 
 
 @pytest.mark.parametrize("way", ["select", "click", "keyboard"])
-def test_choosing_an_algorithm_changes_words_picture_and_timeline(opened: Opened, way: str) -> None:
+def test_choosing_an_algorithm_changes_words_picture_and_timeline(opened: Any, way: str) -> None:
     page = opened.page
     page.select_option("#choice", "direct")
-    parts = "['explanation', 'drawing', 'stages'].map(id => document.getElementById(id).innerHTML)"
-    bars = "document.getElementById('timeline').data.map(bar => bar.name).join()"
+    parts = "['explanation', 'drawing', 'busiest', 'stages'].map(id => document.getElementById(id).innerHTML)"
+    bars = "timeline.timeline.groups.map(group => group.name).join()"
     before = opened.value(parts), opened.value(bars)
     if way == "select":
         page.select_option("#choice", "fast")
@@ -130,11 +82,11 @@ def test_choosing_an_algorithm_changes_words_picture_and_timeline(opened: Opened
 
     assert page.input_value("#choice") == "fast"
     assert page.get_attribute('tr[data-name="fast"]', "aria-selected") == "true"
-    assert all(old != new for old, new in zip(before[0], after[0], strict=True))  # type: ignore[call-overload]
+    assert all(old != new for old, new in zip(before[0], after[0], strict=True))
     assert before[1] != after[1]
 
 
-def test_dark_mode_changes_page_and_figures_and_back(opened: Opened) -> None:
+def test_dark_mode_changes_page_and_figures_and_back(opened: Any) -> None:
     paper = "[getComputedStyle(document.body).backgroundColor, document.getElementById('times').layout.paper_bgcolor]"
     light = opened.value(paper)
     opened.page.click("#theme")
@@ -146,7 +98,7 @@ def test_dark_mode_changes_page_and_figures_and_back(opened: Opened) -> None:
     assert opened.value(paper) == light
 
 
-def test_a_reader_who_prefers_dark_gets_dark(browser: playwright.Browser, report: Path) -> None:
+def test_a_reader_who_prefers_dark_gets_dark(browser: Any, report: Path) -> None:
     page = browser.new_page(color_scheme="dark")
     page.set_default_timeout(120_000)
     page.goto(report.as_uri())
@@ -155,43 +107,8 @@ def test_a_reader_who_prefers_dark_gets_dark(browser: playwright.Browser, report
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
-def test_dragging_zooms_the_timeline_and_a_double_click_goes_back(opened: Opened) -> None:
-    page = opened.page
-    page.select_option("#choice", "spreadout")
-    span = "(([low, high]) => high - low)(document.getElementById('timeline')._fullLayout.xaxis.range)"
-    whole = opened.value(span)
-    area = page.locator("#timeline .nsewdrag")
-    area.scroll_into_view_if_needed()
-    box = area.bounding_box()
-    assert box is not None
-    x, y = box["x"] + box["width"] / 4, box["y"] + box["height"] / 4
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + box["width"] / 4, y + box["height"] / 4, steps=4)
-    page.mouse.up()
-    page.wait_for_function(f"{span} < {whole} / 2")
-    zoomed = opened.value(span)
-    page.mouse.dblclick(x, y)
-    page.wait_for_function(f"Math.abs({span} - {whole}) < 1e-9")
-
-    assert zoomed == pytest.approx(float(str(whole)) / 4, rel=0.05)
-
-
-def test_hovering_names_the_message(opened: Opened) -> None:
-    page = opened.page
-    page.select_option("#choice", "direct")
-    page.locator("#timeline").scroll_into_view_if_needed()
-    box = page.locator("#timeline .bars .point path").first.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=3)
-    page.wait_for_selector("#timeline .hovertext")
-    words = page.locator("#timeline .hovertext").first.text_content() or ""
-
-    assert re.search(r"\d+ to \d+, stage \d+, \d+ B", words), words
-
-
-def test_a_phone_never_scrolls_sideways(browser: playwright.Browser, report: Path) -> None:
-    narrow = Opened(browser, report, width=390)
+def test_a_phone_never_scrolls_sideways(open_page: Callable[..., Any], report: Path) -> None:
+    narrow = open_page(report, width=390)
 
     assert narrow.value("document.documentElement.scrollWidth") == 390
     assert narrow.complaints == []
@@ -217,11 +134,42 @@ def _claims_text() -> str:
 
 def _layer_text() -> str:
     layer = paper_layers()[0]
-    made = compare_schemes(layer, uniform_traffic(layer, 4, 0), ["deepep", "inswitch"])
-    rows = [[row.algorithm, str(row.makespan_s)] for row, _ in made]
-    seconds = {"time": [row.makespan_s for row, _ in made]}
-    picture = timeline_svg([time for _, time in made])
-    return moe_page(layer.name, "simulated", "interlock moe", ["scheme", "time"], rows, seconds, picture)
+    traffic = uniform_traffic(layer, 4, 0)
+    made = compare_schemes(layer, traffic, ["deepep", "inswitch"])
+    cells = (["scheme", "time"], [[row.algorithm, str(row.makespan_s)] for row, _ in made])
+    return layer_page(layer.name, "simulated", "interlock moe", {}, cells, made, (layer, traffic))
+
+
+def _step_text() -> str:
+    rows = [["ecmp", "2 s"], ["adaptive", "1 s"]]
+    seconds = {"experts": [0.5, 0.5], "communication": [1.5, 0.5]}
+    return moe_page("mixtral", "modelled", "interlock moe --iteration", ["algorithm", "step"], rows, seconds)
+
+
+def _lab_text() -> str:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    demand = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="1 MB", seed=0)
+    return lab_page(
+        "zipf in a lab", LAB_ROWS, demand, [il.plan(cluster, demand, algorithm="adaptive")], "interlock lab"
+    )
+
+
+LAB_ROWS = [
+    {
+        "algorithm": name,
+        "valid": True,
+        "measured_s": measured_s,
+        "measured_least_s": 0.9 * measured_s,
+        "measured_most_s": 1.25 * measured_s,
+        "predicted_s": 0.15,
+        "lower_bound_s": 0.125,
+        "gap": measured_s / 0.125 - 1,
+        "plan_s": 0.001,
+        "exchange_s": 0.002,
+        "repeats": 5,
+    }
+    for name, measured_s in (("native", 0.25), ("adaptive", 0.1875))
+]
 
 
 def _collective_text() -> str:
@@ -230,16 +178,35 @@ def _collective_text() -> str:
     return plan_page(made, row_of(made), "interlock synth")
 
 
-@pytest.mark.parametrize("text", [_sweep_text, _claims_text, _layer_text, _collective_text])
+@pytest.mark.parametrize("text", [_sweep_text, _claims_text, _layer_text, _step_text, _lab_text, _collective_text])
 def test_every_kind_of_page_opens_from_disk_and_fits_a_phone(
-    browser: playwright.Browser, text: Callable[[], str], tmp_path: Path
+    open_page: Callable[..., Any], text: Callable[[], str], tmp_path: Path
 ) -> None:
     file = tmp_path / "page.html"
     file.write_text(text())
-    shown = Opened(browser, file, width=390)
+    shown = open_page(file, width=390)
     shown.page.click("#theme")
 
     assert [url for url in shown.requests if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
     assert shown.complaints == []
     assert shown.value("document.documentElement.scrollWidth") == 390
     assert shown.value("[...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))")
+
+
+def test_the_page_of_a_lab_says_measured_and_has_the_numbers_of_json(
+    open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "lab.html").write_text(_lab_text())
+    shown = open_page(tmp_path / "lab.html")
+    bars = shown.value("document.getElementById('times').data.map(trace => [...trace.x])")
+    cells = shown.value(
+        "[...document.querySelectorAll('tr[data-name]')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+
+    assert bars == [[187.5, 250.0], [150.0, 150.0]]
+    assert shown.page.text_content(".badge") == "measured"
+    assert [row[:7] for row in cells] == [
+        ["native", "250 ms", "225 ms", "312.5 ms", "150 ms", "125 ms", "2.00"],
+        ["adaptive", "187.5 ms", "168.8 ms", "234.4 ms", "150 ms", "125 ms", "1.50"],
+    ]
+    assert "(measured)" in (shown.page.text_content("h2") or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from interlock.cli.show import command_line, print_json, print_table, write_text
+from interlock.cli.show import command_line, print_json, print_table
 from interlock.comparison import describe, row_of, tolerance_of
 from interlock.errors import InvalidInput
 from interlock.planning import Plan
@@ -23,9 +23,9 @@ def print_certificate(made: Plan, output: Path | None, page: Path | None = None,
     if row.valid and output is not None:
         made.save(output)
     if page is not None:
-        from interlock.report.compare_page import plan_page
+        from interlock.report.compare_page import save_plan_page
 
-        write_text(page, plan_page(made, row, command_line()))
+        save_plan_page(made, row, page, command_line())
     if as_json:
         extra = {"binds": proof.binds, "violations": list(proof.violations), "contributions": proof.method}
         print_json({"problem": describe(made.problem), "results": [asdict(row) | extra], "times_are": "simulated"})

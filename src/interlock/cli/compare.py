@@ -15,7 +15,7 @@ from interlock.cli.options import (
     build_cluster,
     build_traffic,
 )
-from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
+from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.units import format_seconds
 
 __all__ = ["command"]
@@ -53,9 +53,9 @@ def command(
     with progress_of(len(names or registry.names()), "comparing") as step:
         made = compare(where, what, names, seed=seed, progress=step)
     if page is not None:
-        from interlock.report.compare_page import compare_page
+        from interlock.report.compare_page import save_compare_page
 
-        write_text(page, compare_page(made, command_line()))
+        save_compare_page(made, page, command_line())
     if as_json:
         print_json(made.to_dict())
     else:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from interlock.cli.options import JsonOption, SeedOption, SizeOption, TrafficOption, build_traffic
-from interlock.cli.show import print_json, print_table, progress_of
+from interlock.cli.options import HtmlOption, JsonOption, SeedOption, SizeOption, TrafficOption, build_traffic
+from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
 from interlock.units import format_bandwidth, format_seconds, parse_bandwidth
 
 if TYPE_CHECKING:
     from interlock.lab import LabRow, LabSpec, Network
+    from interlock.traffic import Demand
 
 __all__ = ["app"]
 
@@ -51,13 +52,14 @@ def run(
     ] = 2.0,
     seed: SeedOption = 0,
     name: NameOption = None,
+    page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Start ranks, run algorithms over real sockets, check every byte; print measured time, bound and prediction.
 
     Examples:
 
-      interlock lab run --traffic zipf:0.8 --algorithms native,adaptive
+      interlock lab run --traffic zipf:0.8 --algorithms native,adaptive --html lab.html
 
       interlock lab run --servers 2 --gpus 8 --nic-of 3=25Mbit --algorithms adaptive --json
     """
@@ -74,6 +76,8 @@ def run(
         with ranks_in(network) as ranks:
             rows = compare_in_lab(ranks, spec, demand, names, repeat=repeat, calibrate_s=calibrate_s, progress=step)
     title = f"{demand.name}, {size} per rank, {spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
+    if page is not None:
+        _write_page(page, title, rows, spec, demand)
     if as_json:
         facts = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
         facts |= {"traffic": demand.name, "seed": seed, "total_bytes": int(demand.bytes_matrix.sum())}
@@ -247,6 +251,17 @@ def _need_torch() -> None:
         import torch.distributed  # noqa: F401
     except ImportError:
         raise MissingDependency("lab ranks need torch: pip install 'interlock[torch]'") from None
+
+
+def _write_page(page: Path, title: str, rows: tuple[LabRow, ...], spec: LabSpec, demand: Demand) -> None:
+    """The report page; plans are drawn on the network as declared."""
+    from interlock.planning import solve
+    from interlock.problem import demand_problem
+    from interlock.report.lab_page import save_lab_page
+
+    problem = demand_problem(spec.to_cluster(), demand)
+    plans = [solve(problem, row.algorithm) for row in rows if row.algorithm != "native"]
+    save_lab_page(title, [row.to_dict() for row in rows], demand, plans, page, command_line())
 
 
 def _print_rows(title: str, rows: tuple[LabRow, ...]) -> None:

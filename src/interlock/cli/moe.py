@@ -86,7 +86,7 @@ def command(
         made, traffic = _read(routing, _gpus(gpus), hidden, ffn, experts, replicas)
     made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
     made = replace(made, combine_bytes=_value_bytes("--combine", combine))
-    return _layer(made, gpus, traffic, schemes, backward, _machine(gemm), picture, page, as_json)
+    return _layer(made, gpus, traffic, schemes, backward, _machine(gemm), seed, picture, page, as_json)
 
 
 def _layer(
@@ -96,13 +96,14 @@ def _layer(
     schemes: str | None,
     backward: bool,
     machine: Machine,
+    seed: int,
     picture: Path | None,
     page: Path | None,
     as_json: bool,
 ) -> int:
     from interlock.moe import SCHEMES, compare_schemes
     from interlock.moe.picture import timeline_svg
-    from interlock.report.moe_page import moe_page
+    from interlock.report.moe_page import layer_page
 
     chosen = [word.strip() for word in schemes.split(",")] if schemes else list(SCHEMES)
     with progress_of(len(chosen), "simulating") as step:
@@ -122,10 +123,10 @@ def _layer(
         for row, _ in made
     ]
     header = ["scheme", "time", "closed form", "over bound", "busiest uplink", "busiest downlink", "busiest SMs"]
-    title, seconds = f"{layer.name} on {gpus} GPUs", {"time": [row.makespan_s for row, _ in made]}
+    title = f"{layer.name} on {gpus} GPUs"
     if page is not None:
-        drawn = timeline_svg([time for _, time in made])
-        write_text(page, moe_page(title, HONEST, command_line(), header, rows, seconds, drawn))
+        made_with = {"seed": str(seed), "pass": "backward" if backward else "forward", "GEMMs": machine.gemms.name}
+        write_text(page, layer_page(title, HONEST, command_line(), made_with, (header, rows), made, (layer, traffic)))
     if as_json:
         facts = {"name": layer.name, "gpus": gpus, "backward": backward, "gemms": machine.gemms.name}
         facts |= {"dispatch_bytes": layer.dispatch_bytes, "combine_bytes": layer.combine_bytes}

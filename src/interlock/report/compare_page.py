@@ -1,39 +1,80 @@
-"""The page of `interlock compare --html`: traffic, times against the bound, link load and timeline per algorithm."""
+"""The page of `interlock compare --html`: traffic, times against the bound, and each algorithm in detail."""
 
 from __future__ import annotations
 
+import gzip
 import html
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
 
 from interlock.comparison import Comparison, Row, tolerance_of
+from interlock.files import write_atomically, write_text
 from interlock.planning import Plan
-from interlock.report.drawing import draw_load
-from interlock.report.page import Page, array, render, table
-from interlock.report.timeline import timeline
+from interlock.report.detail import add_detail
+from interlock.report.figures import add_traffic, bars, bound_line
+from interlock.report.page import COLOURS, Page, render, table
+from interlock.report.timeline import is_thinned
+from interlock.schedule import chrome_trace_lines
 from interlock.simulate import Result
-from interlock.units import format_bytes, format_seconds
+from interlock.units import format_seconds
 
-__all__ = ["compare_page", "plan_page"]
+__all__ = ["compare_page", "plan_page", "save_compare_page", "save_plan_page", "save_traces"]
 
-MAX_HEAT_CELLS = 256  # per side; larger matrices are summed into this many
-MAX_STAGES = 40
+MAX_TRACED = 1_000_000  # messages; Perfetto does not open more
+LINES_AT_ONCE = 10_000
+BAR_HEIGHT = 30
 
 
-def compare_page(made: Comparison, command: str) -> str:
+def save_compare_page(made: Comparison, path: Path, command: str) -> None:
+    """Write the page, and beside it the full trace of every timeline that it thins."""
+    write_text(path, compare_page(made, command, save_traces(made.plans, path)))
+
+
+def save_plan_page(made: Plan, row: Row, path: Path, command: str) -> None:
+    """The same for one plan."""
+    write_text(path, plan_page(made, row, command, save_traces([made], path)))
+
+
+def compare_page(made: Comparison, command: str, traces: Mapping[str, str] | None = None) -> str:
     """HTML of a comparison; numbers are those of `--json`."""
     facts = {"problem": made.problem.name, "seed": str(made.plans[0].seed if made.plans else None)}
     page = Page(f"Interlock: {made.problem.name}", "simulated", command, facts)
     _results(page, made)
-    _traffic(page, made)
-    _one_algorithm(page, made)
+    if made.problem.demand is not None:
+        add_traffic(page, made.problem.demand.bytes_matrix)
+    add_detail(page, made.plans, "One algorithm in detail (simulated)", traces or {})
     return render(page)
 
 
-def plan_page(made: Plan, row: Row, command: str) -> str:
+def plan_page(made: Plan, row: Row, command: str, traces: Mapping[str, str] | None = None) -> str:
     """HTML of one plan; numbers are those of `--json`."""
-    return compare_page(Comparison(made.problem, (row,), (), made.bound.binds, (made,)), command)
+    return compare_page(Comparison(made.problem, (row,), (), made.bound.binds, (made,)), command, traces)
+
+
+def save_traces(plans: tuple[Plan, ...] | list[Plan], page: Path) -> dict[str, str]:
+    """Write Perfetto traces of the plans whose timelines are thinned; their addresses as the page links to them."""
+    links = {}
+    folder = page.with_name(f"{page.stem}.traces")
+    for plan in plans:
+        result = plan.simulate(tolerance_of(plan))
+        if is_thinned(result) and result.schedule.num_messages <= MAX_TRACED:
+            folder.mkdir(exist_ok=True)
+            _save_trace(result, folder / f"{plan.algorithm}.json.gz")
+            links[plan.algorithm] = f"{folder.name}/{plan.algorithm}.json.gz"
+    return links
+
+
+def _save_trace(result: Result, path: Path) -> None:
+    def write(file: BinaryIO) -> None:
+        # No time stamp: the same plan gives the same file.
+        with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=1, mtime=0, filename="") as packed:
+            lines = chrome_trace_lines(result.schedule, result.topology.num_ranks, result.start_s, result.finish_s)
+            while block := "".join(islice(lines, LINES_AT_ONCE)):
+                packed.write(block.encode())
+
+    write_atomically(path, write)
 
 
 def _results(page: Page, made: Comparison) -> None:
@@ -49,111 +90,22 @@ def _results(page: Page, made: Comparison) -> None:
     if made.refused:
         reasons = "".join(f"<li>{html.escape(name)}: {html.escape(why)}.</li>" for name, why in made.refused)
         body += f"<details><summary>{len(made.refused)} algorithms not run</summary><ul>{reasons}</ul></details>"
-    body += page.plot(
-        "times", "Simulated time of each algorithm, planning time beside it; the line is the bound.", _bars(made)
-    )
-    page.section("Results (simulated)", body)
+    times = page.plot("times", "Simulated time of each algorithm; the dashed line is the bound.", _times(made))
+    planning = page.plot("planning", "Time to plan, measured on the machine that made this page.", _planning(made))
+    page.section("Results (simulated)", body + f'<div class="pair">{times}{planning}</div>')
 
 
-def _bars(made: Comparison) -> dict[str, object]:
+def _times(made: Comparison) -> dict[str, object]:
     rows = made.results[::-1]
-    names = [row.algorithm for row in rows]
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": "simulated",
-            "y": names,
-            "x": [1e3 * r.makespan_s for r in rows],
-            "marker": {"color": "#0072B2"},
-        },
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": "planning (measured here)",
-            "y": names,
-            "x": [1e3 * r.plan_s for r in rows],
-            "marker": {"color": "#E69F00"},
-        },
-    ]
-    bound_ms = 1e3 * made.results[0].lower_bound_s
-    line = {
-        "type": "line",
-        "x0": bound_ms,
-        "x1": bound_ms,
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "line": {"dash": "dash", "color": "#D55E00", "width": 3},
-    }
-    layout = {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}, "shapes": [line], "height": 150 + 34 * len(rows)}
-    return {"data": bars, "layout": layout}
+    names, seconds = [row.algorithm for row in rows], [row.makespan_s for row in rows]
+    words = {"text": [f"{1 + row.gap:.2f}x" for row in rows], "textposition": "outside", "cliponaxis": False}
+    shown = bars("simulated", names, seconds, COLOURS[0], **words)
+    layout = {"xaxis": {"title": {"text": "ms, simulated"}}, "shapes": [bound_line(rows[0].lower_bound_s)]}
+    return {"data": [shown], "layout": layout | {"height": 70 + BAR_HEIGHT * len(rows)}}
 
 
-def _traffic(page: Page, made: Comparison) -> None:
-    if made.problem.demand is None:
-        return
-    matrix = made.problem.demand.bytes_matrix
-    shown, step = _summed(matrix)
-    caption = "Bytes from rank (down) to rank (across)."
-    if step > 1:
-        caption += f" Each cell sums {step} x {step} ranks."
-    heat = {
-        "type": "heatmap",
-        "z": array(shown.astype(np.float64)),
-        "colorscale": "Viridis",
-        "colorbar": {"ticksuffix": "B"},
-        "hovertemplate": "from %{y} to %{x}: %{z:.4s}B<extra></extra>",
-    }
-    axis = {"title": {"text": "to rank" if step == 1 else f"to rank / {step}"}}
-    layout = {"xaxis": axis, "yaxis": {"title": {"text": "from"}, "autorange": "reversed"}, "height": 480}
-    page.section("Traffic", page.plot("traffic", caption, {"data": [heat], "layout": layout}))
-
-
-def _summed(matrix: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    step = -(-len(matrix) // MAX_HEAT_CELLS)
-    side = -(-len(matrix) // step)
-    padded = np.zeros((side * step, side * step), np.int64)
-    padded[: len(matrix), : len(matrix)] = matrix
-    return padded.reshape(side, step, side, step).sum(axis=(1, 3)), step
-
-
-def _one_algorithm(page: Page, made: Comparison) -> None:
-    options = "".join(f"<option>{html.escape(row.algorithm)}</option>" for row in made.results)
-    body = f'<p><label for="choice">Algorithm </label><select id="choice">{options}</select></p>'
-    body += '<p id="explanation" class="note" aria-live="polite"></p>'
-    body += '<div id="drawing" class="scroll"></div>'
-    body += page.plot("timeline", "When messages are under way (simulated); drag to zoom, double-click to go back.")
-    body += '<h3>Stages</h3><div id="stages"></div>'
-    page.section("One algorithm in detail (simulated)", body)
-    for plan in made.plans:
-        result = plan.simulate(tolerance_of(plan))
-        page.choices[plan.algorithm] = {
-            "explanation": result.explanation(),
-            "drawing": draw_load(result, plan.problem),
-            "stages": _stages(plan, result),
-            "timeline": timeline(result),
-        }
-
-
-def _stages(plan: Plan, result: Result) -> str:
-    schedule = plan.schedule
-    if schedule.num_messages == 0:
-        return "<p>Nothing to move.</p>"
-    key = schedule.phase.astype(np.int64) * (int(schedule.stage.max()) + 1) + schedule.stage
-    distinct, place = np.unique(key, return_inverse=True)
-    first, last = np.full(len(distinct), np.inf), np.zeros(len(distinct))
-    np.minimum.at(first, place, result.start_s)
-    np.maximum.at(last, place, result.finish_s)
-    count = np.bincount(place)
-    size = np.bincount(place, weights=schedule.size_bytes.astype(np.float64))
-    order = np.argsort(first, kind="stable")
-    rows = []
-    for k in order[:MAX_STAGES]:
-        row = int(np.flatnonzero(place == k)[0])
-        name = plan.schedule.message(row).phase.name.lower().replace("_", "-")
-        moved = format_bytes(float(size[k]))
-        times = [format_seconds(float(first[k])), format_seconds(float(last[k]))]
-        rows.append([f"{name}, stage {int(schedule.stage[row])}", str(int(count[k])), moved, *times])
-    note = f"<p>{len(order) - MAX_STAGES} more are not shown.</p>" if len(order) > MAX_STAGES else ""
-    return table(["phase and stage", "messages", "bytes", "first start", "last arrival"], rows) + note
+def _planning(made: Comparison) -> dict[str, object]:
+    rows = made.results[::-1]
+    shown = bars("planning", [row.algorithm for row in rows], [row.plan_s for row in rows], COLOURS[1])
+    axis = {"title": {"text": "ms to plan, measured here"}, "type": "log", "dtick": 1}
+    return {"data": [shown], "layout": {"xaxis": axis, "height": 70 + BAR_HEIGHT * len(rows)}}

@@ -1,16 +1,136 @@
-"""The page of `interlock moe --html`: schemes, or algorithms in a training step, as a table, bars and a timeline."""
+"""The pages of `interlock moe --html`: schemes on one layer in detail, or algorithms in a training step."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
 
-from interlock.report.page import Page, render, table
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["moe_page"]
+from interlock.moe import Layer, LayerRow, LayerTraffic
+from interlock.moe.tiles import PARTS, LayerTime
+from interlock.ragged import Ragged
+from interlock.report.detail import detail_html
+from interlock.report.drawing import SCALE, loads, ports_svg
+from interlock.report.figures import add_traffic, bars, diamonds
+from interlock.report.page import COLOURS, Page, render, scroll, table
+from interlock.report.timeline import MAX_BARS, Bars, Group, View, merged, timeline
+from interlock.traffic.routing import Routing
+from interlock.units import format_seconds
 
-# Okabe-Ito, told apart by colour-blind readers.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
+__all__ = ["layer_page", "moe_page"]
+
+LANES = ("uplink", "downlink", "SMs", "SMs, second group")
+GROUPS = tuple(
+    Group(part, COLOURS[colour], band)
+    for part, colour, band in zip(PARTS[:-1], (0, 5, 1, 3, 2, 4), (0, 1, 2, 3, 0, 1), strict=True)
+)
+CAPTION = "What links and SMs do when (simulated)."
+
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # header and rows, as the terminal shows them
+
+
+def layer_page(
+    title: str,
+    honesty: str,
+    command: str,
+    facts: Mapping[str, str],
+    cells: Table,
+    made: Sequence[tuple[LayerRow, LayerTime]],
+    problem: tuple[Layer, LayerTraffic | Routing],
+) -> str:
+    """HTML of schemes on one layer; numbers are those of `--json`."""
+    page = Page(f"Interlock: {title}", honesty, command, facts)
+    best = min((row for row, _ in made), key=lambda row: row.makespan_s)
+    words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible "
+    words += f"with its choice of replicas. Times are {honesty}."
+    names = [row.algorithm for row, _ in made]
+    body = f'<p class="note">{html.escape(words)}</p>' + table(*cells, names)
+    caption = "Simulated time of each scheme; diamonds are the bound."
+    body += page.plot("times", caption, _times([row for row, _ in made]))
+    page.section("Results (simulated)", body)
+    layer, traffic = problem
+    add_traffic(page, dispatch_matrix(layer, traffic))
+    gpus = len(made[0][1].up_busy_s)
+    lanes = [f"GPU {gpu} {lane}" for lane in LANES for gpu in range(gpus)]
+    page.shared["rows"] = {"gpu": [f"GPU {gpu}" for gpu in range(gpus)], "lane": lanes, "link": lanes}
+    inner = detail_html(names, _draw(gpus), ("GPU", "link or SMs"), CAPTION, "Scheme", "Parts")
+    page.section("One scheme in detail (simulated)", inner)
+    for row, time in made:
+        page.choices[row.algorithm] = _choice(row, time, lanes)
+    return render(page)
+
+
+def dispatch_matrix(layer: Layer, traffic: LayerTraffic | Routing) -> NDArray[np.int64]:
+    """Bytes of tokens from GPU to GPU, each token once for each GPU it goes to."""
+    where = traffic if isinstance(traffic, LayerTraffic) else LayerTraffic.from_routing(traffic)
+    token, target = where.copies()
+    matrix = np.zeros((where.num_gpus, where.num_gpus), np.int64)
+    np.add.at(matrix, (where.gpu_of_token[token], target), int(layer.hidden * layer.dispatch_bytes))
+    return matrix
+
+
+def _times(rows: Sequence[LayerRow]) -> dict[str, object]:
+    shown = rows[::-1]
+    names = [row.algorithm for row in shown]
+    data = [
+        bars("simulated", names, [row.makespan_s for row in shown], COLOURS[0]),
+        diamonds("bound", names, [row.lower_bound_s for row in shown], COLOURS[3]),
+    ]
+    layout = {"xaxis": {"title": {"text": "ms, simulated"}, "rangemode": "tozero"}, "showlegend": True}
+    return {"data": data, "layout": layout | {"height": 150 + 30 * len(rows)}}
+
+
+def _choice(row: LayerRow, time: LayerTime, lanes: Sequence[str]) -> dict[str, object]:
+    busy = np.concatenate([time.up_busy_s, time.down_busy_s, time.compute_busy_s]) / max(time.makespan_s, 1e-12)
+    busy = np.minimum(busy, 1.0)
+    gpus = len(time.up_busy_s)
+    most = [100 * busy[k * gpus : (k + 1) * gpus].max() for k in range(3)]
+    words = (
+        f"{row.algorithm} takes {format_seconds(time.makespan_s)}. The busiest uplink works {most[0]:.0f} % of it, "
+        f"the busiest downlink {most[1]:.0f} %, the busiest SMs {most[2]:.0f} %; what is left is waiting."
+    )
+    order = np.argsort(-busy, kind="stable")[:8].tolist()
+    busiest = table(["busiest", "busy"], [[lanes[k], f"{100 * busy[k]:.1f} %"] for k in order])
+    return {
+        "explanation": words,
+        "load": loads(busy),
+        "busiest": busiest,
+        "stages": _parts(time),
+        "timeline": _timeline(time),
+        "trace": None,
+    }
+
+
+def _timeline(time: LayerTime) -> dict[str, object]:
+    gpus = len(time.up_busy_s)
+    kept = np.flatnonzero(time.resource < 4 * gpus)  # all but barriers, which take no time
+    resource = time.resource[kept]
+    whole = Bars(time.start_s[kept], time.finish_s[kept], time.part[kept], {})
+    rows = {"GPU": ("gpu", Ragged.single(resource % gpus)), "link or SMs": ("lane", Ragged.single(resource))}
+    if len(kept) > MAX_BARS:
+        note = f"{len(kept)} chunks and tiles; those of a row and part that start about together are one bar."
+        return timeline(GROUPS, {name: merged(*row, whole) for name, row in rows.items()}, None, note)
+    return timeline(GROUPS, {name: View(*row) for name, row in rows.items()}, whole, "")
+
+
+def _parts(time: LayerTime) -> str:
+    """When each part of the layer begins and ends."""
+    rows = []
+    for number, part in enumerate(PARTS[:-1]):
+        tasks = np.flatnonzero(time.part == number)
+        if len(tasks):
+            first, last = time.start_s[tasks].min(), time.finish_s[tasks].max()
+            rows.append([part, str(len(tasks)), format_seconds(float(first)), format_seconds(float(last))])
+    return table(["part", "chunks or tiles", "first start", "last end"], rows)
+
+
+def _draw(gpus: int) -> str:
+    """GPUs around their switch; `data-links` are the rows that `loads` gives."""
+    svg = ports_svg("switch", {gpu: ((gpu, gpus + gpu), (2 * gpus + gpu,)) for gpu in range(gpus)})
+    words = "Above each GPU its uplink (left) and downlink (right), below it its SMs."
+    return f"<figure>{scroll(svg)}<figcaption>{SCALE}. {words}</figcaption></figure>"
 
 
 def moe_page(
@@ -20,36 +140,24 @@ def moe_page(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     seconds: Mapping[str, Sequence[float]],
-    picture: str | None = None,
 ) -> str:
-    """HTML of one comparison.
+    """HTML of algorithms in a training step.
 
     Parameters
     ----------
     rows
-        Cells as the terminal shows them; the first names the scheme.
+        Cells as the terminal shows them; the first names the algorithm.
     seconds
         What the bars show, by name; several are stacked.
-    picture
-        SVG of a timeline.
     """
     page = Page(f"Interlock: {title}", honesty, command, {})
     names = [row[0] for row in rows][::-1]
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": names,
-            "x": [1e3 * value for value in values][::-1],
-            "marker": {"color": COLOURS[place % len(COLOURS)]},
-        }
+    data = [
+        bars(name, names, values[::-1], COLOURS[place % len(COLOURS)])
         for place, (name, values) in enumerate(seconds.items())
     ]
     layout = {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}, "height": 120 + 34 * len(rows)}
     body = f'<p class="note">Times are {html.escape(honesty)}.</p>' + table(header, rows)
-    body += page.plot("times", "Time by part, in milliseconds.", {"data": bars, "layout": layout})
-    page.section("Results", body)
-    if picture is not None:
-        page.section("Timeline of GPU 0", f'<div class="scroll">{picture}</div>')
+    body += page.plot("times", "Time by part.", {"data": data, "layout": layout | {"showlegend": True}})
+    page.section(f"Results ({html.escape(honesty)})", body)
     return render(page)

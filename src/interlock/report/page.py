@@ -1,4 +1,4 @@
-"""One self-contained HTML file: figures drawn by Plotly from data computed here, nothing fetched."""
+"""One self-contained HTML file: tables and drawings made here, figures drawn by Plotly, nothing fetched."""
 
 from __future__ import annotations
 
@@ -15,27 +15,34 @@ from string import Template
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Page", "array", "render", "table"]
+__all__ = ["COLOURS", "Page", "array", "compact", "render", "scroll", "table"]
+
+# Okabe-Ito, told apart by colour-blind readers.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
+PLOTLY_TYPES = {"float64": "f8", "float32": "f4", "int32": "i4", "uint16": "u2", "uint8": "u1"}
 
 
 class Page:
-    """What a page shows: HTML sections, figures by element id, and choices that switch a part of it."""
+    """What a page shows: HTML sections, figures by element id, and choices that switch a part of it.
+
+    `shared` is data that every choice needs; a choice's own data is read only when it is chosen.
+    """
 
     def __init__(self, title: str, honesty: str, command: str, facts: Mapping[str, str]) -> None:
         self.title, self.honesty = title, honesty
         self.facts = {"command": command, "times are": honesty, **facts, **_versions()}
         self.sections: list[str] = []
         self.figures: dict[str, object] = {}
-        self.choices: dict[str, dict[str, object]] = {}
+        self.shared: dict[str, object] = {}
+        self.choices: dict[str, Mapping[str, object]] = {}
 
     def section(self, heading: str, body: str) -> None:
         """Append a section; `body` is HTML."""
         self.sections.append(f"<section><h2>{html.escape(heading)}</h2>\n{body}\n</section>")
 
-    def plot(self, name: str, caption: str, figure: object | None = None) -> str:
-        """HTML of a place for a figure; drawn at load where a figure is given."""
-        if figure is not None:
-            self.figures[name] = figure
+    def plot(self, name: str, caption: str, figure: Mapping[str, object]) -> str:
+        """HTML of a place for a figure, which is drawn at load."""
+        self.figures[name] = figure
         label = html.escape(caption, quote=True)
         return (
             f'<figure><div id="{name}" class="plot" role="img" aria-label="{label}"></div>'
@@ -47,16 +54,21 @@ def render(page: Page) -> str:
     """The whole file."""
     static = files("interlock.report") / "static"
     facts = "".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in page.facts.items())
-    data = json.dumps({"figures": page.figures, "choices": page.choices}, separators=(",", ":"), allow_nan=False)
+    choices = "\n".join(
+        f'<script type="application/json" data-choice="{html.escape(name, quote=True)}">{_json(choice)}</script>'
+        for name, choice in page.choices.items()
+    )
+    scripts = ["timeline.js", "page.js"] if page.choices else ["page.js"]
     return Template((static / "page.html").read_text()).substitute(
         title=html.escape(page.title),
         honesty=html.escape(page.honesty),
         css=(static / "page.css").read_text(),
         body="\n".join(page.sections),
         facts=facts,
-        data=data.replace("</", "<\\/"),
-        plotly=_plotly(),
-        js=(static / "page.js").read_text(),
+        data=_json({"figures": page.figures, "shared": page.shared}),
+        choices=choices,
+        plotly=_plotly() if page.figures else "",
+        js="\n".join((static / name).read_text() for name in scripts),
     )
 
 
@@ -67,15 +79,29 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], names: Sequence[
     for place, row in enumerate(rows):
         chosen = f' data-name="{html.escape(names[place], quote=True)}"' if names else ""
         lines.append(f"<tr{chosen}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    return scroll(f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>")
+
+
+def scroll(body: str) -> str:
+    """HTML that may be wider than the page; the keyboard reaches it."""
+    return f'<div class="scroll" tabindex="0">{body}</div>'
 
 
 def array(values: NDArray[np.generic]) -> dict[str, object]:
     """Numbers as Plotly reads them in base64: compact, and exact."""
-    kinds = {"float64": "f8", "float32": "f4", "int32": "i4", "uint8": "u1"}
     text = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-    made: dict[str, object] = {"dtype": kinds[str(values.dtype)], "bdata": text}
+    made: dict[str, object] = {"dtype": PLOTLY_TYPES[str(values.dtype)], "bdata": text}
     return made if values.ndim == 1 else made | {"shape": ", ".join(map(str, values.shape))}
+
+
+def compact(values: NDArray[np.integer]) -> dict[str, object]:
+    """Whole numbers from 0 in as few bytes as they need."""
+    most = int(values.max(initial=0))
+    return array(values.astype(np.uint8 if most < 256 else np.uint16 if most < 65_536 else np.int32))
+
+
+def _json(values: object) -> str:
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
 
 
 def _plotly() -> str:

@@ -111,4 +111,4 @@ def _multiple(summary: Summary, place: Place) -> dict[str, object]:
         "yaxis": {"title": {"text": "time / bound"}, "rangemode": "tozero"},
     }
     title = {"text": f"{place[1]} on {place[0]}", "font": {"size": 14}, "y": 0.98}
-    return {"data": lines, "layout": {**axes, "title": title, "height": 340}}
+    return {"data": lines, "layout": {**axes, "title": title, "height": 340, "showlegend": True}}

@@ -1,67 +1,186 @@
-"""Timelines as Plotly figures: one line per sender, thinned where there are too many messages."""
+"""Timelines that a page can zoom: bars in columns, and the rows they lie on by rank and by link."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
-from interlock.report.page import array
-from interlock.schedule import Phase, Schedule
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.ragged import Ragged
+from interlock.report.page import COLOURS, array, compact
+from interlock.schedule import Phase
 from interlock.simulate import Result
 
-__all__ = ["COLOUR_BY_PHASE", "timeline"]
+__all__ = ["MAX_BARS", "Bars", "Group", "View", "is_thinned", "merged", "message_timeline", "timeline", "timeline_html"]
 
-# Okabe-Ito, told apart by colour-blind readers.
+MAX_BARS = 6000  # of a view
+NUM_SPANS = 256  # of the makespan, at most, into which messages are merged; a power of two
 COLOUR_BY_PHASE = {
-    Phase.LOCAL: "#999999",
-    Phase.BALANCE: "#E69F00",
-    Phase.SCALE_OUT: "#0072B2",
-    Phase.REDISTRIBUTE: "#009E73",
-    Phase.REDUCE: "#D55E00",
-    Phase.SPREAD: "#CC79A7",
+    Phase.LOCAL: COLOURS[6],
+    Phase.BALANCE: COLOURS[1],
+    Phase.SCALE_OUT: COLOURS[0],
+    Phase.REDISTRIBUTE: COLOURS[2],
+    Phase.REDUCE: COLOURS[3],
+    Phase.SPREAD: COLOURS[4],
 }
-MAX_BARS = 4000
+KEYS = "Arrow keys move, + and - zoom in time, shift and arrows zoom rows, n and p step through bars, 0 shows all."
 
 
-def timeline(result: Result) -> dict[str, object]:
-    """Bars from start to arrival by sending rank; the largest messages are kept where all would be too many."""
-    schedule = result.schedule
-    count = schedule.num_messages
-    kept = np.arange(count)
-    if count > MAX_BARS:
-        kept = np.sort(np.argsort(-schedule.size_bytes, kind="stable")[:MAX_BARS])
-    sender = schedule.src.values[schedule.src.offsets[:-1]]
-    bars = []
-    for phase, colour in COLOUR_BY_PHASE.items():
-        rows = kept[schedule.phase[kept] == phase]
-        if len(rows) == 0:
-            continue
-        lane = 0.2 if phase is Phase.SCALE_OUT else -0.2
-        texts = [_words(schedule, m) for m in rows.tolist()]
-        bars.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": phase.name.lower().replace("_", "-"),
-                "base": array(1e3 * result.start_s[rows]),
-                "x": array(1e3 * (result.finish_s[rows] - result.start_s[rows])),
-                "y": array(sender[rows] + lane),
-                "width": 0.36,
-                "marker": {"color": colour},
-                "text": texts,
-                "textposition": "none",
-                "hovertemplate": "%{text}<br>from %{base:.4f} ms, %{x:.4f} ms long<extra></extra>",
-            }
-        )
-    note = "" if count <= MAX_BARS else f"; the {MAX_BARS} largest of {count} messages"
-    layout = {
-        "barmode": "overlay",
-        "xaxis": {"title": {"text": "ms"}},
-        "yaxis": {"title": {"text": f"sending rank{note}"}, "autorange": "reversed"},
-        "height": 520,
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Bars of one colour; where a row has several bands, each gets its part of the height."""
+
+    name: str
+    colour: str
+    band: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bars:
+    """Bars as columns. `columns` is what hovering tells, by name: encoded numbers or a list of words."""
+
+    start_s: NDArray[np.float64]
+    finish_s: NDArray[np.float64]
+    group: NDArray[np.integer]
+    columns: Mapping[str, object]
+    is_critical: NDArray[np.bool_] | None = None
+
+    def encoded(self) -> dict[str, object]:
+        """As `timeline.js` reads them, in milliseconds."""
+        return {
+            "start": array(1e3 * self.start_s),
+            "end": array(1e3 * self.finish_s),
+            "group": array(self.group.astype(np.uint8)),
+            "columns": self.columns,
+            "critical": None if self.is_critical is None else array(self.is_critical.astype(np.uint8)),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """One way to lay bars out: `rows` names the shared list of row names, `row_by_bar` where each bar lies.
+
+    A view may have bars of its own instead of those of the timeline.
+    """
+
+    rows: str
+    row_by_bar: Ragged
+    bars: Bars | None = None
+
+    def encoded(self) -> dict[str, object]:
+        """As `timeline.js` reads it."""
+        offsets = None if self.row_by_bar.is_single else compact(self.row_by_bar.offsets)
+        own = None if self.bars is None else self.bars.encoded()
+        return {"rows": self.rows, "row": compact(self.row_by_bar.values), "offsets": offsets, "bars": own}
+
+
+def timeline(groups: Sequence[Group], views: Mapping[str, View], bars: Bars | None, note: str) -> dict[str, object]:
+    """A timeline as `timeline.js` reads it."""
+    return {
+        "groups": [asdict(made) for made in groups],
+        "views": {name: view.encoded() for name, view in views.items()},
+        "bars": None if bars is None else bars.encoded(),
+        "note": note,
     }
-    return {"data": bars, "layout": layout}
 
 
-def _words(schedule: Schedule, message: int) -> str:
-    src, dst = ("+".join(map(str, side[message].tolist())) for side in (schedule.src, schedule.dst))
-    return f"{src} to {dst}, stage {schedule.stage[message]}, {schedule.size_bytes[message]} B"
+def message_timeline(result: Result) -> dict[str, object]:
+    """Messages from start to arrival, by sending rank, receiving rank and link."""
+    schedule = result.schedule
+    phases = np.unique(schedule.phase).tolist()
+    groups = [
+        Group(Phase(p).name.lower().replace("_", "-"), COLOUR_BY_PHASE[Phase(p)], int(p == Phase.SCALE_OUT))
+        for p in phases
+    ]
+    critical = np.zeros(schedule.num_messages, np.bool_)
+    critical[[step.message for step in result.critical_path()]] = True
+    whole = Bars(result.start_s, result.finish_s, np.searchsorted(phases, schedule.phase), {}, critical)
+    parts = {
+        "sending rank": ("rank", schedule.src),
+        "receiving rank": ("rank", schedule.dst),
+        "link": ("link", result.path),
+    }
+    if is_thinned(result):
+        views = {name: merged(rows, part, whole, schedule.size_bytes) for name, (rows, part) in parts.items()}
+        note = f"{schedule.num_messages} messages; those of a row and phase that start about together are one bar."
+        return timeline(groups, views, None, note)
+    columns = {
+        "from": _ends(schedule.src),
+        "to": _ends(schedule.dst),
+        "stage": compact(schedule.stage),
+        "bytes": array(schedule.size_bytes.astype(np.float64)),
+        "message": compact(np.arange(schedule.num_messages)),
+    }
+    views = {name: View(rows, part) for name, (rows, part) in parts.items()}
+    return timeline(groups, views, replace(whole, columns=columns), "")
+
+
+def is_thinned(result: Result) -> bool:
+    """Whether a page merges messages into fewer bars."""
+    return result.schedule.num_messages > MAX_BARS
+
+
+def merged(rows: str, part: Ragged, whole: Bars, size_bytes: NDArray[np.int64] | None = None) -> View:
+    """Bars of one row and group that start in the same span of time as one; spans as short as `MAX_BARS` allows.
+
+    Parameters
+    ----------
+    part
+        The rows of each bar of `whole`.
+    """
+    message, num_groups = part.row_of_value, int(whole.group.max()) + 1
+    span = max(float(whole.finish_s.max()), 1e-12) / NUM_SPANS
+    start_span = np.minimum((whole.start_s / span).astype(np.int64), NUM_SPANS - 1)
+    key = (part.values.astype(np.int64) * num_groups + whole.group[message]) * NUM_SPANS + start_span[message]
+    finest = np.unique(key)
+    halvings = 0
+    while NUM_SPANS >> halvings > 1 and len(np.unique(finest >> halvings)) > MAX_BARS:
+        halvings += 1
+    kept, bar = np.unique(key >> halvings, return_inverse=True)
+    first, last = np.full(len(kept), np.inf), np.zeros(len(kept))
+    np.minimum.at(first, bar, whole.start_s[message])
+    np.maximum.at(last, bar, whole.finish_s[message])
+    columns = {"parts": compact(np.bincount(bar))}
+    if size_bytes is not None:
+        columns["bytes"] = array(np.bincount(bar, weights=size_bytes[message].astype(np.float64)))
+    row_and_group = kept // (NUM_SPANS >> halvings)
+    critical = None
+    if whole.is_critical is not None:
+        critical = np.bincount(bar, weights=whole.is_critical[message]) > 0
+    bars = Bars(first, last, row_and_group % num_groups, columns, critical)
+    return View(rows, Ragged.single((row_and_group // num_groups).astype(np.int32)), bars)
+
+
+def timeline_html(views: Sequence[str], caption: str) -> str:
+    """HTML that `timeline.js` brings to life."""
+    options = "".join(f"<option>{view}</option>" for view in views)
+    buttons = "".join(
+        f'<button type="button" data-do="{do}" aria-label="{words}" title="{words}">{sign}</button>'
+        for do, sign, words in (
+            ("in", "+", "Zoom in"),
+            ("out", "\N{MINUS SIGN}", "Zoom out"),
+            ("left", "\N{LEFTWARDS ARROW}", "Earlier"),
+            ("right", "\N{RIGHTWARDS ARROW}", "Later"),
+            ("whole", "All", "Show everything"),
+        )
+    )
+    return (
+        '<div id="timeline" class="timeline"><div class="tools">'
+        f'<label>Rows by <select id="view">{options}</select></label> '
+        '<label>Only <input id="find" type="search" size="14" placeholder="row, e.g. 3" autocomplete="off"></label> '
+        f'<span class="buttons">{buttons}</span> <span id="trace"></span></div>'
+        '<ul class="legend"></ul>'
+        f'<canvas tabindex="0" role="img" aria-label="{caption}" aria-describedby="timeline-keys"></canvas>'
+        '<p id="timeline-status" class="small" aria-live="polite"></p>'
+        f'<p id="timeline-keys" class="small">{caption} Drag to zoom, double-click to go back, ctrl and wheel to zoom '
+        f"in time. {KEYS}</p></div>"
+    )
+
+
+def _ends(ranks: Ragged) -> object:
+    """One rank each as numbers; sets as words."""
+    if ranks.is_single:
+        return compact(ranks.values)
+    return ["+".join(map(str, ranks[row].tolist())) for row in range(len(ranks))]

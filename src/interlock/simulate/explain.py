@@ -106,8 +106,8 @@ def _critical_phases(result: Result) -> list[str]:
 
 
 def _overhead_s(result: Result) -> float:
-    path = result.path
-    rows = [step.message for step in result.critical_path() if path.counts[step.message] > 0]
+    path, counts = result.path, result.path.counts
+    rows = [step.message for step in result.critical_path() if counts[step.message] > 0]
     first = path.values[path.offsets[rows]]
     return float(result.topology.message_overhead_s[first].sum())
 

@@ -1,40 +1,78 @@
 "use strict";
-// Reads the figures that Python computed and draws them; computes nothing itself.
+// Reads what Python computed and shows it; computes no result itself.
 const page = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
 const byId = (id) => document.getElementById(id);
 const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
-
-function colours() {
-  const style = getComputedStyle(root);
-  return { ink: style.getPropertyValue("--ink").trim(), paper: style.getPropertyValue("--paper").trim(), line: style.getPropertyValue("--line").trim() };
-}
+const choiceByName = {};
+let timeline = null, current = null;
 
 function layout(extra) {
-  const c = colours();
-  const axis = { gridcolor: c.line, zerolinecolor: c.line, automargin: true };
+  const style = getComputedStyle(root), colour = (name) => style.getPropertyValue(name).trim();
+  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), automargin: true };
   return Object.assign({
-    paper_bgcolor: c.paper, plot_bgcolor: c.paper, font: { color: c.ink, size: 13 },
-    margin: { l: 60, r: 20, t: 64, b: 50 }, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+    paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), size: 13 },
+    margin: { l: 60, r: 20, t: extra.showlegend ? 64 : 12, b: 44 }, showlegend: false,
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
   }, extra, { xaxis: Object.assign({}, axis, extra.xaxis), yaxis: Object.assign({}, axis, extra.yaxis) });
 }
 
-function draw(id, figure) {
-  const place = byId(id);
-  if (place && figure) Plotly.react(place, figure.data, layout(figure.layout), config);
+function drawFigures() {
+  for (const [id, figure] of Object.entries(page.figures)) Plotly.react(byId(id), figure.data, layout(figure.layout), config);
 }
 
-function drawShared() {
-  for (const [id, figure] of Object.entries(page.figures)) draw(id, figure);
+function read(name) {
+  if (!(name in choiceByName)) {
+    const held = document.querySelector(`script[data-choice="${CSS.escape(name)}"]`);
+    choiceByName[name] = held && JSON.parse(held.textContent);
+  }
+  return choiceByName[name];
+}
+
+/** Colour and thicken the drawing's links by load, and say it where one hovers. */
+function showLoad(load) {
+  const busy = decode(load.busy), moved = decode(load.bytes), names = page.shared.rows.link;
+  for (const mark of byId("drawing").querySelectorAll("[data-links]")) {
+    const links = mark.dataset.links.split(" ").map(Number);
+    const share = Math.max(...links.map((link) => busy[link]));
+    mark.style.setProperty("--load", `${100 * share}%`);
+    mark.style.strokeWidth = String(1.5 + 5 * share);
+    const title = mark.firstChild || mark.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "title"));
+    title.textContent = links.map((link) =>
+      `${names[link]}: busy ${(100 * busy[link]).toFixed(1)} %${moved ? `, ${formatBytes(moved[link])}` : ""}`).join("\n");
+  }
+}
+
+function showTrace(name, address) {
+  const place = byId("trace");
+  place.replaceChildren();
+  if (!address && !timeline.timeline.bars) return;  // merged, and too large for Perfetto as well
+  const link = place.appendChild(document.createElement(address ? "a" : "button"));
+  if (address) {
+    link.href = address;
+    link.textContent = "Full Perfetto trace";
+    return;
+  }
+  link.type = "button";
+  link.textContent = "Save Perfetto trace";
+  link.addEventListener("click", () => {
+    const saved = document.createElement("a");
+    saved.href = URL.createObjectURL(new Blob([timeline.chromeTrace()], { type: "application/json" }));
+    saved.download = `${name}.trace.json`;
+    saved.click();
+    URL.revokeObjectURL(saved.href);
+  });
 }
 
 function choose(name) {
-  const chosen = page.choices[name];
+  const chosen = read(name);
   if (!chosen) return;
+  current = name;
   byId("explanation").textContent = chosen.explanation;
-  byId("drawing").innerHTML = chosen.drawing;
-  byId("stages").innerHTML = chosen.stages;
-  draw("timeline", chosen.timeline);
+  for (const part of ["busiest", "stages"]) if (byId(part)) byId(part).innerHTML = chosen[part];
+  if (chosen.load) showLoad(chosen.load);
+  timeline.show(chosen.timeline);
+  showTrace(name, chosen.trace);
   for (const row of document.querySelectorAll("tr[data-name]")) row.setAttribute("aria-selected", String(row.dataset.name === name));
   byId("choice").value = name;
 }
@@ -43,20 +81,24 @@ function setTheme(dark) {
   root.dataset.theme = dark ? "dark" : "light";
   byId("theme").setAttribute("aria-pressed", String(dark));
   byId("theme").textContent = dark ? "Light mode" : "Dark mode";
-  drawShared();
-  if (byId("choice")) choose(byId("choice").value);
+  drawFigures();
+  if (timeline) timeline.draw();
 }
 
 byId("theme").addEventListener("click", () => setTheme(root.dataset.theme !== "dark"));
+root.dataset.theme = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 if (byId("choice")) {
+  timeline = new Timeline(byId("timeline"), page.shared.rows);
   byId("choice").addEventListener("change", (event) => choose(event.target.value));
   for (const row of document.querySelectorAll("tr[data-name]")) {
+    if (!document.querySelector(`script[data-choice="${CSS.escape(row.dataset.name)}"]`)) continue;
     row.tabIndex = 0;
     row.addEventListener("click", () => choose(row.dataset.name));
     row.addEventListener("keydown", (event) => {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(row.dataset.name); }
     });
   }
+  choose(byId("choice").value);
 }
-setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches);
+setTheme(root.dataset.theme === "dark");
 root.dataset.ready = "true";

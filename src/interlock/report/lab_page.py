@@ -1,0 +1,105 @@
+"""The page of `interlock lab run --html`: measured times beside prediction and bound, and the plans as predicted."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from interlock.files import write_text
+from interlock.planning import Plan
+from interlock.report.compare_page import save_traces
+from interlock.report.detail import add_detail
+from interlock.report.figures import add_traffic, bars, bound_line, diamonds
+from interlock.report.page import COLOURS, Page, render, table
+from interlock.traffic import Demand
+from interlock.units import format_seconds
+
+__all__ = ["lab_page", "save_lab_page"]
+
+HONEST = "measured over real sockets on shaped links of one machine; predictions are simulated"
+
+
+def save_lab_page(
+    title: str, rows: Sequence[Mapping[str, object]], demand: Demand, plans: Sequence[Plan], path: Path, command: str
+) -> None:
+    """Write the page, and beside it the full trace of every timeline that it thins."""
+    write_text(path, lab_page(title, rows, demand, plans, command, save_traces(list(plans), path)))
+
+
+def lab_page(
+    title: str,
+    rows: Sequence[Mapping[str, object]],
+    demand: Demand,
+    plans: Sequence[Plan],
+    command: str,
+    traces: Mapping[str, str] | None = None,
+) -> str:
+    """HTML of a run.
+
+    Parameters
+    ----------
+    rows
+        The results as `--json` prints them.
+    plans
+        What the ranks ran, on the network as declared; torch's own call has none.
+    """
+    facts = {"problem": title, "seed": str(demand.seed), "repetitions": str(rows[0]["repeats"])}
+    page = Page(f"Interlock lab: {title}", "measured", command, facts | {"times are": HONEST})
+    words = _words(rows)
+    header = ["algorithm", "measured", "least", "most", "predicted", "bound", "over bound", "exchange", "planning"]
+    body = f'<p class="note">{html.escape(words)}</p>'
+    body += table([*header, "bytes"], [_cells(row) for row in rows], [str(row["algorithm"]) for row in rows])
+    body += page.plot("times", "Measured median with least and most, prediction and bound (dashed).", _bars(rows))
+    page.section("Results (measured)", body)
+    add_traffic(page, demand.bytes_matrix)
+    add_detail(page, plans, "One algorithm as predicted (simulated)", traces or {})
+    return render(page)
+
+
+def _number(row: Mapping[str, object], field: str) -> float:
+    return float(str(row[field]))
+
+
+def _words(rows: Sequence[Mapping[str, object]]) -> str:
+    best = min(rows, key=lambda row: _number(row, "measured_s"))
+    bound = format_seconds(_number(best, "lower_bound_s"))
+    words = f"{best['algorithm']} takes {format_seconds(_number(best, 'measured_s'))} (measured, median), "
+    words += f"{1 + _number(best, 'gap'):.2f} times the bound of {bound}. "
+    wrong = [str(row["algorithm"]) for row in rows if not row["valid"]]
+    return words + (f"Wrong bytes arrived with {', '.join(wrong)}." if wrong else "Every byte of every run was right.")
+
+
+def _cells(row: Mapping[str, object]) -> list[str]:
+    fields = ("measured_s", "measured_least_s", "measured_most_s", "predicted_s", "lower_bound_s")
+    seconds = [format_seconds(_number(row, field)) for field in fields]
+    rest = [format_seconds(_number(row, field)) for field in ("exchange_s", "plan_s")]
+    return [
+        str(row["algorithm"]),
+        *seconds,
+        f"{1 + _number(row, 'gap'):.2f}",
+        *rest,
+        "all right" if row["valid"] else "WRONG",
+    ]
+
+
+def _bars(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    shown = list(rows)[::-1]
+    names = [str(row["algorithm"]) for row in shown]
+    measured, least, most, predicted = (
+        [_number(row, field) for row in shown]
+        for field in ("measured_s", "measured_least_s", "measured_most_s", "predicted_s")
+    )
+    spread = {
+        "type": "data",
+        "symmetric": False,
+        "array": [1e3 * (high - middle) for high, middle in zip(most, measured, strict=True)],
+        "arrayminus": [1e3 * (middle - low) for low, middle in zip(least, measured, strict=True)],
+    }
+    data = [
+        bars("measured", names, measured, COLOURS[0], error_x=spread),
+        diamonds("predicted (simulated)", names, predicted, COLOURS[1]),
+    ]
+    line = bound_line(_number(shown[0], "lower_bound_s"))
+    layout = {"xaxis": {"title": {"text": "ms"}, "rangemode": "tozero"}, "shapes": [line], "showlegend": True}
+    return {"data": data, "layout": layout | {"height": 170 + 34 * len(shown)}}
