@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-__all__ = ["Distance", "Gpu", "Nic", "NicShare", "Server", "share_nics"]
+__all__ = ["Distance", "Gpu", "Nic", "NicShare", "Server", "share_nics", "unused_nics"]
 
 
 class Distance(IntEnum):
@@ -82,10 +83,11 @@ def distance_of(gpu: Gpu, nic: Nic) -> Distance:
 
 
 def share_nics(distances: list[list[Distance]], num_nics: int) -> tuple[tuple[NicShare, ...], ...]:
-    """Deal NICs to the GPUs nearest to them.
+    """Deal NICs to the GPUs whose nearest they are.
 
     NICs that are equally near to the same GPUs are dealt in order, several to each GPU where there are more NICs, one
-    to several GPUs where there are fewer. A GPU that gets none shares its nearest one. Shares of a NIC are equal.
+    to several GPUs where there are fewer. A GPU that gets none shares its nearest one. Shares of a NIC are equal. A NIC
+    that is nobody's nearest, as those for storage often are, is dealt to nobody.
 
     Parameters
     ----------
@@ -93,11 +95,13 @@ def share_nics(distances: list[list[Distance]], num_nics: int) -> tuple[tuple[Ni
         ``[num_gpus][num_nics]``.
     """
     num_gpus = len(distances)
+    nearest_of = [min(row, default=Distance.SYS) for row in distances]
     near: dict[tuple[int, ...], list[int]] = {}
     for nic in range(num_nics):
-        best = min((distances[gpu][nic] for gpu in range(num_gpus)), default=Distance.SYS)
-        gpus = tuple(gpu for gpu in range(num_gpus) if distances[gpu][nic] == best)
-        near.setdefault(gpus, []).append(nic)
+        served = [gpu for gpu in range(num_gpus) if distances[gpu][nic] == nearest_of[gpu]]
+        best = min((distances[gpu][nic] for gpu in served), default=None)
+        if best is not None:
+            near.setdefault(tuple(gpu for gpu in served if distances[gpu][nic] == best), []).append(nic)
     dealt: list[list[int]] = [[] for _ in range(num_gpus)]
     users = [0] * num_nics
     for gpus, nics in sorted(near.items()):
@@ -113,3 +117,13 @@ def share_nics(distances: list[list[Distance]], num_nics: int) -> tuple[tuple[Ni
     return tuple(
         tuple(NicShare(nic, 1.0 / users[nic], distances[gpu][nic]) for nic in nics) for gpu, nics in enumerate(dealt)
     )
+
+
+def unused_nics(nics: Sequence[Nic], shares: tuple[tuple[NicShare, ...], ...]) -> list[str]:
+    """A sentence for every NIC that no GPU counts on."""
+    used = {part.nic for parts in shares for part in parts}
+    return [
+        f"{nic.name} is farther from every GPU than another NIC, and left out"
+        for number, nic in enumerate(nics)
+        if number not in used
+    ]

@@ -5,14 +5,13 @@ Rates per lane and per link are those that NCCL and RCCL count with. What a file
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.files import read_bytes
-from interlock.interchange.machine import Gpu, Nic, NicShare, Server, distance_of, share_nics
+from interlock.interchange.machine import Gpu, Nic, NicShare, Server, distance_of, share_nics, unused_nics
 from interlock.interchange.safe_xml import Element, parse_xml
 
 __all__ = ["read_nccl_topology"]
@@ -26,6 +25,7 @@ NVLINK_BY_SM = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}  # 
 XGMI_BY_GCN = {"906": 24.0, "908": 24.0, "910": 36.0, "90a": 36.0, "94": 48.0, "95": 48.0}  # RCCL's, GB/s per link
 GUESSED_SWITCH = {16.0: (80, 12), 32.0: (90, 18)}  # PCIe speed -> (sm, NVLinks) of the boards that have it
 DEFAULT_NET_MBIT = 10_000
+MAX_NET_MBIT = 10_000_000  # above it, a speed is in kb/s: Slingshot's plug-in reports so
 VIRTUAL_SWITCH = re.compile(r"f{4,8}:ff:ff\.[0-9a-f]")
 
 
@@ -45,6 +45,7 @@ class _Found:
     file: str
     gpus: list[_Device] = field(default_factory=list)
     nets: list[_Device] = field(default_factory=list)
+    unnamed: list[_Device] = field(default_factory=list)  # PCI devices that do not say what they are
     guesses: list[str] = field(default_factory=list)
 
     def guess(self, text: str) -> None:
@@ -66,6 +67,9 @@ def read_nccl_topology(path: Path) -> list[Server]:
             continue
         numa = f"{cpu.attributes.get('host_hash', '')}/{cpu.attributes.get('numaid', '?')}"
         _collect(found, cpu, None, (), numa, cpu.attributes.get("host_hash", ""))
+    if not found.gpus and found.unnamed:
+        found.gpus = found.unnamed
+        found.guess(f"PCI devices without a class: all {len(found.gpus)} are taken for GPUs")
     if not found.gpus:
         raise InvalidInput(f"{path} names no GPU (neither <gpu> nor a PCI device of class 0x03 or 0x12)")
     if len(found.gpus) > MAX_GPUS or len(found.nets) > MAX_NICS:
@@ -103,6 +107,8 @@ def _collect(
                 found.gpus.append(_Device(child, child, bridges, numa, host))
             elif kind.startswith("02") and not has_device:
                 found.nets.append(_Device(child, child, bridges, numa, host))
+            elif not kind and not child.children:
+                found.unnamed.append(_Device(child, child, bridges, numa, host))
             else:
                 inner = bridges if has_device else (*bridges, child.attributes.get("busid", f"line {child.line}"))
                 _collect(found, child, child, inner, numa, host)
@@ -111,6 +117,8 @@ def _collect(
         elif child.name == "nic":
             for net in child.all("net"):
                 found.nets.append(_Device(net, pci, bridges, numa, host))
+        elif child.name == "net":
+            found.nets.append(_Device(child, pci, bridges, numa, host))
         elif child.name not in ("pcilink", "nvlink", "xgmi", "c2c"):
             found.guess(f"<{child.name[:40]}> is not known and was left out")
 
@@ -121,7 +129,7 @@ def _check_ids(found: _Found) -> None:
         seen: dict[tuple[str, str], int] = {}
         for device in found.gpus:
             value = device.element.attributes.get(key) if device.element.name == "gpu" else None
-            if value is None:
+            if value is None or value.startswith("-"):
                 continue
             place = (device.host if key == "dev" else "", value)
             if place in seen:
@@ -130,12 +138,13 @@ def _check_ids(found: _Found) -> None:
                     f"{device.element.line}"
                 )
             seen[place] = device.element.line
-    busids: dict[str, int] = {}
+    lines: dict[tuple[str, str], int] = {}
     for device in found.gpus:
         busid = _busid(device)
-        if busid and busid in busids:
-            raise InvalidInput(f"{found.file}: PCI device {busid} is given twice (lines {busids[busid]} and later)")
-        busids[busid] = device.element.line
+        if busid and (device.host, busid) in lines:
+            first = lines[device.host, busid]
+            raise InvalidInput(f"{found.file}: PCI device {busid} is given twice (lines {first} and later)")
+        lines[device.host, busid] = device.element.line
 
 
 def _server(found: _Found, host: str, *, several: bool) -> Server:
@@ -145,11 +154,13 @@ def _server(found: _Found, host: str, *, several: bool) -> Server:
     made = [_gpu(found, k, device, number_of_busid) for k, device in enumerate(gpus)]
     made = _guess_scale_up(found, gpus, made)
     nics = _drop_management(found, [_nic(found, device) for device in nets])
-    distances = [[distance_of(gpu, nic) for nic in nics] for gpu in made]
+    shares = share_nics([[distance_of(gpu, nic) for nic in nics] for gpu in made], len(nics))
     if not nics:
         found.guess("the file names no NIC; the server stands alone")
+    for text in unused_nics(nics, shares):
+        found.guess(text)
     source = f"{Path(found.file).name}, host {host}" if several else Path(found.file).name
-    return Server(source, tuple(made), tuple(nics), share_nics(distances, len(nics)), tuple(found.guesses))
+    return Server(source, tuple(made), tuple(nics), shares, tuple(found.guesses))
 
 
 def _gpu_order(device: _Device) -> tuple[int, int, str]:
@@ -251,17 +262,26 @@ def _nic(found: _Found, device: _Device) -> Nic:
         name = attributes.get("busid", f"line {device.element.line}")
         found.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
         return Nic(name, rate, device.numa, device.bridges)
+    mbit = _net_mbit(found, attributes)
+    numbers = [attributes.get(key, "") for key in ("rail", "plane")]
+    rail, plane = (int(text) if text.isdigit() and len(text) < 6 else None for text in numbers)
+    return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail, plane)
+
+
+def _net_mbit(found: _Found, attributes: dict[str, str]) -> float:
+    """Mb/s of a NIC; NCCL's default where there is no rate."""
     text = attributes.get("speed", "")
     try:
         mbit = float(text) if len(text) < 20 else 0.0
     except ValueError:
         mbit = 0.0
-    if not 0 < mbit < 1e8 or not math.isfinite(mbit):
+    if MAX_NET_MBIT < mbit <= 1000 * MAX_NET_MBIT:
+        found.guess(f"speed={text[:20]!r} cannot be Mb/s; counted as kb/s")
+        return mbit / 1000
+    if not 0 < mbit <= MAX_NET_MBIT:
         found.guess(f"speed={text[:20]!r} of {attributes.get('name', 'a NIC')[:40]} is not a rate; counted as 10 Gb/s")
-        mbit = DEFAULT_NET_MBIT
-    numbers = [attributes.get(key, "") for key in ("rail", "plane")]
-    rail, plane = (int(text) if text.isdigit() and len(text) < 6 else None for text in numbers)
-    return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail, plane)
+        return DEFAULT_NET_MBIT
+    return mbit
 
 
 def _drop_management(found: _Found, nics: list[Nic]) -> list[Nic]:

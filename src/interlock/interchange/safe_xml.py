@@ -115,8 +115,8 @@ class _Builder:
         if len(self.comments) < MAX_COMMENTS:
             self.comments.append(text[:MAX_VALUE_LENGTH])
 
-    def refuse_doctype(self, *names: object) -> None:
-        raise InvalidInput(f"{self.file}: document types are not read (<!DOCTYPE …>)")
+    def refuse_doctype(self, name: str, *rest: object) -> None:
+        raise InvalidInput(f"{self.file}: document types are not read (<!DOCTYPE {name[:40]} …>)")
 
     def refuse_entity(self, *names: object) -> None:
         raise InvalidInput(f"{self.file}: entities are not read (<!ENTITY …>)")

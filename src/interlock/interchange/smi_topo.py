@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 from interlock.errors import InvalidInput
 from interlock.files import read_text
-from interlock.interchange.machine import Distance, Gpu, Nic, Server, share_nics
+from interlock.interchange.machine import Distance, Gpu, Nic, Server, share_nics, unused_nics
 
 __all__ = ["looks_like_smi_topology", "read_smi_topology"]
 
 MAX_BYTES = 1 << 20
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-LABEL = re.compile(r"(GPU|NIC)[0-9]{1,3}|(mlx|bnxt|irdma|efa|rdmap|roce|ib|hns|erdma)[a-z]*[_-]?[0-9][0-9a-z_]*")
+TAIL = ("CPU", "NUMA", "GPU")  # words that begin the columns after the devices': CPU Affinity, GPU NUMA ID, …
 CODE = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SOC|SYS")
 GB = 1e9
 
@@ -44,46 +45,44 @@ def read_smi_topology(path: Path) -> list[Server]:
         guesses.append("the matrix names no NIC; the server stands alone")
     cards = [Nic(names.get(nic, nic), nic_gbit * GB / 8) for nic in nics]
     distances = [[_distance(codes[a][columns.index(nic)]) for nic in nics] for a in range(len(gpus))]
-    return [Server(path.name, tuple(made), tuple(cards), share_nics(distances, len(cards)), tuple(guesses))]
+    shares = share_nics(distances, len(cards))
+    guesses += unused_nics(cards, shares)
+    return [Server(path.name, tuple(made), tuple(cards), shares, tuple(guesses))]
 
 
 def _matrix(path: Path, text: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Column names and the codes of each row; rows and header may continue on further lines."""
-    columns: list[str] = []
-    rows: dict[str, list[str]] = {}
-    current: str | None = None
-    for line in text.splitlines():
-        words = line.split()
-        if not words:
-            if rows:
-                current = None
-            continue
-        if words[0].startswith("Legend"):
-            break
-        if rows or _starts_row(words):
-            if _starts_row(words):
-                current = words[0]
-                if current in rows:
-                    raise InvalidInput(f"{path}: row {current} is given twice")
-                rows[current] = []
-                words = words[1:]
-            if current is not None:
-                rows[current] += [word for word in words if CODE.fullmatch(word)]
-            continue
-        columns += [word for word in words if LABEL.fullmatch(word)]
-    if not any(name.startswith("GPU") for name in columns) or not rows:
+    """Device names of the header and the codes of each row; both may continue on further lines.
+
+    What stands before the header and after the matrix, as in reports of whole environments, is passed over.
+    """
+    lines = [line.split() for line in text.splitlines()]
+    rows_begin = next((k for k, words in enumerate(lines) if words[:2] == ["GPU0", "X"]), len(lines))
+    headers = [k for k in range(rows_begin) if lines[k][:1] == ["GPU0"]]
+    if rows_begin == len(lines) or not headers:
         raise InvalidInput(f"{path} does not hold the matrix of `nvidia-smi topo -m`")
+    heading = [word for words in lines[headers[-1] : rows_begin] for word in words]
+    columns = list(itertools.takewhile(lambda word: word not in TAIL, heading))
     if len(set(columns)) != len(columns):
         raise InvalidInput(f"{path}: a column of the matrix is given twice")
+    rows: dict[str, list[str]] = {}
+    current: str | None = None
+    for words in lines[rows_begin:]:
+        if words[:1] == ["Legend:"]:
+            break
+        if len(words) > 1 and words[0] in columns and CODE.fullmatch(words[1]):
+            current = words[0]
+            if current in rows:
+                raise InvalidInput(f"{path}: row {current} is given twice")
+            rows[current] = []
+        elif not words:
+            current = None
+        if current is not None:
+            rows[current] += [word for word in words if CODE.fullmatch(word)]
     return columns, rows
 
 
-def _starts_row(words: list[str]) -> bool:
-    return bool(LABEL.fullmatch(words[0])) and len(words) > 1 and bool(CODE.fullmatch(words[1]))
-
-
 def _code(path: Path, rows: dict[str, list[str]], row: str, column: str, columns: list[str]) -> str:
-    if row not in rows or len(rows[row]) < len(columns):
+    if row not in rows or len(rows[row]) != len(columns):
         raise InvalidInput(f"{path}: row {row} has {len(rows.get(row, []))} entries; there are {len(columns)} columns")
     return rows[row][columns.index(column)]
 
