@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import xml.etree.ElementTree as ElementTree
-from collections import deque
+from collections import Counter, deque
 
 Buffers = dict[str, list[float | None]]
 
@@ -30,8 +30,7 @@ class Gpu:
 def run(text: str, seed: int) -> list[list[float | None]]:
     """Execute and return every GPU's output; input chunk k of GPU r is 1000 r + k."""
     root = ElementTree.fromstring(text)
-    for name in ("outofplace", "minBytes", "maxBytes", "proto", "nchannels", "nchunksperloop", "inplace"):
-        assert name in root.attrib
+    check_header(root)
     elements = list(root.iter("gpu"))
     gpus = [Gpu(e, [1000.0 * k + c for c in range(int(e.attrib["i_chunks"]))]) for k, e in enumerate(elements)]
     assert len(gpus) == int(root.attrib["ngpus"])
@@ -53,6 +52,34 @@ def run(text: str, seed: int) -> list[list[float | None]]:
         assert moved or not active, "deadlock"
     assert not any(mail.values()), "sent but not received"
     return [gpu.buffers["o"] for gpu in gpus]
+
+
+# Chunks per loop of the input and of the output, as multiples of the buffers': Azure's executor and RCCL.
+EVEN = ("allreduce", "reduce", "broadcast", "alltoall")
+ROOTED = ("gather", "scatter")  # their root's buffer is larger than the others use
+
+
+def check_header(root: ElementTree.Element) -> None:
+    """Rules that the executors' parser enforces on the algorithm and its GPUs."""
+    for name in ("outofplace", "minBytes", "maxBytes", "proto", "nchannels", "nchunksperloop", "inplace"):
+        assert name in root.attrib
+    assert root.attrib["proto"] in ("Simple", "LL", "LL128")
+    assert len(root.attrib["name"]) <= 63 and int(root.attrib["minBytes"]) <= int(root.attrib["maxBytes"])
+    ranks, per_loop, channels = (int(root.attrib[key]) for key in ("ngpus", "nchunksperloop", "nchannels"))
+    spread = {"allgather": (ranks, 1), "reducescatter": (1, ranks)} | dict.fromkeys(EVEN, (1, 1))
+    for gpu in root.iter("gpu"):
+        if root.attrib["coll"] not in ROOTED:
+            of_input, of_output = spread[root.attrib["coll"]]
+            assert int(gpu.attrib["i_chunks"]) * of_input == int(gpu.attrib["o_chunks"]) * of_output == per_loop
+        assert all(int(gpu.attrib[key]) < 2**15 for key in ("i_chunks", "o_chunks", "s_chunks"))
+        per_channel = Counter(
+            (tb.attrib["chan"], way) for tb in gpu for way in ("send", "recv") if tb.attrib[way] != "-1"
+        )
+        assert max(per_channel.values(), default=0) <= 32 and len(gpu) <= 216
+        for tb in gpu:
+            assert 0 <= int(tb.attrib["chan"]) < channels
+            assert gpu.attrib["id"] not in (tb.attrib["send"], tb.attrib["recv"])
+            assert all(int(step.attrib["depid"]) <= 127 for step in tb)
 
 
 def advance(gpu: Gpu, number: int, mail: dict, order: random.Random) -> bool:

@@ -37,7 +37,7 @@ class Machine:
         for entry in gpu["channels"]:
             kind = entry["channel_type"]
             if kind == "switch":
-                made[kind] += [(entry["buffer_type"], group["ranks"]) for group in entry["rank_groups"]]
+                made[kind] += [(entry["buffer_type"], group["ranks"], group["size"]) for group in entry["rank_groups"]]
                 continue
             for peer in entry["connected_to"]:
                 made[kind].append((peer, (kind, min(rank, peer), max(rank, peer), seen[kind, peer])))
@@ -86,7 +86,8 @@ class Machine:
 
     def _place(self, rank: int, block: dict, op: dict, buffer: dict) -> tuple[list[int], str, int, int]:
         if "switch_channel_id" in buffer:
-            kind, ranks = self._channel(rank, block, "switch", buffer["switch_channel_id"])
+            kind, ranks, reach = self._channel(rank, block, "switch", buffer["switch_channel_id"])
+            assert buffer["index"] + buffer["size"] <= reach  # older executors bind no more than that to the switch
             return ranks, kind, buffer["index"], buffer["size"]
         if "buffer_id" in buffer:
             kind = op["channel_type"]

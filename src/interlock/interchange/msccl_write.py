@@ -111,6 +111,8 @@ def _notes(schedule: Schedule, algorithm: _Algorithm) -> tuple[str, ...]:
         notes.append("barriers are kept at each GPU, not between GPUs")
     if algorithm.is_alltoallv:
         notes.append('an All-to-Allv has coll="allreduce" and a fixed size: call ncclAllReduce on the padded buffers')
+    if algorithm.layout.collective == "reduce-scatter":
+        notes.append('coll="reducescatter" is how Azure\'s executor and RCCL spell it; microsoft/msccl: reduce_scatter')
     return tuple(notes)
 
 

@@ -21,6 +21,7 @@ __all__ = ["Blocks", "build_blocks"]
 
 Json = dict[str, object]
 Pair = tuple[str, BlockId, BlockId]  # channel type and both ends, the lesser first
+Switch = tuple[str, tuple[int, ...]]  # buffer and the ranks whose buffers the switch joins
 
 
 @dataclass(slots=True)
@@ -33,8 +34,9 @@ class Blocks:
     block_channels: dict[BlockId, dict[str, dict[Pair, int]]]
     remote_buffers: list[list[tuple[int, str, str]]]  # [rank]: peer, buffer, channel type
     block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]]
-    switches: list[list[tuple[str, tuple[int, ...], int]]]  # [rank]: buffer, group, its chunks
-    block_switches: dict[BlockId, list[tuple[str, tuple[int, ...]]]]
+    switches: list[list[Switch]]  # [rank]
+    block_switches: dict[BlockId, list[Switch]]
+    reach: dict[Switch, int]  # chunks from the buffer's start that a switch must cover
 
     def channels_of(self, rank: int, k: int) -> list[Json]:
         """Channels that a threadblock uses, as ids of its GPU."""
@@ -42,9 +44,8 @@ class Blocks:
         for kind, used in self.block_channels[rank, k].items():
             ids = [self.channel_ids[rank][kind][pair] for pair in used]
             made.append({"channel_type": kind, "channel_ids": ids})
-        groups = [(buffer, group) for buffer, group, _ in self.switches[rank]]
         if self.block_switches[rank, k]:
-            ids = [groups.index(switch) for switch in self.block_switches[rank, k]]
+            ids = [self.switches[rank].index(switch) for switch in self.block_switches[rank, k]]
             made.append({"channel_type": "switch", "channel_ids": ids})
         return made
 
@@ -61,8 +62,8 @@ class Blocks:
         for kind, pairs in self.channel_ids[rank].items():
             peers = [b[0] if a[0] == rank else a[0] for _, a, b in pairs]
             made.append({"channel_type": kind, "connected_to": peers})
-        for buffer, group, size in self.switches[rank]:
-            groups = [{"size": size, "ranks": list(group)}]
+        for buffer, group in self.switches[rank]:
+            groups = [{"size": self.reach[buffer, group], "ranks": list(group)}]
             made.append({"channel_type": "switch", "buffer_type": buffer, "rank_groups": groups})
         return made
 
@@ -108,8 +109,9 @@ class _Writer:
         self.block_channels: dict[BlockId, dict[str, dict[Pair, int]]] = defaultdict(dict)
         self.remote_buffers: list[list[tuple[int, str, str]]] = [[] for _ in range(ranks)]
         self.block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]] = defaultdict(dict)
-        self.switches: list[list[tuple[str, tuple[int, ...], int]]] = [[] for _ in range(ranks)]
-        self.block_switches: dict[BlockId, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+        self.switches: list[list[Switch]] = [[] for _ in range(ranks)]
+        self.block_switches: dict[BlockId, list[Switch]] = defaultdict(list)
+        self.reach: dict[Switch, int] = defaultdict(int)
         # What a threadblock has still to take from another, in the order given: signals and releases.
         self.expected: dict[tuple[BlockId, BlockId], dict[Arrival, None]] = defaultdict(dict)
         self.releases: dict[tuple[BlockId, BlockId], dict[Action, None]] = defaultdict(dict)
@@ -184,6 +186,7 @@ class _Writer:
             self.block_buffers,
             self.switches,
             self.block_switches,
+            self.reach,
         )
 
     def _greetings(self, block: BlockId) -> list[Json]:
@@ -310,9 +313,10 @@ class _Writer:
     def _switched(self, block: BlockId, place: Place, action: Action) -> Json:
         """A stretch of a buffer that the switch joins over a group; every member must list the group's channel."""
         switch = (place[0], action.group)
+        self.reach[switch] = max(self.reach[switch], place[1] + action.count)
         for rank in action.group:
-            if switch not in [(buffer, group) for buffer, group, _ in self.switches[rank]]:
-                self.switches[rank].append((*switch, action.count))
+            if switch not in self.switches[rank]:
+                self.switches[rank].append(switch)
         used = self.block_switches[block]
         if switch not in used:
             used.append(switch)
