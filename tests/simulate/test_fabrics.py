@@ -102,5 +102,5 @@ def test_exclusive_messages_do_not_wait_for_each_other_on_hashed_uplinks() -> No
 def test_impossible_fabrics_are_refused(fields: dict[str, float], rule: str) -> None:
     with pytest.raises(InvalidInput, match=rule):
         Fabric("bad", **fields)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="unknown fabric 'loosy'; did you mean 'lossy'"):
-        il.cluster("h200", fabric="loosy")
+    with pytest.raises(InvalidInput, match="unknown fabric 'losssy'; did you mean 'lossy'"):
+        il.cluster("h200", fabric="losssy")
