@@ -1,7 +1,9 @@
-"""Names the rank that died or stalled: every rank writes a beat to the group's store; silence tells.
+"""Names the rank that died, stalled or was cut off: beats in the group's store, knocks at doors, one verdict for all.
 
 gloo reports that a connection closed or that time ran out, not whose fault it was, and a rank that gives up closes its
-connections and looks just as dead to the others. Beats go on in a rank that gave up, so only the culprit falls silent.
+connections and looks just as dead to the others. So every rank that gives up says so in the store and knocks at
+everybody's door. Whoever beats or complains is alive; whose door refuses is dead; whose door cannot be reached is cut
+off. The first to know writes the verdict, which everyone else adopts.
 """
 
 from __future__ import annotations
@@ -13,16 +15,60 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from interlock.runtime.reach import Door, Reach, knock
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "Verdict"]
 
 INTERVAL_S = 0.5
-SILENCE_S = 3.5  # without a beat for so long a rank counts as gone; errors come within the timeout + 5 s
+KNOCK_S = 2.0  # for a door to answer; a lost packet is sent again after one second
+SILENCE_S = 3.0  # without a beat or a complaint for so long a rank counts as stalled
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Ranks to blame, and what is the matter with them."""
+
+    ranks: tuple[int, ...]
+    words: str
+
+    def to_json(self) -> str:
+        """For the store."""
+        return json.dumps([self.ranks, self.words])
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Verdict:
+        """From the store."""
+        ranks, words = json.loads(text)
+        return cls(tuple(ranks), words)
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What is known so far."""
+
+    beats: list[int]
+    alive: set[int]
+    gone: set[int] = field(default_factory=set)  # closed in good order
+    waits: dict[int, list[int]] = field(default_factory=dict)  # ranks that each complaining rank waited for
+    reach: dict[int, Reach] = field(default_factory=dict)
+
+    def dead(self) -> set[int]:
+        """Ranks whose door refuses though they neither left nor complained."""
+        refused = {rank for reach in self.reach.values() for rank in reach.refused}
+        return refused - self.gone - set(self.waits)
+
+    def is_complete(self, num_ranks: int) -> bool:
+        """Whether nothing more can be learned."""
+        dead = self.dead()
+        known = self.alive | self.gone | dead
+        return len(known) == num_ranks and self.alive - self.gone - dead <= set(self.reach)
 
 
 class Heartbeat:
@@ -35,6 +81,8 @@ class Heartbeat:
         store.set_timeout(timedelta(seconds=SILENCE_S))
         self._store = PrefixStore(f"interlock/{name}", store)
         self._rank, self._num_ranks = group.rank(), group.size()
+        self._door = Door(backlog=self._num_ranks + 16)
+        self._store.set(f"door{self._rank}", self._door.address)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._beat, name="interlock-heartbeat", daemon=True)
@@ -46,52 +94,94 @@ class Heartbeat:
             self._stop.set()
             with suppress(RuntimeError), self._lock:
                 self._store.set(f"left{self._rank}", "1")
+        self._door.close()
 
-    def find_silent(self, waiting_on: Iterable[int]) -> list[int]:
-        """Ranks that do not beat; failing that, the ranks that most of the others wait for.
+    def find_guilty(self, waiting_on: Iterable[int]) -> Verdict:
+        """Who is to blame that messages do not come; every rank that asks gets the same answer.
 
-        Takes `SILENCE_S`. `waiting_on` are the ranks whose messages did not come.
+        Takes `SILENCE_S` at most. `waiting_on` are the ranks whose messages did not come.
         """
         try:
-            return self._find_silent(sorted(set(waiting_on)))
+            return self._agree(sorted(set(waiting_on)))
         except RuntimeError:
-            # The store itself is out of reach. Unless a launcher hosts it, rank 0 does.
-            return [] if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else [0]
+            return self._judge_alone()
 
-    def _find_silent(self, waiting_on: list[int]) -> list[int]:
-        with self._lock:
-            self._store.set(f"waits{self._rank}", json.dumps(waiting_on))
-            first = self._read_beats()
-        alive = {self._rank}
+    def _agree(self, waiting_on: list[int]) -> Verdict:
         deadline_s = time.monotonic() + SILENCE_S
-        complaints = 0
-        while time.monotonic() < deadline_s and min(len(alive), complaints) < self._num_ranks:
-            time.sleep(INTERVAL_S / 2)
-            with self._lock:
-                beats = self._read_beats()
-                complaints = sum(self._store.check([f"waits{rank}"]) for rank in range(self._num_ranks))
-            alive |= {rank for rank in range(self._num_ranks) if beats[rank] > first[rank]}
         with self._lock:
-            left = {rank for rank in range(self._num_ranks) if self._store.check([f"left{rank}"])}
-            silent = sorted(set(range(self._num_ranks)) - alive - left)
-            return silent or self._most_waited_for()
+            # Complaining proves this rank alive, so it comes first.
+            self._store.set(f"waits{self._rank}", json.dumps(waiting_on))
+            evidence = _Evidence(self._read_beats(range(self._num_ranks)), {self._rank})
+            doors = self._doors()
+        reach = knock(doors, KNOCK_S)
+        with self._lock:
+            self._store.set(f"reach{self._rank}", json.dumps([reach.refused, reach.unreachable]))
+        while True:
+            with self._lock:
+                if self._store.check(["verdict"]):
+                    return Verdict.from_json(self._store.get("verdict"))
+                self._gather(evidence)
+                if evidence.is_complete(self._num_ranks) or time.monotonic() > deadline_s:
+                    found = self._judge(evidence).to_json()
+                    return Verdict.from_json(self._store.compare_set("verdict", "", found))
+            time.sleep(INTERVAL_S / 5)
 
-    def _most_waited_for(self) -> list[int]:
-        """Everyone is alive: a link must be cut. Its rank waits for many, and many wait for it."""
+    def _gather(self, evidence: _Evidence) -> None:
+        """Ask the store about ranks of which not all is known."""
+        ranks = range(self._num_ranks)
+        evidence.gone |= {rank for rank in ranks if self._store.check([f"left{rank}"])}
+        for rank in ranks:
+            if rank not in evidence.waits and self._store.check([f"waits{rank}"]):
+                evidence.waits[rank] = json.loads(self._store.get(f"waits{rank}"))
+            if rank not in evidence.reach and self._store.check([f"reach{rank}"]):
+                evidence.reach[rank] = Reach(*json.loads(self._store.get(f"reach{rank}")))
+        evidence.alive |= set(evidence.waits)
+        unknown = [rank for rank in ranks if rank not in evidence.alive]
+        beats = self._read_beats(unknown)
+        evidence.alive |= {rank for rank, beat in zip(unknown, beats, strict=True) if beat > evidence.beats[rank]}
+
+    def _judge(self, evidence: _Evidence) -> Verdict:
+        """The surest evidence wins."""
+        dead = evidence.dead()
+        silent = set(range(self._num_ranks)) - evidence.alive - evidence.gone - dead
+        if dead:
+            return Verdict(tuple(sorted(dead | silent)), "died or stalled" if silent else "died")
+        apart = {frozenset((rank, other)) for rank, reach in evidence.reach.items() for other in reach.unreachable}
+        cut_off = _most(Counter(rank for pair in apart for rank in pair))
+        if silent:
+            return Verdict(tuple(sorted(silent)), "cannot be reached" if silent <= set(cut_off) else "stalled")
+        if cut_off:
+            return Verdict(cut_off, "cannot be reached")
+        # Everyone is well by now: a link was cut for a while. Its rank waited for many, and many waited for it.
         missed: Counter[int] = Counter()
-        for rank in range(self._num_ranks):
-            if self._store.check([f"waits{rank}"]):
-                peers = json.loads(self._store.get(f"waits{rank}"))
-                missed[rank] += len(peers)
-                missed.update(peers)
-        most = max(missed.values(), default=0)
-        return sorted(rank for rank, count in missed.items() if count == most > 0)
+        for rank, peers in evidence.waits.items():
+            missed[rank] += len(peers)
+            missed.update(peers)
+        return Verdict(_most(missed), "kept others waiting")
 
-    def _read_beats(self) -> list[int]:
-        return [self._store.add(f"beat{rank}", 0) for rank in range(self._num_ranks)]
+    def _judge_alone(self) -> Verdict:
+        """The store is out of reach. Unless a launcher hosts it, rank 0 does."""
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            return Verdict((), "took the store along")
+        return Verdict((0,), "died, or the store it hosts cannot be reached")
+
+    def _doors(self) -> dict[int, str]:
+        """Addresses of the others' doors, as far as they have any."""
+        others = (rank for rank in range(self._num_ranks) if rank != self._rank and self._store.check([f"door{rank}"]))
+        addresses = {rank: self._store.get(f"door{rank}").decode() for rank in others}
+        return {rank: address for rank, address in addresses.items() if address}
+
+    def _read_beats(self, ranks: Iterable[int]) -> list[int]:
+        return [self._store.add(f"beat{rank}", 0) for rank in ranks]
 
     def _beat(self) -> None:
         while not self._stop.is_set():
             with suppress(RuntimeError), self._lock:
                 self._store.add(f"beat{self._rank}", 1)
             self._stop.wait(INTERVAL_S)
+
+
+def _most(counts: Counter[int]) -> tuple[int, ...]:
+    """The ranks that were counted most often."""
+    most = max(counts.values(), default=0)
+    return tuple(sorted(rank for rank, count in counts.items() if count == most > 0))

@@ -35,7 +35,7 @@ MAX_RUNNERS = 1 << 20  # over one group, before tags come round again
 
 
 class PeerFailed(InterlockError):
-    """A rank died or stalled; `ranks` names those that fell silent, as far as anyone could tell."""
+    """A rank died, stalled or was cut off; `ranks` names it, as far as anyone could tell."""
 
     def __init__(self, words: str, ranks: Sequence[int]) -> None:
         super().__init__(words)
@@ -157,10 +157,11 @@ class Runner:
             return action()
         except MoveFailed as error:
             poison(self.group)
-            silent = self._heartbeat.find_silent(error.waiting_on)
-            names = ", ".join(f"rank {rank}" for rank in silent) or "a rank that could not be told"
+            verdict = self._heartbeat.find_guilty(error.waiting_on)
+            names = ", ".join(f"rank {rank}" for rank in verdict.ranks) or "a rank that could not be told"
             cause = str(error).strip().splitlines()[0][:300]
-            raise PeerFailed(f"{names} died or stalled while {what} ({cause}); make a new group", silent) from error
+            words = f"{names} {verdict.words}; noticed while {what} ({cause}); make a new group"
+            raise PeerFailed(words, verdict.ranks) from error
 
     def close(self) -> None:
         """Stop threads and heartbeat; the group stays the caller's."""
