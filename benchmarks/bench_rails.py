@@ -1,8 +1,9 @@
 """What is local knowledge worth on rails, and what does global knowledge add?
 
 Simulated makespan over the server-level bound, hops at both ends included, R = 8 rails, 500 MB per GPU. Loads: uniform,
-Zipf, sparse, Mixtral routing, and the shared routing data where it is there. Then one rail at half speed, dead, and
-both, with plain 1/R splitting beside; and the planning time of one server.
+Zipf, sparse, Mixtral routing, and the shared routing data where it is there (with more GPUs than its 64 experts, every
+expert has as many replicas). Then the fabrics of 8 servers; one rail at half speed, dead, and both, with plain 1/R
+splitting beside; and the planning time of one server.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import numpy as np
 
 import interlock as il
 from common import arguments, report, timed
+from interlock.algorithms import registry
 from interlock.algorithms.rails_split import server_bytes, server_shares
 from interlock.moe.iteration import expert_demand
 from interlock.moe.models import model
 from interlock.planning import solve
 from interlock.problem import demand_problem
-from interlock.traffic import read_routing
+from interlock.ragged import Ragged
+from interlock.traffic import Placement, Routing, read_routing
 
 TRACE = Path(__file__).parent.parent.parent / "shared" / "data" / "moe" / "esft_top6_routing.npz"
 ALGORITHMS = ("rails-split", "adaptive", "rails", "spray", "ecmp", "pxn", "forward", "direct")
 BYTES_PER_TOKEN = 2048 * 2
+EXPERTS = 64
 
 
 def loads(cluster: il.Cluster, seed: int) -> dict[str, il.Demand]:
@@ -32,41 +36,62 @@ def loads(cluster: il.Cluster, seed: int) -> dict[str, il.Demand]:
         made[f"zipf {skew}"] = il.traffic.zipf(cluster, skew=skew, bytes_per_gpu="500 MB", seed=seed)
     made["sparse 5 %"] = il.traffic.sparse(cluster, density=0.05, bytes_per_gpu="500 MB", seed=seed)
     made["mixtral"] = expert_demand(model("mixtral-8x7b"), cluster, 4096, 0.8, seed)[0]
-    if TRACE.exists() and 64 % cluster.num_ranks == 0:
-        for task in ("intent", "summary"):
-            made[task] = read_routing(TRACE, cluster.num_ranks, task, 10, 64).to_demand(64 * BYTES_PER_TOKEN)
+    for task in ("intent", "summary") if TRACE.exists() else ():
+        made[task] = traced(task, cluster.num_ranks).to_demand(64 * BYTES_PER_TOKEN)
     return made
 
 
+def traced(task: str, num_ranks: int) -> Routing:
+    """Layer 10 of a task of the shared routing data, over any number of ranks."""
+    replicas = [range(expert, num_ranks, EXPERTS) for expert in range(EXPERTS)]
+    placement = Placement(num_ranks, Ragged.from_lists(replicas)) if num_ranks > EXPERTS else None
+    return read_routing(TRACE, num_ranks, task, 10, EXPERTS, placement)
+
+
+def over_bound(cluster: il.Cluster, demand: il.Demand) -> dict[str, float]:
+    """Simulated makespan over the bound, by algorithm; without those that cannot run there."""
+    problem = demand_problem(cluster, demand)
+    ratios = {}
+    for algorithm in ALGORITHMS:
+        if registry.get(algorithm).supports(problem) is None:
+            plan = solve(problem, algorithm)
+            ratios[algorithm] = plan.simulate(1e-3).makespan_s / plan.bound.seconds
+    return ratios
+
+
 def main() -> None:
-    """Three tables."""
-    options = arguments(__doc__ or "", servers="4,8,16")
-    rows = []
+    """Four tables."""
+    options = arguments(__doc__ or "", servers="4,8,16,64")
+    rows: list[dict[str, object]] = []
     for servers in map(int, options.servers.split(",")):
         cluster = il.cluster("h200", servers=servers, scale_out="rail-spine")
         for name, demand in loads(cluster, options.seed).items():
-            problem = demand_problem(cluster, demand)
-            row: dict[str, object] = {"servers": servers, "load": name}
-            for algorithm in ALGORITHMS if servers <= 16 else ("rails-split", "adaptive"):
-                plan = solve(problem, algorithm)
-                row[algorithm] = plan.simulate(1e-3).makespan_s / plan.bound.seconds
-            rows.append(row)
+            rows.append({"servers": servers, "load": name, **over_bound(cluster, demand)})
+    fabrics: list[dict[str, object]] = []
+    for scale_out, oversubscription in (("rail", 1), ("rail-spine", 1), ("rail-spine", 2), ("flat", 1), ("flat", 2)):
+        cluster = il.cluster("h200", servers=8, scale_out=scale_out, oversubscription=oversubscription)
+        for name, demand in loads(cluster, options.seed).items():
+            found = over_bound(cluster, demand)
+            fabrics.append({"fabric": scale_out, "oversubscription": oversubscription, "load": name, **found})
     faults = {
         "half": [il.slow_nic(1, 3, "200 Gb/s")],
         "dead": [il.dead_nic(0, 5)],
         "both": [il.slow_nic(1, 3, "200 Gb/s"), il.dead_nic(0, 5)],
     }
-    degraded = []
+    degraded: list[dict[str, object]] = []
     for name, broken in faults.items():
         cluster = il.cluster("h200", servers=8, scale_out="rail", faults=broken)
         demand = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="500 MB", seed=options.seed)
         plan = il.plan(cluster, demand, algorithm="rails-split")
         ours = plan.simulate(1e-3).makespan_s / plan.bound.seconds
-        degraded.append({"fault": name, "rails-split": ours, "plain 1/R": plain(cluster, demand) / plan.bound.seconds})
+        equal = plain(cluster, demand) / plan.bound.seconds
+        degraded.append(
+            {"fault": name, "rails-split": ours, "plain 1/R": equal if np.isfinite(equal) else "never ends"}
+        )
     cluster = il.cluster("h200", servers=64)
     owed = server_bytes(il.traffic.zipf(cluster, seed=options.seed).bytes_matrix, cluster)[0]
     alone = timed(lambda: server_shares(owed, cluster, 0), 200)
-    report("rails", rows, options, degraded=degraded, one_server_of_64_us=alone["median_s"] * 1e6)
+    report("rails", rows, options, fabrics=fabrics, degraded=degraded, one_server_of_64_us=alone["median_s"] * 1e6)
 
 
 def plain(cluster: il.Cluster, demand: il.Demand) -> float:

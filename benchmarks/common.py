@@ -49,18 +49,27 @@ def fitted_exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 
 def report(name: str, rows: Sequence[dict[str, object]], options: argparse.Namespace, **facts: object) -> None:
     """Print rows as a table and write them with the machine's facts as JSON."""
-    header = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [header, *([_cell(row.get(key, "")) for key in header] for row in rows)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
-    for line in lines:
-        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    show(rows)
     for key, value in facts.items():
-        print(f"{key}: {_cell(value)}")
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            print(f"\n{key}")
+            show(value)
+        else:
+            print(f"{key}: {_cell(value)}")
     target = options.json or RESULTS / f"{name}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     made = {"benchmark": name, "machine": machine(), "seed": options.seed, "rows": list(rows), **facts}
     target.write_text(json.dumps(made, indent=1) + "\n")
     print(f"written to {target}")
+
+
+def show(rows: Sequence[dict[str, object]]) -> None:
+    """Print rows as a table."""
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [header, *([_cell(row.get(key, "")) for key in header] for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
 def machine() -> dict[str, object]:

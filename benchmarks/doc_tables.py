@@ -111,11 +111,52 @@ def dcqcn() -> str:
     return f"Typical factor between ours and published (root mean square of the logarithm): {parts}.\n"
 
 
+def rails() -> str:
+    """Time over the bound of every algorithm on rails, by servers and load."""
+    return _ratios(rows_of(stored("rails")))
+
+
+def rails_fabrics() -> str:
+    """The same on other fabrics."""
+    rows = stored("rails")["fabrics"]
+    assert isinstance(rows, list)
+    return _ratios(rows)
+
+
+def rails_faults() -> str:
+    """A slow rail, a dead one, both; and how long one server plans."""
+    result = stored("rails")
+    rows = result["degraded"]
+    assert isinstance(rows, list)
+    alone = f"\nOne server of 64 plans its own traffic in {float(str(result['one_server_of_64_us'])):.1f} us.\n"
+    return _ratios(rows) + alone
+
+
+def across() -> str:
+    """MoE across servers, beside forwarding and FAST."""
+    return _ratios(rows_of(stored("across")))
+
+
+def inswitch() -> str:
+    """Ours over DySHARP on real routing."""
+    result = stored("inswitch")
+    mean, least = (float(str(result[key])) for key in ("geomean", "least"))
+    return _ratios(rows_of(result)) + f"\nGeometric mean {mean:.2f}, least {least:.2f}.\n"
+
+
+def _ratios(rows: list[Row]) -> str:
+    """Rows as they are, ratios with three digits after the point."""
+    header = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[f"{v:.3f}" if isinstance(v := row.get(key, "-"), float) else str(v) for key in header] for row in rows]
+    return markdown(header, cells)
+
+
 def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-TABLES: dict[str, Callable[[], str]] = {"simulator": simulator, "packets": packets, "amd": amd, "dcqcn": dcqcn}
+WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch)
+TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in WRITERS}
 
 
 def main() -> None:

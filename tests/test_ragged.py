@@ -38,3 +38,9 @@ def test_concatenation_keeps_all_rows(parts: list[list[list[int]]]) -> None:
 def test_counts_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(InvalidInput, match="add up to 3"):
         Ragged.from_counts(np.array([1, 2]), np.zeros(2, np.int32))
+
+
+def test_pairs_become_rows_in_order_each_value_once() -> None:
+    rows = Ragged.from_pairs(np.array([2, 0, 2, 2, 0]), np.array([5, 1, 3, 5, 0]), 4)
+    assert [row.tolist() for row in rows] == [[0, 1], [], [3, 5], []]
+    assert len(Ragged.from_pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)) == 3

@@ -45,6 +45,13 @@ class Ragged:
         return cls(offsets, np.ascontiguousarray(values, np.int32))
 
     @classmethod
+    def from_pairs(cls, rows: NDArray[np.int64], values: NDArray[np.int64], num_rows: int) -> Ragged:
+        """Row ``rows[i]`` holds ``values[i]``, which is not negative: ascending, each once."""
+        width = int(values.max(initial=0)) + 1
+        pairs = np.unique(rows * width + values)
+        return cls.from_counts(np.bincount(pairs // width, minlength=num_rows), (pairs % width).astype(np.int32))
+
+    @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int]]) -> Ragged:
         """Rows given as Python sequences."""
         lists = list(rows)

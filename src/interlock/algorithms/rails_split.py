@@ -24,7 +24,8 @@ from interlock.topology import Cluster
 __all__ = ["ALGORITHM", "rails_split", "server_shares"]
 
 SLICES_IN_ALL = 24  # of one NIC's traffic, over all destination servers
-MOST_SLICES = 12
+FEWEST_SLICES, MOST_SLICES = 4, 12  # of one rail and destination server
+SMALLEST_SLICE_BYTES = 1 << 17  # below, fixed costs outweigh what a slice hides
 
 
 def rails_split(problem: Problem, *, seed: int = 0, slices: int | None = None) -> Schedule:
@@ -37,9 +38,16 @@ def rails_split(problem: Problem, *, seed: int = 0, slices: int | None = None) -
     owed = server_bytes(problem.demand.bytes_matrix, cluster)
     shares = np.stack([server_shares(owed[own], cluster, own) for own in range(cluster.servers)])
     far, carrier = balance(far, cluster.gpus_per_server, shares)
-    count = slices if slices is not None else min(MOST_SLICES, -(-SLICES_IN_ALL // max(1, cluster.servers - 1)))
-    far, carrier, place = cut_slices(far, carrier, cluster, count)
+    far, carrier, place = cut_slices(far, carrier, cluster, slices or choose_slices(owed, cluster))
     return relay(problem, local, far, carrier, flows=place, in_turn=True)
+
+
+def choose_slices(owed_bytes: NDArray[np.int64], cluster: Cluster) -> int:
+    """Enough slices to hide the hops at both ends, none of them too small to pay its fixed costs."""
+    others = max(1, cluster.servers - 1)
+    count = min(max(-(-SLICES_IN_ALL // others), FEWEST_SLICES), MOST_SLICES)
+    mean_bytes = int(owed_bytes.sum() - np.trace(owed_bytes)) // (cluster.num_ranks * others)
+    return max(1, min(count, mean_bytes // SMALLEST_SLICE_BYTES))
 
 
 def server_bytes(demand: NDArray[np.int64], cluster: Cluster) -> NDArray[np.int64]:

@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
+from interlock.moe.backwards import played_backwards
+from interlock.moe.message_table import MessageTable
 from interlock.planning import Plan, plan
 from interlock.problem import Problem, combine_problem, dispatch_problem
 from interlock.ragged import Ragged
-from interlock.schedule import Kind, Phase, Pieces, Schedule
+from interlock.schedule import Phase, Schedule
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 
 __all__ = ["deduplicated_demand", "plan_combine", "plan_dispatch", "server_bound_s"]
 
 MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
-
-IN_HAND = 2  # slices of a lane whose sums may be under way at once, in combine
 
 Ints = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ def plan_combine(cluster: Cluster, routing: Routing, bytes_per_token: int, algor
     forward = plan_dispatch(cluster, routing, bytes_per_token, algorithm)
     start = time.perf_counter()
     problem = combine_problem(cluster, routing, bytes_per_token)
-    schedule = _reversed(forward.schedule, cluster)
+    schedule = played_backwards(forward.schedule, cluster)
     took = forward.plan_s + time.perf_counter() - start
     return Plan(problem, schedule, forward.algorithm, plan_s=took)
 
@@ -130,7 +130,7 @@ class _Dispatch:
         used, wire = np.unique(self.wire_of_copy, return_inverse=True)
         carrier = self.wire.src.values[used].astype(np.int64)
         landing = self.wire.dst.values[used].astype(np.int64)
-        table = _Table(self.cluster)
+        table = MessageTable(self.cluster)
         hop_of_copy = self._hops(table, carrier[wire], wire)
         first_wire = table.count
         deps = self._wire_deps(used, wire, hop_of_copy, first_wire)
@@ -153,7 +153,7 @@ class _Dispatch:
         self._multicasts(table, near, near.src, None, np.zeros(len(near.item), np.int64))
         return table.to_schedule(self.size_bytes, self.wire.barriers)
 
-    def _hops(self, table: _Table, carrier: Ints, wire: Ints) -> Ints:
+    def _hops(self, table: MessageTable, carrier: Ints, wire: Ints) -> Ints:
         """Move each token once to each carrier that is not its own GPU; returns the message of each copy, or -1."""
         moves = carrier != self.far.src
         message = np.full(len(wire), -1, np.int64)
@@ -206,9 +206,9 @@ class _Dispatch:
         both = (place[row] >= 0) & (place[dep] >= 0)
         of.append(place[row[both]])
         on.append(first_wire + place[dep[both]])
-        return _pairs(np.concatenate(of), np.concatenate(on), len(used))
+        return Ragged.from_pairs(np.concatenate(of), np.concatenate(on), len(used))
 
-    def _multicasts(self, table: _Table, copies: _Copies, at: Ints, after: Ints | None, stage: Ints) -> None:
+    def _multicasts(self, table: MessageTable, copies: _Copies, at: Ints, after: Ints | None, stage: Ints) -> None:
         """From where a token is to the GPUs of that server that want it."""
         width = self.cluster.gpus_per_server
         here = np.uint64(1) << (at % width).astype(np.uint64)
@@ -233,146 +233,6 @@ class _Dispatch:
         deps = Ragged.empty(len(distinct)) if after is None else Ragged.single(distinct[:, 2].astype(np.int32))
         phase = Phase.LOCAL if after is None else Phase.REDISTRIBUTE
         table.add(phase, source, distinct[:, 1], source // width, place.reshape(-1), item, deps, stage=stages[first])
-
-
-class _Table:
-    """Collects messages to sets of a server's GPUs, block by block."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.count = 0
-        self.blocks: list[dict[str, np.ndarray]] = []
-        self.dsts: list[Ragged] = []
-        self.deps: list[Ragged] = []
-        self.items: list[Ragged] = []
-
-    def add(
-        self,
-        phase: Phase,
-        src: Ints,
-        wanted: NDArray[np.uint64],
-        server: Ints,
-        message: Ints,
-        item: Ints,
-        deps: Ragged,
-        *,
-        stage: NDArray[np.integer] | int = 0,
-        slices: NDArray[np.integer] | int = 0,
-        order: Ints | int = 0,
-        exclusive: NDArray[np.bool_] | bool = False,
-    ) -> int:
-        """Append messages; `message` says which one carries each entry of `item`. Returns the first one's row."""
-        first, size = self.count, len(src)
-        width = self.cluster.gpus_per_server
-        bits = (wanted[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
-        row, gpu = np.nonzero(bits)
-        self.dsts.append(
-            Ragged.from_counts(bits.sum(axis=1).astype(np.int64), (server[row] * width + gpu).astype(np.int32))
-        )
-        by_message = np.lexsort((item, message))
-        self.items.append(Ragged.from_counts(np.bincount(message, minlength=size), item[by_message].astype(np.int32)))
-        self.deps.append(deps)
-        self.blocks.append(
-            {
-                "src": src.astype(np.int32),
-                "phase": np.full(size, phase, np.uint8),
-                "stage": np.broadcast_to(stage, size).astype(np.int32),
-                "slice": np.broadcast_to(slices, size).astype(np.int32),
-                "order": np.broadcast_to(order, size).astype(np.int64),
-                "exclusive": np.broadcast_to(exclusive, size).astype(np.bool_),
-            }
-        )
-        self.count += size
-        return first
-
-    def to_schedule(self, size_bytes: int, barriers: NDArray[np.int32]) -> Schedule:
-        """All blocks in order; multicasts get the path of their tree."""
-
-        def column(name: str) -> np.ndarray:
-            return np.concatenate([block[name] for block in self.blocks])
-
-        src, dst, items = Ragged.single(column("src")), Ragged.concatenate(self.dsts), Ragged.concatenate(self.items)
-        lengths = np.full(len(items.values), size_bytes, np.int64)
-        return Schedule(
-            src=src,
-            dst=dst,
-            kind=np.full(self.count, Kind.COPY, np.uint8),
-            phase=column("phase"),
-            stage=column("stage"),
-            slice=column("slice"),
-            size_bytes=items.counts * size_bytes,
-            path=_tree_paths(src, dst, self.cluster.num_ranks, toward_many=True),
-            exclusive=column("exclusive"),
-            order=column("order"),
-            deps=Ragged.concatenate(self.deps),
-            pieces=Pieces(items.offsets, items.values, np.zeros_like(lengths), lengths),
-            barriers=barriers,
-        )
-
-
-def _tree_paths(one: Ragged, many: Ragged, num_ranks: int, *, toward_many: bool) -> Ragged:
-    """Links of each message with several ranks on one side: rank r goes up by link r and down by link num_ranks + r."""
-    is_tree = many.counts > 1
-    counts = np.where(is_tree, many.counts + 1, 0)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    values = np.zeros(int(offsets[-1]), np.int32)
-    values[offsets[:-1][is_tree]] = one.values[is_tree] + (0 if toward_many else num_ranks)
-    row = many.row_of_value
-    within = np.arange(len(many.values)) - many.offsets[row]
-    chosen = is_tree[row]
-    place = offsets[row] + 1 + within
-    values[place[chosen]] = many.values[chosen] + (num_ranks if toward_many else 0)
-    return Ragged(offsets.astype(np.int64), values)
-
-
-def _reversed(schedule: Schedule, cluster: Cluster) -> Schedule:
-    """The same messages backwards in time and direction, every copy a reduction."""
-    flip = np.arange(schedule.num_messages)[::-1]
-    new_row = schedule.num_messages - 1
-    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
-    waits, for_ = _paced(schedule)
-    row, dep = np.concatenate([row, for_]), np.concatenate([dep, waits])
-    src, dst = schedule.dst.take(flip), schedule.src.take(flip)
-    lengths = np.diff(schedule.pieces.offsets)[flip]
-    held = Ragged(schedule.pieces.offsets, schedule.pieces.item).take(flip)
-    last_stage = int(schedule.stage.max(initial=0))
-    return Schedule(
-        src=src,
-        dst=dst,
-        kind=np.full(schedule.num_messages, Kind.REDUCE, np.uint8),
-        phase=schedule.phase[flip],
-        stage=(last_stage - schedule.stage[flip]).astype(np.int32),
-        slice=schedule.slice[flip],
-        size_bytes=schedule.size_bytes[flip],
-        path=_tree_paths(dst, src, cluster.num_ranks, toward_many=False),
-        exclusive=schedule.exclusive[flip],
-        order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
-        deps=_pairs(new_row - dep, new_row - row, schedule.num_messages),
-        pieces=Pieces(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            held.values,
-            np.zeros(len(held.values), np.int64),
-            np.full(len(held.values), schedule.pieces.length[0] if len(schedule.pieces) else 0, np.int64),
-        ),
-        barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
-    )
-
-
-def _paced(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Pairs (sum, wire message): backwards, a sum for a slice waits until the slice IN_HAND places before it has left.
-
-    Otherwise all sums would be formed at once and the first slices would leave late.
-    """
-    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)
-    lane = schedule.src.values[wires].astype(np.int64) * 2**31 + schedule.dst.values[schedule.dst.offsets[wires]]
-    order = np.lexsort((wires, lane))
-    later = np.full(schedule.num_messages, -1, np.int64)
-    ahead = order[IN_HAND:]
-    same = lane[ahead] == lane[order[: len(ahead)]]
-    later[wires[order[: len(ahead)][same]]] = wires[ahead[same]]
-    sums = np.flatnonzero((schedule.phase == Phase.REDISTRIBUTE) & (schedule.deps.counts == 1))
-    waited = later[schedule.deps.values[schedule.deps.offsets[sums]]]
-    return sums[waited >= 0], waited[waited >= 0]
 
 
 def _carriers(planned: Plan, far: _Copies, cluster: Cluster, size_bytes: int) -> Ints:
@@ -408,14 +268,6 @@ def _one_by_one(group: NDArray[np.uint64], width: int) -> tuple[NDArray[np.uint6
     alone = group[row].copy()
     alone[:, 1] = np.uint64(1) << gpu.astype(np.uint64)
     return alone, row
-
-
-def _pairs(of: Ints, on: Ints, size: int) -> Ragged:
-    """Row `of[i]` depends on `on[i]`; ascending, each once."""
-    if len(of) == 0:
-        return Ragged.empty(size)
-    pairs = np.unique(np.stack([of, on], axis=1), axis=0)
-    return Ragged.from_counts(np.bincount(pairs[:, 0], minlength=size), pairs[:, 1].astype(np.int32))
 
 
 def _take(copies: _Copies, rows: NDArray[np.bool_]) -> _Copies:

@@ -34,13 +34,13 @@ class Machine:
     switches: int = 9  # [paper]
     reduction_buffer_bytes: int = 64 * 1024  # [paper] per port of each switch
     tlb_entries: int = 512  # [paper]
-    rows_per_sender: int = 16  # [ours] token rows one sender has in flight to a GPU
+    rows_in_flight: int = 500  # [ours] token rows on their way to one GPU; its downlink limits them, however many send
     tlb_miss_packets: float = 1.0  # [ours] packet times a port waits for the table on a miss
 
-    def multicast_factor(self, num_gpus: int) -> float:
+    @property
+    def multicast_factor(self) -> float:
         """How much longer an arrival takes where the TLB does not hold all rows in flight."""
-        rows = max(1, (num_gpus - 1) * self.rows_per_sender)
-        missed = max(0.0, 1 - self.tlb_entries / rows)
+        missed = max(0.0, 1 - self.tlb_entries / self.rows_in_flight)
         return 1 + missed * self.tlb_miss_packets
 
     @property

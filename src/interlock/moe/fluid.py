@@ -37,7 +37,9 @@ def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool 
     back_s = layer.hidden * layer.combine_bytes / machine.goodput_bytes_per_s
     arriving = np.bincount(other, minlength=gpus)
     leaving = np.bincount(traffic.gpu_of_token[token], minlength=gpus)
-    leaving_once = np.bincount(traffic.gpu_of_token[np.unique(token)], minlength=gpus)
+    leaves = np.zeros(traffic.num_tokens, np.bool_)
+    leaves[token] = True
+    leaving_once = np.bincount(traffic.gpu_of_token[leaves], minlength=gpus)
     tokens = np.bincount(traffic.gpu_of_token, minlength=gpus)
     passes = 2 if backward else 1
     return Loads(

@@ -25,7 +25,7 @@ from interlock.errors import InvalidInput, nearest
 from interlock.moe.constants import PAPER, Machine
 from interlock.moe.fluid import loads
 from interlock.moe.layer import Layer, LayerTraffic
-from interlock.moe.tiles import Chunks, Ints, LayerTime, Seconds, Tasks, Tiles, cut_chunks, cut_tiles, groups
+from interlock.moe.tiles import Chunks, Ints, LayerTime, Seconds, Tasks, Tiles, cut_chunks, cut_tiles
 from interlock.ragged import Ragged
 
 __all__ = ["SCHEMES", "Scheme", "layer_time", "scheme"]
@@ -182,7 +182,7 @@ class _Build:
         """Chunks over uplinks, copies over downlinks; returns the first copy's task."""
         c = self.chunks
         copies_s = self.wire_s(c.copy_tokens, self.layer.dispatch_bytes)
-        arriving_s = copies_s * (self.machine.multicast_factor(c.num_gpus) if self.how.multicast else 1.0)
+        arriving_s = copies_s * (self.machine.multicast_factor if self.how.multicast else 1.0)
         if self.how.multicast:
             once_s = self.wire_s(c.leaving, self.layer.dispatch_bytes)
             first = self.tasks.add("dispatch up", c.gpu, once_s, c.place * c.num_gpus)
@@ -239,7 +239,7 @@ class _Build:
         is_remote = c.gpu[part_chunk] != part_gpu
         if self.how.waves is None:
             copies = self.copy_of(part_chunk[is_remote], part_gpu[is_remote])
-            return groups(t.tile[is_remote], arrived + copies, len(t.tokens))
+            return Ragged.from_pairs(t.tile[is_remote], arrived + copies, len(t.tokens))
         wave = c.place[c.copy_chunk] * self.how.waves // c.per_gpu
         return self.barrier(arrived + np.arange(len(c.copy_chunk)), c.copy_gpu, wave, t.slot_gpu, t.wave)
 
@@ -247,7 +247,7 @@ class _Build:
         """All tasks `on` of a GPU and wave before every task `of` of the same: one task in between."""
         waves = int(max(on_wave.max(initial=0), of_wave.max(initial=0))) + 1
         size = self.chunks.num_gpus * waves
-        deps = groups(on_gpu * waves + on_wave, on, size)
+        deps = Ragged.from_pairs(on_gpu * waves + on_wave, on, size)
         never_waits = np.full(size, 4 * self.chunks.num_gpus)
         zero = np.zeros(size, np.int64)
         first = self.tasks.add("barrier", never_waits, np.zeros(size), zero, deps)
@@ -274,7 +274,7 @@ class _Build:
         first = self.tasks.add("combine up", c.copy_gpu, copies_s, priority, deps, self.machine.one_way_s)
         copies = first + np.arange(len(c.copy_chunk))
         if self.how.reduces:
-            together = groups(c.copy_chunk, copies, len(c.size))
+            together = Ragged.from_pairs(c.copy_chunk, copies, len(c.size))
             sums_s = self.wire_s(c.leaving, self.layer.combine_bytes)
             self.tasks.add("combine down", c.num_gpus + c.gpu, sums_s, c.place * c.num_gpus, together)
         else:
@@ -292,4 +292,4 @@ class _Build:
         part_gpu, part_chunk = c.piece_gpu[t.piece], c.piece_chunk[t.piece]
         is_remote = c.gpu[part_chunk] != part_gpu
         copies = self.copy_of(part_chunk[is_remote], part_gpu[is_remote])
-        return groups(copies, done + t.tile[is_remote], len(c.copy_chunk))
+        return Ragged.from_pairs(copies, done + t.tile[is_remote], len(c.copy_chunk))

@@ -16,7 +16,7 @@ from interlock._native import _core
 from interlock.moe.layer import LayerTraffic
 from interlock.ragged import Ragged
 
-__all__ = ["Chunks", "Ints", "Seconds", "LayerTime", "Tasks", "cut_chunks", "cut_tiles", "groups"]
+__all__ = ["Chunks", "Ints", "Seconds", "LayerTime", "Tasks", "cut_chunks", "cut_tiles"]
 
 Ints = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -135,6 +135,8 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     chunk = traffic.gpu_of_token.astype(np.int64) * per_gpu + place // chunk_tokens
     num_chunks = gpus * per_gpu
     token, other = traffic.copies()
+    leaves = np.zeros(traffic.num_tokens, np.bool_)
+    leaves[token] = True
     copy, copy_tokens = count_keys(chunk[token] * gpus + other, num_chunks * gpus)
     # Arrival order within a slot: by place, then by source GPU.
     arrival = (chunk % per_gpu) * gpus + chunk // per_gpu
@@ -149,7 +151,7 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
         num_gpus=gpus,
         per_gpu=per_gpu,
         size=np.bincount(chunk, minlength=num_chunks),
-        leaving=np.bincount(chunk[np.unique(token)], minlength=num_chunks),
+        leaving=np.bincount(chunk[leaves], minlength=num_chunks),
         copy_chunk=copy // gpus,
         copy_gpu=copy % gpus,
         copy_tokens=copy_tokens,
@@ -210,12 +212,3 @@ def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
     of_slot = np.bincount(chunks.piece_slot, weights=chunks.piece_tokens).astype(np.int64)
     slot_tokens = of_slot[chunks.piece_slot[lead]]
     return Tiles(chunks.piece_gpu[lead], tokens, slot_tokens, wave[lead], tile, piece)
-
-
-def groups(of: Ints, on: Ints, size: int) -> Ragged:
-    """Row `of[i]` holds `on[i]`; duplicates once."""
-    if len(of) == 0:
-        return Ragged.empty(size)
-    width = int(on.max()) + 1
-    pairs = np.unique(of * width + on)
-    return Ragged.from_counts(np.bincount(pairs // width, minlength=size), (pairs % width).astype(np.int32))

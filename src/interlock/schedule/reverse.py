@@ -28,8 +28,7 @@ def reverse_copies(schedule: Schedule, problem: Problem, transposed: Problem) ->
     count = schedule.num_messages
     flip = np.arange(count)[::-1]
     row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
-    pairs = np.unique(np.stack([count - 1 - dep, count - 1 - row], axis=1), axis=0)
-    deps = Ragged.from_counts(np.bincount(pairs[:, 0], minlength=count), pairs[:, 1].astype(np.int32))
+    deps = Ragged.from_pairs(count - 1 - dep, count - 1 - row, count)
     pieces = schedule.pieces
     held = np.diff(pieces.offsets)[flip]
     starts = np.repeat(pieces.offsets[:-1][flip] - (np.cumsum(held) - held), held)
