@@ -71,6 +71,7 @@ def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Mach
     combine_s = back * dispatch_s
     forms = {
         "deepep": dispatch_s + combine_s + part.experts_s,
+        "dualpipe": max(dispatch_s + combine_s, part.experts_s),  # another micro-batch computes meanwhile
         "nvls": (1 + back) * part.everyone_s + part.experts_s,
         "comet": max(dispatch_s, part.experts_s / 2) + max(combine_s, part.experts_s / 2),
         "dysharp-addressing": max(part.in_s, part.experts_s / 2) + max(back * part.in_s, part.experts_s / 2),
