@@ -18,6 +18,7 @@ from interlock.report.lab_page import lab_page
 from interlock.report.moe_page import layer_page, moe_page
 from interlock.report.reproduce_page import reproduce_page
 from interlock.report.sweep_page import sweep_page
+from interlock.units import format_bytes
 
 pytestmark = pytest.mark.browser
 
@@ -32,21 +33,45 @@ def test_a_report_fetches_nothing_and_complains_of_nothing(opened: Any, report: 
 
 
 def test_every_figure_is_drawn(opened: Any) -> None:
-    drawn = opened.value(
-        "[...document.querySelectorAll('.plot')].filter(p => p.querySelector('.main-svg')).map(p => p.id)"
+    colours = """[...document.querySelectorAll('canvas')].map(canvas => {
+        const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        return new Set(new Uint32Array(image.data.buffer)).size;
+    })"""
+    heat, timeline = opened.value(colours)
+
+    assert heat > 10 and timeline > 5
+    assert opened.value("document.querySelectorAll('#times .bar, #planning .bar').length") == 8
+    assert opened.value("document.querySelectorAll('#totals [data-y]').length") == 16
+    assert opened.value(
+        "[...document.querySelectorAll('.bar')].every(bar => bar.clientWidth > 0 && bar.clientHeight > 9)"
     )
 
-    assert drawn == ["times", "planning", "traffic", "totals"]
+
+def test_the_heat_map_tells_the_bytes_by_mouse_and_keys(opened: Any, comparison: il.Comparison) -> None:
+    matrix = comparison.problem.demand.bytes_matrix  # type: ignore[union-attr]
+    cells = opened.value("[...decode(page.heat.cells)]")
+    opened.page.hover("#traffic", position={"x": 1, "y": 1})
+    first = opened.page.text_content("#heat-status")
+    opened.page.focus("#traffic")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        opened.page.keyboard.press(key)
+
+    assert cells == matrix.ravel().tolist()
+    assert first == f"From rank 0 to rank 0: {format_bytes(float(matrix[0, 0]))}"
+    assert opened.page.text_content("#heat-status") == f"From rank 2 to rank 1: {format_bytes(float(matrix[2, 1]))}"
 
 
 def test_numbers_on_the_page_are_those_of_json(opened: Any, comparison: il.Comparison) -> None:
     results = json.loads(json.dumps(comparison.to_dict()))["results"]
-    shown = opened.value("['times', 'planning'].map(id => [...document.getElementById(id).data[0].x])")
+    bars = (
+        "['times', 'planning'].map(id => [...document.querySelectorAll(`#${id} .bar`)].map(b => Number(b.dataset.ms)))"
+    )
+    shown = opened.value(bars)
     cells = opened.value(
         "[...document.querySelectorAll('tr[data-name]')].map(r => [...r.cells].map(c => c.textContent.trim()))"
     )
 
-    assert shown == [[1e3 * row[field] for row in reversed(results)] for field in ("makespan_s", "plan_s")]
+    assert shown == [[1e3 * row[field] for row in results] for field in ("makespan_s", "plan_s")]
     assert [row[0] for row in cells] == [row["algorithm"] for row in results]
     assert [row[2] for row in cells] == [f"{1 + row['gap']:.3f}" for row in results]
     assert [int(row[5]) for row in cells] == [row["stages"] for row in results]
@@ -87,14 +112,15 @@ def test_choosing_an_algorithm_changes_words_picture_and_timeline(opened: Any, w
 
 
 def test_dark_mode_changes_page_and_figures_and_back(opened: Any) -> None:
-    paper = "[getComputedStyle(document.body).backgroundColor, document.getElementById('times').layout.paper_bgcolor]"
+    paper = """[getComputedStyle(document.body).backgroundColor, timeline.colours.paper,
+        getComputedStyle(document.querySelector('#drawing .gpu')).fill]"""
     light = opened.value(paper)
     opened.page.click("#theme")
     dark = opened.value(paper)
     opened.page.click("#theme")
 
-    assert light == ["rgb(255, 255, 255)", "#ffffff"]
-    assert dark == ["rgb(20, 25, 30)", "#14191e"]
+    assert light == ["rgb(255, 255, 255)", "#ffffff", "rgb(255, 255, 255)"]
+    assert dark == ["rgb(20, 25, 30)", "#14191e", "rgb(20, 25, 30)"]
     assert opened.value(paper) == light
 
 
@@ -190,7 +216,7 @@ def test_every_kind_of_page_opens_from_disk_and_fits_a_phone(
     assert [url for url in shown.requests if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
     assert shown.complaints == []
     assert shown.value("document.documentElement.scrollWidth") == 390
-    assert shown.value("[...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))")
+    assert shown.value("document.querySelectorAll('.bar, [data-y], .verdict').length") > 0
 
 
 def test_the_page_of_a_lab_says_measured_and_has_the_numbers_of_json(
@@ -198,12 +224,15 @@ def test_the_page_of_a_lab_says_measured_and_has_the_numbers_of_json(
 ) -> None:
     (tmp_path / "lab.html").write_text(_lab_text())
     shown = open_page(tmp_path / "lab.html")
-    bars = shown.value("document.getElementById('times').data.map(trace => [...trace.x])")
+    bars = [
+        shown.value(f"[...document.querySelectorAll('.{kind}[data-ms]')].map(mark => Number(mark.dataset.ms))")
+        for kind in ("bar", "mark")
+    ]
     cells = shown.value(
         "[...document.querySelectorAll('tr[data-name]')].map(r => [...r.cells].map(c => c.textContent))"
     )
 
-    assert bars == [[187.5, 250.0], [150.0, 150.0]]
+    assert bars == [[250.0, 187.5], [150.0, 150.0]]
     assert shown.page.text_content(".badge") == "measured"
     assert [row[:7] for row in cells] == [
         ["native", "250 ms", "225 ms", "312.5 ms", "150 ms", "125 ms", "2.00"],

@@ -120,7 +120,7 @@ def test_the_summary_page_has_a_figure_per_traffic_and_cluster(whole: Path) -> N
     rows = json.loads((whole / "table.json").read_text())["rows"]
     page = sweep_page(rows, "grid", "interlock sweep grid.toml")
 
-    assert page.count('class="plot"') == 4
+    assert page.count('class="lines"') == 4
     assert "zipf:0.8 on 3x8 h200" in page
 
 

@@ -12,10 +12,11 @@ from typing import BinaryIO
 from interlock.comparison import Comparison, Row, tolerance_of
 from interlock.files import write_atomically, write_text
 from interlock.planning import Plan
+from interlock.report.charts import Bars, bar_chart, figure
 from interlock.report.detail import add_detail
-from interlock.report.figures import add_traffic, bars, bound_line
 from interlock.report.page import COLOURS, Page, render, table
 from interlock.report.timeline import is_thinned
+from interlock.report.traffic_figure import add_traffic
 from interlock.schedule import chrome_trace_lines
 from interlock.simulate import Result
 from interlock.units import format_seconds
@@ -24,7 +25,6 @@ __all__ = ["compare_page", "plan_page", "save_compare_page", "save_plan_page", "
 
 MAX_TRACED = 1_000_000  # messages; Perfetto does not open more
 LINES_AT_ONCE = 10_000
-BAR_HEIGHT = 30
 
 
 def save_compare_page(made: Comparison, path: Path, command: str) -> None:
@@ -89,23 +89,22 @@ def _results(page: Page, made: Comparison) -> None:
     body += table(made.header(), made.cells(), [row.algorithm for row in made.results])
     if made.refused:
         reasons = "".join(f"<li>{html.escape(name)}: {html.escape(why)}.</li>" for name, why in made.refused)
-        body += f"<details><summary>{len(made.refused)} algorithms not run</summary><ul>{reasons}</ul></details>"
-    times = page.plot("times", "Simulated time of each algorithm; the dashed line is the bound.", _times(made))
-    planning = page.plot("planning", "Time to plan, measured on the machine that made this page.", _planning(made))
-    page.section("Results (simulated)", body + f'<div class="pair">{times}{planning}</div>')
+        body += f"<details><summary>Not run: {len(made.refused)}</summary><ul>{reasons}</ul></details>"
+    page.section("Results (simulated)", body + f'<div class="pair">{_times(made)}{_planning(made)}</div>')
 
 
-def _times(made: Comparison) -> dict[str, object]:
-    rows = made.results[::-1]
-    names, seconds = [row.algorithm for row in rows], [row.makespan_s for row in rows]
-    words = {"text": [f"{1 + row.gap:.2f}x" for row in rows], "textposition": "outside", "cliponaxis": False}
-    shown = bars("simulated", names, seconds, COLOURS[0], **words)
-    layout = {"xaxis": {"title": {"text": "ms, simulated"}}, "shapes": [bound_line(rows[0].lower_bound_s)]}
-    return {"data": [shown], "layout": layout | {"height": 70 + BAR_HEIGHT * len(rows)}}
+def _times(made: Comparison) -> str:
+    rows = made.results
+    shown = Bars("simulated", [1e3 * row.makespan_s for row in rows], COLOURS[0])
+    over = [f"{1 + row.gap:.2f}x" for row in rows]
+    bound_ms = 1e3 * rows[0].lower_bound_s
+    chart = bar_chart([row.algorithm for row in rows], [shown], "ms, simulated", bound_ms=bound_ms, notes=over)
+    return figure("Simulated time of each algorithm, and how many times the bound it is.", chart, "times")
 
 
-def _planning(made: Comparison) -> dict[str, object]:
-    rows = made.results[::-1]
-    shown = bars("planning", [row.algorithm for row in rows], [row.plan_s for row in rows], COLOURS[1])
-    axis = {"title": {"text": "ms to plan, measured here"}, "type": "log", "dtick": 1}
-    return {"data": [shown], "layout": {"xaxis": axis, "height": 70 + BAR_HEIGHT * len(rows)}}
+def _planning(made: Comparison) -> str:
+    rows = made.results
+    shown = Bars("planning", [1e3 * row.plan_s for row in rows], COLOURS[1])
+    notes = [format_seconds(row.plan_s) for row in rows]
+    chart = bar_chart([row.algorithm for row in rows], [shown], "ms to plan, measured", notes=notes, is_log=True)
+    return figure("Time to plan, measured on the machine that made this page.", chart, "planning")

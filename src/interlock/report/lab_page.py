@@ -8,10 +8,11 @@ from pathlib import Path
 
 from interlock.files import write_text
 from interlock.planning import Plan
+from interlock.report.charts import Bars, bar_chart, figure
 from interlock.report.compare_page import save_traces
 from interlock.report.detail import add_detail
-from interlock.report.figures import add_traffic, bars, bound_line, diamonds
 from interlock.report.page import COLOURS, Page, render, table
+from interlock.report.traffic_figure import add_traffic
 from interlock.traffic import Demand
 from interlock.units import format_seconds
 
@@ -50,7 +51,7 @@ def lab_page(
     header = ["algorithm", "measured", "least", "most", "predicted", "bound", "over bound", "exchange", "planning"]
     body = f'<p class="note">{html.escape(words)}</p>'
     body += table([*header, "bytes"], [_cells(row) for row in rows], [str(row["algorithm"]) for row in rows])
-    body += page.plot("times", "Measured median with least and most, prediction and bound (dashed).", _bars(rows))
+    body += _bars(rows)
     page.section("Results (measured)", body)
     add_traffic(page, demand.bytes_matrix)
     add_detail(page, plans, "One algorithm as predicted (simulated)", traces or {})
@@ -83,23 +84,15 @@ def _cells(row: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _bars(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    shown = list(rows)[::-1]
-    names = [str(row["algorithm"]) for row in shown]
+def _bars(rows: Sequence[Mapping[str, object]]) -> str:
     measured, least, most, predicted = (
-        [_number(row, field) for row in shown]
+        [1e3 * _number(row, field) for row in rows]
         for field in ("measured_s", "measured_least_s", "measured_most_s", "predicted_s")
     )
-    spread = {
-        "type": "data",
-        "symmetric": False,
-        "array": [1e3 * (high - middle) for high, middle in zip(most, measured, strict=True)],
-        "arrayminus": [1e3 * (middle - low) for low, middle in zip(least, measured, strict=True)],
-    }
-    data = [
-        bars("measured", names, measured, COLOURS[0], error_x=spread),
-        diamonds("predicted (simulated)", names, predicted, COLOURS[1]),
+    series = [
+        Bars("measured, with least and most", measured, COLOURS[0], low_ms=least, high_ms=most),
+        Bars("predicted (simulated)", predicted, COLOURS[1], is_mark=True),
     ]
-    line = bound_line(_number(shown[0], "lower_bound_s"))
-    layout = {"xaxis": {"title": {"text": "ms"}, "rangemode": "tozero"}, "shapes": [line], "showlegend": True}
-    return {"data": data, "layout": layout | {"height": 170 + 34 * len(shown)}}
+    bound_ms = 1e3 * _number(rows[0], "lower_bound_s")
+    chart = bar_chart([str(row["algorithm"]) for row in rows], series, "ms", bound_ms=bound_ms)
+    return figure("Measured median of the slowest rank, prediction and bound.", chart, "times")

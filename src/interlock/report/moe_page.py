@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from interlock.moe import Layer, LayerRow, LayerTraffic
 from interlock.moe.tiles import PARTS, LayerTime
 from interlock.ragged import Ragged
+from interlock.report import charts
 from interlock.report.detail import detail_html
 from interlock.report.drawing import SCALE, loads, ports_svg
-from interlock.report.figures import add_traffic, bars, diamonds
 from interlock.report.page import COLOURS, Page, render, scroll, table
 from interlock.report.timeline import MAX_BARS, Bars, Group, View, merged, timeline
+from interlock.report.traffic_figure import add_traffic
 from interlock.traffic.routing import Routing
 from interlock.units import format_seconds
 
@@ -47,8 +48,7 @@ def layer_page(
     words += f"with its choice of replicas. Times are {honesty}."
     names = [row.algorithm for row, _ in made]
     body = f'<p class="note">{html.escape(words)}</p>' + table(*cells, names)
-    caption = "Simulated time of each scheme; diamonds are the bound."
-    body += page.plot("times", caption, _times([row for row, _ in made]))
+    body += _times([row for row, _ in made])
     page.section("Results (simulated)", body)
     layer, traffic = problem
     add_traffic(page, dispatch_matrix(layer, traffic))
@@ -71,15 +71,13 @@ def dispatch_matrix(layer: Layer, traffic: LayerTraffic | Routing) -> NDArray[np
     return matrix
 
 
-def _times(rows: Sequence[LayerRow]) -> dict[str, object]:
-    shown = rows[::-1]
-    names = [row.algorithm for row in shown]
-    data = [
-        bars("simulated", names, [row.makespan_s for row in shown], COLOURS[0]),
-        diamonds("bound", names, [row.lower_bound_s for row in shown], COLOURS[3]),
+def _times(rows: Sequence[LayerRow]) -> str:
+    series = [
+        charts.Bars("simulated", [1e3 * row.makespan_s for row in rows], COLOURS[0]),
+        charts.Bars("bound", [1e3 * row.lower_bound_s for row in rows], COLOURS[3], is_mark=True),
     ]
-    layout = {"xaxis": {"title": {"text": "ms, simulated"}, "rangemode": "tozero"}, "showlegend": True}
-    return {"data": data, "layout": layout | {"height": 150 + 30 * len(rows)}}
+    chart = charts.bar_chart([row.algorithm for row in rows], series, "ms, simulated")
+    return charts.figure("Simulated time of each scheme, and the bound for its replicas.", chart, "times")
 
 
 def _choice(row: LayerRow, time: LayerTime, lanes: Sequence[str]) -> dict[str, object]:
@@ -151,13 +149,11 @@ def moe_page(
         What the bars show, by name; several are stacked.
     """
     page = Page(f"Interlock: {title}", honesty, command, {})
-    names = [row[0] for row in rows][::-1]
-    data = [
-        bars(name, names, values[::-1], COLOURS[place % len(COLOURS)])
+    series = [
+        charts.Bars(name, [1e3 * value for value in values], COLOURS[place % len(COLOURS)])
         for place, (name, values) in enumerate(seconds.items())
     ]
-    layout = {"barmode": "stack", "xaxis": {"title": {"text": "ms"}}, "height": 120 + 34 * len(rows)}
+    chart = charts.bar_chart([row[0] for row in rows], series, f"ms, {honesty}")
     body = f'<p class="note">Times are {html.escape(honesty)}.</p>' + table(header, rows)
-    body += page.plot("times", "Time by part.", {"data": data, "layout": layout | {"showlegend": True}})
-    page.section(f"Results ({html.escape(honesty)})", body)
+    page.section(f"Results ({honesty})", body + charts.figure("Time by part.", chart, "times"))
     return render(page)

@@ -1,4 +1,4 @@
-"""One self-contained HTML file: tables and drawings made here, figures drawn by Plotly, nothing fetched."""
+"""One self-contained HTML file: tables, charts and drawings made here, brought to life by a little script."""
 
 from __future__ import annotations
 
@@ -19,35 +19,26 @@ __all__ = ["COLOURS", "Page", "array", "compact", "render", "scroll", "table"]
 
 # Okabe-Ito, told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
-PLOTLY_TYPES = {"float64": "f8", "float32": "f4", "int32": "i4", "uint16": "u2", "uint8": "u1"}
+TYPES = {"float64": "f8", "float32": "f4", "int32": "i4", "uint16": "u2", "uint8": "u1"}  # as numbers.js calls them
+SCRIPTS = ("numbers.js", "heat.js", "timeline.js", "page.js")
 
 
 class Page:
-    """What a page shows: HTML sections, figures by element id, and choices that switch a part of it.
+    """What a page shows: HTML sections, data that scripts draw, and choices that switch a part of it.
 
-    `shared` is data that every choice needs; a choice's own data is read only when it is chosen.
+    `shared` is read when the page opens; a choice's own data only when it is chosen.
     """
 
     def __init__(self, title: str, honesty: str, command: str, facts: Mapping[str, str]) -> None:
         self.title, self.honesty = title, honesty
         self.facts = {"command": command, "times are": honesty, **facts, **_versions()}
         self.sections: list[str] = []
-        self.figures: dict[str, object] = {}
         self.shared: dict[str, object] = {}
         self.choices: dict[str, Mapping[str, object]] = {}
 
     def section(self, heading: str, body: str) -> None:
         """Append a section; `body` is HTML."""
         self.sections.append(f"<section><h2>{html.escape(heading)}</h2>\n{body}\n</section>")
-
-    def plot(self, name: str, caption: str, figure: Mapping[str, object]) -> str:
-        """HTML of a place for a figure, which is drawn at load."""
-        self.figures[name] = figure
-        label = html.escape(caption, quote=True)
-        return (
-            f'<figure><div id="{name}" class="plot" role="img" aria-label="{label}"></div>'
-            f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-        )
 
 
 def render(page: Page) -> str:
@@ -58,17 +49,15 @@ def render(page: Page) -> str:
         f'<script type="application/json" data-choice="{html.escape(name, quote=True)}">{_json(choice)}</script>'
         for name, choice in page.choices.items()
     )
-    scripts = ["timeline.js", "page.js"] if page.choices else ["page.js"]
     return Template((static / "page.html").read_text()).substitute(
         title=html.escape(page.title),
         honesty=html.escape(page.honesty),
         css=(static / "page.css").read_text(),
         body="\n".join(page.sections),
         facts=facts,
-        data=_json({"figures": page.figures, "shared": page.shared}),
+        data=_json(page.shared),
         choices=choices,
-        plotly=_plotly() if page.figures else "",
-        js="\n".join((static / name).read_text() for name in scripts),
+        js="\n".join((static / name).read_text() for name in SCRIPTS),
     )
 
 
@@ -88,10 +77,9 @@ def scroll(body: str) -> str:
 
 
 def array(values: NDArray[np.generic]) -> dict[str, object]:
-    """Numbers as Plotly reads them in base64: compact, and exact."""
+    """A column in base64: compact, and exact."""
     text = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-    made: dict[str, object] = {"dtype": PLOTLY_TYPES[str(values.dtype)], "bdata": text}
-    return made if values.ndim == 1 else made | {"shape": ", ".join(map(str, values.shape))}
+    return {"dtype": TYPES[str(values.dtype)], "bdata": text}
 
 
 def compact(values: NDArray[np.integer]) -> dict[str, object]:
@@ -102,11 +90,6 @@ def compact(values: NDArray[np.integer]) -> dict[str, object]:
 
 def _json(values: object) -> str:
     return json.dumps(values, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
-
-
-def _plotly() -> str:
-    """Plotly's script as its package ships it."""
-    return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
 
 
 def _versions() -> dict[str, str]:

@@ -7,15 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from interlock.report.charts import Line, figure, line_chart, line_legend, style_of
 from interlock.report.page import Page, render, table
 from interlock.units import format_bytes
 
 __all__ = ["Summary", "summarise", "sweep_page"]
 
-# Okabe-Ito, told apart by colour-blind readers; dashes tell the second round from the first, symbols any two.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
-SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up")
-DASHES = ("solid", "dash", "dot")
 MAX_MULTIPLES = 24
 
 Place = tuple[str, str]  # cluster, traffic
@@ -58,14 +55,15 @@ def sweep_page(rows: Sequence[dict[str, object]], title: str, command: str) -> s
     summary = summarise(rows)
     page.section("Where does which algorithm win? (simulated)", _winners(summary))
     shown = summary.places[:MAX_MULTIPLES]
-    plots = []
-    for number, place in enumerate(shown):
-        caption = f"{place[1]} on {place[0]}: time over the bound by bytes per GPU; 1 is the least possible."
-        plots.append(page.plot(f"multiple-{number}", caption, _multiple(summary, place)))
+    plots = [_multiple(summary, place) for place in shown]
     note = ""
     if len(shown) < len(summary.places):
         note = f"<p>{len(summary.places) - len(shown)} more are in table.json.</p>"
-    page.section("Time over bound by size (simulated)", f'<div class="pair">{"".join(plots)}</div>{note}')
+    words = "<p>Time over the bound, which is 1, by bytes per GPU; both axes are logarithmic.</p>"
+    key = line_legend(_lines(summary, shown[0])) if shown else ""
+    page.section(
+        "Time over bound by size (simulated)", f'{words}{key}<div class="multiples">{"".join(plots)}</div>{note}'
+    )
     return render(page)
 
 
@@ -89,26 +87,18 @@ def _winners(summary: Summary) -> str:
     return f'<p class="note">Fastest: {words}.</p>{table(header, cells)}<p>{note}</p>'
 
 
-def _multiple(summary: Summary, place: Place) -> dict[str, object]:
+def _lines(summary: Summary, place: Place) -> list[Line]:
+    """One line for each algorithm, also where it has no point."""
     lines = []
     for number, name in enumerate(summary.algorithms):
         sizes = [size for size in summary.sizes_bytes if (place, size, name) in summary.over_bound]
-        turn = number // len(COLOURS) % len(DASHES)
-        lines.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": name,
-                "x": sizes,
-                "y": [summary.over_bound[place, size, name] for size in sizes],
-                "line": {"color": COLOURS[number % len(COLOURS)], "dash": DASHES[turn]},
-                "marker": {"symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
-                "hovertemplate": f"{name}: %{{y:.3f}} at %{{x:.4s}}B<extra></extra>",
-            }
-        )
-    axes = {
-        "xaxis": {"type": "log", "title": {"text": "bytes per GPU"}, "ticksuffix": "B"},
-        "yaxis": {"title": {"text": "time / bound"}, "rangemode": "tozero"},
-    }
-    title = {"text": f"{place[1]} on {place[0]}", "font": {"size": 14}, "y": 0.98}
-    return {"data": lines, "layout": {**axes, "title": title, "height": 340, "showlegend": True}}
+        colour, symbol, dash = style_of(number)
+        over = [summary.over_bound[place, size, name] for size in sizes]
+        lines.append(Line(name, [float(size) for size in sizes], over, colour, symbol, dash))
+    return lines
+
+
+def _multiple(summary: Summary, place: Place) -> str:
+    lines = [line for line in _lines(summary, place) if line.x]
+    chart = line_chart(lines, "bytes per GPU", "Time over bound by bytes per GPU", are_sizes=True)
+    return figure(f"{place[1]} on {place[0]}", chart, is_above=True)

@@ -3,23 +3,8 @@
 const page = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
 const byId = (id) => document.getElementById(id);
-const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 const choiceByName = {};
-let timeline = null, current = null;
-
-function layout(extra) {
-  const style = getComputedStyle(root), colour = (name) => style.getPropertyValue(name).trim();
-  const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), automargin: true };
-  return Object.assign({
-    paper_bgcolor: colour("--paper"), plot_bgcolor: colour("--paper"), font: { color: colour("--ink"), size: 13 },
-    margin: { l: 60, r: 20, t: extra.showlegend ? 64 : 12, b: 44 }, showlegend: false,
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
-  }, extra, { xaxis: Object.assign({}, axis, extra.xaxis), yaxis: Object.assign({}, axis, extra.yaxis) });
-}
-
-function drawFigures() {
-  for (const [id, figure] of Object.entries(page.figures)) Plotly.react(byId(id), figure.data, layout(figure.layout), config);
-}
+let timeline = null;
 
 function read(name) {
   if (!(name in choiceByName)) {
@@ -31,7 +16,7 @@ function read(name) {
 
 /** Colour and thicken the drawing's links by load, and say it where one hovers. */
 function showLoad(load) {
-  const busy = decode(load.busy), moved = decode(load.bytes), names = page.shared.rows.link;
+  const busy = decode(load.busy), moved = decode(load.bytes), names = page.rows.link;
   for (const mark of byId("drawing").querySelectorAll("[data-links]")) {
     const links = mark.dataset.links.split(" ").map(Number);
     const share = Math.max(...links.map((link) => busy[link]));
@@ -67,10 +52,9 @@ function showTrace(name, address) {
 function choose(name) {
   const chosen = read(name);
   if (!chosen) return;
-  current = name;
   byId("explanation").textContent = chosen.explanation;
-  for (const part of ["busiest", "stages"]) if (byId(part)) byId(part).innerHTML = chosen[part];
-  if (chosen.load) showLoad(chosen.load);
+  for (const part of ["busiest", "stages"]) byId(part).innerHTML = chosen[part];
+  showLoad(chosen.load);
   timeline.show(chosen.timeline);
   showTrace(name, chosen.trace);
   for (const row of document.querySelectorAll("tr[data-name]")) row.setAttribute("aria-selected", String(row.dataset.name === name));
@@ -81,14 +65,11 @@ function setTheme(dark) {
   root.dataset.theme = dark ? "dark" : "light";
   byId("theme").setAttribute("aria-pressed", String(dark));
   byId("theme").textContent = dark ? "Light mode" : "Dark mode";
-  drawFigures();
   if (timeline) timeline.draw();
 }
 
-byId("theme").addEventListener("click", () => setTheme(root.dataset.theme !== "dark"));
-root.dataset.theme = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-if (byId("choice")) {
-  timeline = new Timeline(byId("timeline"), page.shared.rows);
+function makeChoosable() {
+  timeline = new Timeline(byId("timeline"), page.rows);
   byId("choice").addEventListener("change", (event) => choose(event.target.value));
   for (const row of document.querySelectorAll("tr[data-name]")) {
     if (!document.querySelector(`script[data-choice="${CSS.escape(row.dataset.name)}"]`)) continue;
@@ -100,5 +81,12 @@ if (byId("choice")) {
   }
   choose(byId("choice").value);
 }
-setTheme(root.dataset.theme === "dark");
+
+byId("theme").addEventListener("click", () => setTheme(root.dataset.theme !== "dark"));
+setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches);
+if (page.heat) {
+  const heat = new HeatMap(byId("traffic"), byId("heat-status"), page.heat);
+  byId("heat-most").textContent = formatBytes(heat.most);
+}
+if (byId("choice")) makeChoosable();
 root.dataset.ready = "true";
