@@ -1,4 +1,7 @@
-"""Every Python snippet in the docs runs, and prints what the page says where a text block follows it."""
+"""Every snippet in the docs runs, and prints what the page says where a text block follows it; pages do not drift.
+
+A shell block that begins with a comment is read by the command line, but not run: it needs files, root or time.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,21 @@ import importlib
 import io
 import pkgutil
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import interlock
+from interlock.cli.main import app, run
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 SNIPPET = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.S)
+SHELL = re.compile(r"```(?:sh|bash)\n(.*?)```", re.S)
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 # Modules whose import needs an extra that may be missing.
 OPTIONAL = ("interlock.torch", "interlock.runtime", "interlock.lab")
@@ -35,6 +44,52 @@ def test_snippets_run_and_print_what_the_page_says(page: Path, tmp_path: Path, m
         if expected:
             assert printed.getvalue().strip() == expected.strip()
     assert page.read_text().strip()
+
+
+def _commands(block: str) -> list[list[str]]:
+    """The `interlock` commands of a shell block, as words."""
+    lines = block.replace("\\\n", " ").splitlines()
+    found = [shlex.split(part, comments=True) for line in lines for part in line.split(";")]
+    return [words[1:] for words in found if words[:1] == ["interlock"]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_are_understood_and_run_where_the_page_does_not_say_otherwise(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for block in SHELL.findall(page.read_text()):
+        for words in _commands(block):
+            command, rest = typer.main.get_command(app), list(words)
+            while hasattr(command, "commands"):
+                command = command.commands[rest.pop(0)]
+            assert command.make_context("interlock", rest).params
+            if not block.startswith("#"):
+                assert run(words) == 0, f"{words}: {capsys.readouterr().err}"
+
+
+def test_the_page_of_the_command_line_is_what_its_help_says() -> None:
+    tool = ROOT / "tools" / "cli_reference.py"
+    done = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+
+    assert named == pages
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "reference" / "cli" / "index.html").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

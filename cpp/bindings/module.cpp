@@ -1,4 +1,7 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
 
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
@@ -15,9 +18,25 @@ static void translate(const std::exception_ptr& error, void*) {
     }
 }
 
+static std::string build_facts() {
+#if defined(__clang__)
+    const std::string compiler = "clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
+#elif defined(__GNUC__)
+    const std::string compiler = "gcc " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
+#else
+    const std::string compiler = "an unknown compiler";
+#endif
+#if defined(NDEBUG)
+    return compiler + ", optimised";
+#else
+    return compiler + ", with assertions";
+#endif
+}
+
 NB_MODULE(_core, m) {
     m.doc() = "Interlock's native kernels: arrays in, read-only arrays out.";
     nb::register_exception_translator(translate);
+    m.def("build_facts", &build_facts, "Compiler and kind of build.");
     interlock::bindings::bind_cuts(m);
     interlock::bindings::bind_digest(m);
     interlock::bindings::bind_rail_shares(m);

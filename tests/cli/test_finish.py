@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
+import pty
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from interlock.cli.main import app, run
 
@@ -32,11 +37,39 @@ def test_a_pipe_gets_no_colours_and_no_progress_bar() -> None:
     assert done.stderr == ""
 
 
+def test_a_terminal_gets_a_progress_bar_and_colours_unless_no_color_is_set() -> None:
+    seen = {}
+    for setting in ("", "1"):
+        out, terminal = pty.openpty()
+        words = [sys.executable, "-m", "interlock", *SMALL]
+        environment = os.environ | {"TERM": "xterm-256color", "NO_COLOR": setting}
+        with subprocess.Popen(words, stdout=terminal, stderr=terminal, stdin=terminal, env=environment) as running:
+            os.close(terminal)
+            seen[setting] = _read_all(out)
+        assert running.returncode == 0
+
+    assert "comparing" in seen[""] and "comparing" in seen["1"]
+    assert COLOUR.search(seen[""]) is not None
+    assert COLOUR.search(seen["1"]) is None
+
+
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|9[0-7]|4[0-8])(?:;\d+)*m")
+
+
+def _read_all(terminal: int) -> str:
+    parts = []
+    with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        while part := os.read(terminal, 65_536):
+            parts.append(part)
+    os.close(terminal)
+    return b"".join(parts).decode()
+
+
 def test_no_color_leaves_no_colour_where_a_terminal_is_forced() -> None:
     done = interlock("doctor", FORCE_COLOR="1", NO_COLOR="1")
 
     assert "\x1b[1m" in done.stdout  # the heading is still bold: a terminal was assumed
-    assert re.findall(r"\x1b\[(?:\d+;)*(?:3[0-8]|9[0-7]|4[0-8])(?:;\d+)*m", done.stdout) == []
+    assert COLOUR.search(done.stdout) is None
 
 
 def test_a_shell_can_complete_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +89,14 @@ def test_a_shell_can_complete_the_command(monkeypatch: pytest.MonkeyPatch) -> No
         (["plan", "--traffic", "zpif"], "did you mean 'zipf'?"),
         (["reproduce", "tacoss"], "did you mean 'tacos'?"),
         (["moe", "--layer", "lagre-8"], "did you mean 'large-8'?"),
+        (["plan", "--set", "scale_out_bandwith=4 GB/s"], "did you mean 'scale_out_bandwidth'?"),
+        (["synth", "--topology", "trous:4x4", "--collective", "all-reduce"], "did you mean 'torus'?"),
+        (["synth", "--topology", "torus:4x4", "--collective", "all-reduec"], "did you mean 'all-reduce'?"),
+        (["moe", "--schemes", "deeepp"], "did you mean 'deepep'?"),
+        (["moe", "--iteration", "--model", "mixtrl"], "did you mean 'mixtral-8x7b'?"),
+        (["export", "plan.ilk", "--to", "msccl-xlm", "-o", "plan.xml"], "did you mean 'msccl-xml'?"),
+        (["lab", "rnu"], "'run'"),
+        (["topology", "shows"], "'show'"),
         (["comprae"], "compare"),
         (["compare", "--sevrers", "4"], "--servers"),
     ],
@@ -72,18 +113,30 @@ def test_a_wrong_name_gets_the_nearest_right_one(
 def test_version_names_build_facts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     line = capsys.readouterr().out
-    assert line.startswith("interlock ")
-    assert "Python" in line and "NumPy" in line
+
+    assert re.fullmatch(
+        r"interlock \d+\.\d+\.\d+ \(core by (gcc|clang) [\d.]+, (optimised|with assertions); "
+        r"Python [\d.]+, NumPy [\d.]+, \w+\)\n",
+        line,
+    )
 
 
-def test_every_command_shows_an_example() -> None:
-    without = [
-        command.name
-        for command in app.registered_commands
-        if "Examples:" not in (command.callback.__doc__ or "")  # type: ignore[union-attr]
-    ]
+def commands(group: Any = None, name: str = "interlock") -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its full name."""
+    for word, command in (typer.main.get_command(app) if group is None else group).commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{name} {word}")
+        else:
+            yield f"{name} {word}", command
 
-    assert without == []
+
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
+def test_every_command_has_json_and_shows_examples_of_itself(name: str, command: Any) -> None:
+    _, _, examples = (command.help or "").partition("Examples:")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+
+    assert lines and all(name in line for line in lines)
+    assert "--json" in [word for option in command.params for word in option.opts]
 
 
 @pytest.mark.parametrize(

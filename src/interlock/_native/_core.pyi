@@ -6,6 +6,9 @@ import numpy
 from numpy.typing import NDArray
 
 
+def build_facts() -> str:
+    """Compiler and kind of build."""
+
 def narrowest_cut_between(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], source: int, sink: int) -> tuple[int, Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)]]:
     """Capacity and source side of the narrowest cut between two nodes."""
 

@@ -40,9 +40,12 @@ def command(as_json: JsonOption = False) -> int:
 
 def version_line() -> str:
     """Version and build facts in one line."""
+    from interlock._native import _core
+
     version = importlib.metadata.version("interlock")
     numpy = importlib.metadata.version("numpy")
-    return f"interlock {version} (Python {platform.python_version()}, NumPy {numpy}, {platform.machine()})"
+    made = f"core by {_core.build_facts()}; Python {platform.python_version()}, NumPy {numpy}, {platform.machine()}"
+    return f"interlock {version} ({made})"
 
 
 def _core() -> dict[str, object]:
