@@ -20,12 +20,13 @@ def loads(cluster, size):
 @pytest.mark.parametrize("preset", ["h200", "mi300x", "mi300x-100g"])
 @pytest.mark.parametrize("load", ["random", "zipf", "hot expert", "uniform"])
 def test_estimates_are_close_to_the_simulator(preset, load):
-    """All at once and shift by shift within 1 %, relayed traffic within 20 %."""
+    """All at once and shift by shift within 1 % (2 % where senders over the limit are lost), relayed within 20 %."""
     cluster = il.cluster(preset, servers=4)
+    exact = 0.01 if cluster.fabric.fan_in is None else 0.02
     demand = loads(cluster, "64 MB")[load]
     for name, estimated_s in two_tier_estimates_s(cluster, demand).items():
         simulated_s = il.plan(cluster, demand, algorithm=name).simulate(tolerance=1e-3).makespan_s
-        assert estimated_s == pytest.approx(simulated_s, rel=0.01 if name in EXACT else 0.2), name
+        assert estimated_s == pytest.approx(simulated_s, rel=exact if name in EXACT else 0.2), name
 
 
 def test_a_narrow_leaf_slows_what_crosses_it():

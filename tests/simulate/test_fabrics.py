@@ -104,3 +104,12 @@ def test_impossible_fabrics_are_refused(fields: dict[str, float], rule: str) -> 
         Fabric("bad", **fields)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="unknown fabric 'losssy'; did you mean 'lossy'"):
         il.cluster("h200", fabric="losssy")
+
+
+@pytest.mark.parametrize("name", sorted(FABRICS))
+def test_the_bound_knows_the_fabrics_efficiency(name: str) -> None:
+    cluster, free = (il.cluster("mi300x-100g", servers=2, fabric=fabric, **FREE) for fabric in (name, "none"))
+    traffic = il.traffic.uniform(cluster, "64 MB")
+    assert il.plan(cluster, traffic, algorithm="adaptive").certificate().gap > -1e-9
+    bound_s, free_s = (il.plan(where, traffic, algorithm="direct").bound.seconds for where in (cluster, free))
+    assert bound_s == pytest.approx(free_s / FABRICS[name].efficiency, rel=0.01)

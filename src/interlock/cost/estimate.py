@@ -133,7 +133,8 @@ def _spreadout_s(traffic: _Traffic) -> float:
     peer = (rank + np.arange(1, ranks)) % ranks  # [ranks, shifts]
     size, near = bytes_[rank, peer], rank // gpus == peer // gpus
     share = gpus - 1 if cluster.scale_up == "mesh" else 1
-    rate = np.where(near, cluster.scale_up_bandwidth_bytes_per_s / max(1, share), np.minimum(nic[rank], nic[peer]))
+    far_rate = np.minimum(nic[rank], nic[peer] * cluster.fabric.efficiency)
+    rate = np.where(near, cluster.scale_up_bandwidth_bytes_per_s / max(1, share), far_rate)
     latency = np.where(near, cluster.scale_up_latency_s, cluster.scale_out_latency_s)
     longest = np.where(size > 0, _divide(size, rate) + latency, 0.0).max(axis=0)
     start_s = cluster.stage_overhead_s + cluster.message_overhead_s
@@ -192,17 +193,15 @@ def _leaf_s(cluster: Cluster, bytes_: Floats) -> float:
 
 def _receiving_s(cluster: Cluster, bytes_: Floats) -> Floats:
     """Time each NIC takes to receive; it is shared equally, so small senders leave first and the loss shrinks."""
-    nic, fabric, ranks = cluster.nic_bandwidth_bytes_per_s, cluster.fabric, cluster.num_ranks
+    fabric, ranks = cluster.fabric, cluster.num_ranks
+    nic = cluster.nic_bandwidth_bytes_per_s * fabric.efficiency
     if fabric.fan_in is None:
         return _divide(bytes_.sum(axis=(0, 1)).reshape(ranks), nic)
     ascending = np.sort(bytes_.reshape(ranks, ranks), axis=0)
-    rest = ranks - np.arange(ranks)[:, None]  # senders that have at least this much
-    step = np.diff(ascending, axis=0, prepend=0.0)
+    rest: Floats = ranks - np.arange(ranks, dtype=np.float64)[:, None]  # senders that have at least this much
+    step: Floats = np.diff(ascending, axis=0, prepend=0.0)
     in_flight = np.cumsum(ascending[::-1], axis=0)[::-1] / rest  # bytes per sender still there
-    loss = fabric.loss_per_sender * np.maximum(rest - fabric.fan_in, 0.0) ** fabric.sender_exponent
-    loss = loss * (in_flight / fabric.reference_bytes) ** fabric.size_exponent * (rest > fabric.fan_in)
-    slowdown = 1.0 + np.minimum(loss, fabric.max_loss)
-    return _divide((step * rest * slowdown).sum(axis=0), nic)
+    return _divide((step * rest * fabric.slowdown(rest, in_flight)).sum(axis=0), nic)
 
 
 def _divide(bytes_: Floats, rate: Floats) -> Floats:

@@ -76,7 +76,7 @@ def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
 
 def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
     """One server, one rank, one rail."""
-    nic = _usable_nics(cluster)
+    nic = _usable_nics(cluster) * (cluster.fabric.efficiency if loads.verb == "receiving" else 1.0)
     all_nics, uplink = nic.sum(axis=1), np.broadcast_to(_uplink(cluster), cluster.servers)
     server_s = _divide(loads.leaves_server.sum(axis=1), np.minimum(all_nics, uplink))
     worst = int(server_s.argmax())
@@ -97,7 +97,7 @@ def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tup
     if gpus < 3:
         return
     per_link = cluster.scale_up_bandwidth_bytes_per_s / (gpus - 1 if cluster.scale_up == "mesh" else 1)
-    nic = _usable_nics(cluster)
+    nic = _usable_nics(cluster) * (cluster.fabric.efficiency if loads.verb == "receiving" else 1.0)
     candidates = _worth_cutting(cluster, loads, nic, per_link, best_s - _rank_start_s(cluster))
     if not len(candidates):
         return

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from interlock.errors import InvalidInput, nearest
 
 __all__ = ["DEFAULT_LOSS_PER_SENDER", "FABRICS", "Fabric", "fabric"]
@@ -54,6 +57,20 @@ class Fabric:
             raise InvalidInput(f"reference_bytes={self.reference_bytes!r} must be between 1 and 1e18")
         if not 0.01 <= self.efficiency <= 1.0:
             raise InvalidInput(f"efficiency={self.efficiency!r} must be between 0.01 and 1")
+
+    def slowdown(self, senders: NDArray[np.float64], bytes_per_sender: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How many times longer a port takes with so many senders at once."""
+        terms = (
+            (self.fan_in, self.loss_per_sender, self.sender_exponent, self.size_exponent),
+            (self.collapse_fan_in, self.collapse_loss, self.collapse_sender_exponent, self.collapse_size_exponent),
+        )
+        size = bytes_per_sender / self.reference_bytes
+        loss = np.zeros(np.broadcast(senders, size).shape)
+        for limit, each, sender_exponent, size_exponent in terms:
+            if limit is not None:
+                beyond = np.maximum(senders - limit, 0.0)
+                loss += np.where(beyond > 0, each * beyond**sender_exponent * size**size_exponent, 0.0)
+        return np.asarray(1.0 + np.minimum(loss, self.max_loss), np.float64)
 
     def with_fan_in(self, fan_in: int | None) -> Fabric:
         """The fabric with another limit; a limit on a fabric that lost nothing brings the default loss."""
