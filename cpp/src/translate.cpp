@@ -76,7 +76,9 @@ public:
     Growth run() {
         std::int64_t now = 0;
         while (true) {
-            serve(now);
+            serve(now, true);
+            // Faster lanes may lead nowhere new: then slow ones must do.
+            if (events_.empty()) serve(now, false);
             if (events_.empty()) break;
             now = events_.top().ticks;
             while (!events_.empty() && events_.top().ticks == now) {
@@ -134,7 +136,7 @@ private:
         return others >= left_;
     }
 
-    void serve(std::int64_t now) {
+    void serve(std::int64_t now, bool spares_slow_lanes) {
         // Lanes with the fewest choices choose first.
         order_.clear();
         for (std::size_t lane = 0; lane < num_lanes_; ++lane) {
@@ -143,7 +145,7 @@ private:
         std::ranges::stable_sort(order_, {}, [&](std::size_t lane) { return frontier_[lane].size(); });
         for (const std::size_t lane : order_) {
             if (left_ == 0) return;
-            if (is_free(lane, now) && !is_too_slow(lane, now)) send(lane, now);
+            if (is_free(lane, now) && !(spares_slow_lanes && is_too_slow(lane, now))) send(lane, now);
         }
     }
 

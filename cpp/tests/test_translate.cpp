@@ -50,6 +50,16 @@ void a_slow_lane_is_left_alone_when_the_fast_one_ends_sooner() {
     CHECK(grow({2, next, 2, {offsets, held}, ticks, latency}, 22, 0).makespan_ticks == 200);
 }
 
+void a_slow_lane_serves_where_the_fast_one_does_not_lead() {
+    // Two pairs: the fast lane joins 0 1 and 2 3, only the slow one leads across.
+    const std::vector<std::int32_t> next{1, 2, 0, 3, 3, 0, 2, 1};
+    const std::vector<std::int64_t> offsets{0, 1, 2}, ticks{1, 100}, latency{0, 0};
+    const std::vector<std::int32_t> held{0, 1};
+    const Growth growth = grow({4, next, 2, {offsets, held}, ticks, latency}, 1, 0);
+    CHECK(growth.route.size() == 3);
+    CHECK(growth.makespan_ticks <= 202);
+}
+
 void an_unreachable_rank_is_refused() {
     const std::vector<std::int32_t> next{1, 0, 3, 2};
     const std::vector<std::int64_t> offsets{0, 1}, ticks{10}, latency{0};
@@ -65,6 +75,7 @@ int main() {
     switches_move_with_their_ranks();
     growth_fills_every_lane();
     a_slow_lane_is_left_alone_when_the_fast_one_ends_sooner();
+    a_slow_lane_serves_where_the_fast_one_does_not_lead();
     an_unreachable_rank_is_refused();
     return 0;
 }
