@@ -15,16 +15,14 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from interlock._native import _core
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
 from interlock.algorithms.synthesis.budget import in_order
-from interlock.algorithms.synthesis.goal import Flow, Goal, cut, goal_of
+from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
+from interlock.algorithms.synthesis.matching import matched, wanted
 from interlock.algorithms.synthesis.reach import meets_at
-from interlock.algorithms.synthesis.timed import Timed
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule, TransferSchedule, empty_schedule
 
@@ -80,39 +78,6 @@ def unwound(arcs: ArcSet) -> ArcSet:
     return replace(arcs, seconds_per_byte=arcs.seconds_per_byte * sharing)
 
 
-def matched(goal: Goal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
-    """One random matching."""
-    chunks = cut(goal.size_bytes, parts)
-    ticks = arcs.ticks(goal.num_moves * parts, float(goal.size_bytes.sum()) * goal.num_ranks)
-    held = ticks.overhead + np.rint(int(chunks.length.max()) * ticks.per_byte).astype(np.int64)
-    link, chunk, start, makespan = _core.match_randomly(
-        arcs.src,
-        arcs.dst,
-        np.maximum(held, 1),
-        ticks.latency,
-        np.ascontiguousarray(goal.root[chunks.item]),
-        _wanted(goal).astype(np.uint8),
-        seed,
-    )
-    count = len(link)
-    timed = Timed(
-        np.asarray(link),
-        np.asarray(chunk),
-        np.asarray(start),
-        np.arange(count, dtype=np.int32),
-        np.zeros(count, np.bool_),
-        makespan,
-    )
-    return TimedAnswer(chunks, arcs, ticks, timed)
-
-
-def _wanted(goal: Goal) -> NDArray[np.bool_]:
-    wanted = np.zeros(goal.num_ranks, np.bool_)
-    assert goal.ends.shared is not None
-    wanted[goal.ends.shared] = True
-    return wanted
-
-
 def supports(problem: Problem) -> str | None:
     """Where all chunks are wanted by the same ranks, and those reach each other without others' help."""
     goal = goal_of(problem)
@@ -122,8 +87,8 @@ def supports(problem: Problem) -> str | None:
         return None
     if goal.ends.shared is None or (len(goal.ends.shared) == 1 and goal.num_moves > 0):
         return "it hands chunks only to ranks that want them, so nobody relays what has one destination"
-    arcs, wanted = arcs_of(problem.topology), _wanted(goal)
-    among = np.flatnonzero(wanted[arcs.src] & wanted[arcs.dst])
+    arcs, takes = arcs_of(problem.topology), wanted(goal)
+    among = np.flatnonzero(takes[arcs.src] & takes[arcs.dst])
     if not meets_at(int(goal.root[0]), goal, arcs, among):
         return "the ranks that want the chunks do not reach each other without the help of others, or not at all"
     return None

@@ -72,7 +72,10 @@ class ArcSet:
 
     def reversed(self) -> ArcSet:
         """The same arcs with their ends swapped: a schedule on these, read backwards, is one on the others."""
-        return replace(self, src=self.dst, dst=self.src)
+        held = self.resources
+        row = held.row_of_value
+        mirrored = held.values[held.offsets[row] + held.offsets[row + 1] - 1 - np.arange(len(row))]
+        return replace(self, src=self.dst, dst=self.src, resources=Ragged(held.offsets, mirrored))
 
     @cached_property
     def routes(self) -> Routes:
@@ -85,10 +88,15 @@ class ArcSet:
         return np.unique(self.lane, return_index=True)[1]
 
     @cached_property
+    def is_simple(self) -> bool:
+        """Whether all arcs are single links, each its own resource."""
+        return bool((self.path.counts == 1).all()) and len(np.unique(self.resources.values)) == len(self)
+
+    @cached_property
     def is_uniform(self) -> bool:
-        """Whether all arcs are single links, each its own resource, and equally fast."""
+        """Whether arcs are all links there are, none shares with another, and all are equally fast."""
         return (
-            bool((self.path.counts == 1).all())
+            self.is_simple
             and self.num_resources == len(self)
             and all(np.ptp(column) == 0.0 for column in (self.overhead_s, self.seconds_per_byte, self.latency_s))
         )

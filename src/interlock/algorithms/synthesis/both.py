@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,24 +25,20 @@ MOST_PAIRS = 256  # of trees
 PASSES = 6
 MOST_CHUNKS = 4096
 CENTRAL = 1.3  # how much farther from its farthest rank a root may be than the most central one
-SLACKS = (1.0, 0.1)  # shallow trees first; close to the cheapest where some link is much weaker than the rest
-PACES = (0.3, 1.0)  # how strictly chunks keep their order
+TREES = ((1.0, 1.0), (3.0, 10.0), (0.1, 1.0))  # slack and haste: shallow; over fast links; close to the cheapest
+KEPT_FORESTS = 2  # the best with one number of chunks are tried with the next
+MORE_CHUNKS = (1.3, 2.6, 4.0, 0.7)  # merged on their way, more of them fill and drain the trees sooner
+PACES = (1.0, 0.3)  # how strictly chunks keep their order
 
 
 def both_ways(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     """Pairs of trees with roots near the middle or anywhere, more and more chunks on them."""
-    members = goal.ends.shared
-    assert members is not None
     best_s = np.inf
     total_bytes = int(goal.size_bytes.sum())
     ticks = arcs.ticks(4 * MOST_CHUNKS * goal.num_ranks, 2.0 * total_bytes * goal.num_ranks)
     counts = _numbers_of_chunks(goal, arcs, ticks, total_bytes) if budget.parts is None else (budget.parts,)
-    # Trees hardly depend on the number of chunks: they are laid once, for the first.
-    forests = [
-        _pairs(goal, arcs, ticks, counts[0] * len(goal.size_bytes), roots, slack, budget)
-        for roots in _choices_of_roots(members, arcs, ticks, total_bytes // (counts[0] * len(goal.size_bytes)))
-        for slack in SLACKS
-    ]
+    # Trees hardly depend on the number of chunks: they are laid once, for the first, as long as there is budget.
+    forests = _forests(goal, arcs, ticks, counts[0] * len(goal.size_bytes), budget)
     for parts in counts:
         chunks = cut(goal.size_bytes, parts)
         is_too_much = int(chunks.length.max()) < LEAST_CHUNK_BYTES
@@ -49,13 +46,31 @@ def both_ways(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
         if best_s < np.inf and is_too_much:
             continue
         scene = Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks))
-        # A forest whose busiest link is busier than an answer is long cannot give a better one.
-        for forest in sorted(forests, key=lambda forest: forest.peak_ticks):
+        tried: list[tuple[float, int, Forest]] = []
+        for place, forest in enumerate(forests):
+            # A forest whose busiest link is busier than an answer is long cannot give a better one.
             if forest.peak_ticks * ticks.tick_s >= best_s:
-                break
+                continue
+            least_s = np.inf
             for answer in _paced(forest, scene, budget):
                 yield answer
-                best_s = min(best_s, answer.makespan_s)
+                least_s = min(least_s, answer.makespan_s)
+            tried.append((least_s, place, forest))
+            best_s = min(best_s, least_s)
+        forests = iter([forest for _, _, forest in sorted(tried)[:KEPT_FORESTS]])
+
+
+def _forests(goal: Goal, arcs: ArcSet, ticks: Ticks, num_chunks: int, budget: Budget) -> Iterator[Forest]:
+    """Trees from central roots and from all, shallow and cheap; the first in any case."""
+    members = goal.ends.shared
+    assert members is not None
+    choices = _choices_of_roots(members, arcs, ticks, int(goal.size_bytes.sum()) // num_chunks)
+    cost = min(MOST_PAIRS, num_chunks) * len(arcs) * PASSES // 2
+    for place, (kind, roots) in enumerate(product(TREES, choices)):
+        if place > 0 and not budget.affords(4 * cost):
+            return
+        budget.spend(cost)
+        yield _pairs(goal, arcs, ticks, num_chunks, roots, kind, budget.seed)
 
 
 def _numbers_of_chunks(goal: Goal, arcs: ArcSet, ticks: Ticks, total_bytes: int) -> tuple[int, ...]:
@@ -66,7 +81,7 @@ def _numbers_of_chunks(goal: Goal, arcs: ArcSet, ticks: Ticks, total_bytes: int)
     overhead = 2.0 * (ranks - 1) / arcs.num_resources * float(ticks.overhead.mean())
     best = np.sqrt(filling / overhead) if overhead > 0 else np.inf
     middle = float(np.clip(best, 2 * ranks, min(MOST_CHUNKS, max(64, total_bytes // LEAST_CHUNK_BYTES))))
-    return tuple(max(1, round(middle * share / items)) for share in (1.0, 1.6, 0.6))
+    return tuple(max(1, round(middle * share / items)) for share in MORE_CHUNKS)
 
 
 def _choices_of_roots(
@@ -80,11 +95,16 @@ def _choices_of_roots(
 
 
 def _pairs(
-    goal: Goal, arcs: ArcSet, ticks: Ticks, num_chunks: int, roots: NDArray[np.int32], slack: float, budget: Budget
+    goal: Goal,
+    arcs: ArcSet,
+    ticks: Ticks,
+    num_chunks: int,
+    roots: NDArray[np.int32],
+    kind: tuple[float, float],
+    seed: int,
 ) -> Forest:
     """Pairs of trees, each for its share of the chunks."""
     pairs = min(MOST_PAIRS, num_chunks)
-    budget.spend(pairs * len(arcs) * PASSES // 2)
     return pack(
         arcs,
         replace(ticks, overhead=ticks.overhead * num_chunks // pairs),
@@ -92,8 +112,9 @@ def _pairs(
         np.full(pairs, -(-int(goal.size_bytes.sum()) // pairs), np.int64),
         wanted_by(goal, np.zeros(1, np.int32)),
         passes=PASSES,
-        slack=slack,
-        seed=budget.seed,
+        slack=kind[0],
+        haste=kind[1],
+        seed=seed,
         free_roots=roots,
     )
 

@@ -14,6 +14,7 @@ __all__ = ["Budget", "in_order", "keep_best"]
 Made = TypeVar("Made")
 
 GOOD_ENOUGH = 1.003  # of the least time any schedule could take: no point in trying further
+WORTH_A_THREAD = 10_000  # transfers
 LADDER = tuple(2**k for k in range(13))
 
 
@@ -25,7 +26,7 @@ class Budget:
     seed: int
     rounds: RoundsOptions
     limit: int = 4_000_000
-    fair_after: int = 150_000  # from then on a fair answer will do
+    fair_after: int = 60_000  # from then on a fair answer will do
     fair: float = 1.055
     spent: int = 0
     report: Callable[[float], None] = field(default=lambda share: None)
@@ -33,7 +34,16 @@ class Budget:
     def spend(self, transfers: int) -> None:
         """Count some work, and say how far we are."""
         self.spent += transfers
-        self.report(min(1.0, self.spent / self.limit))
+        self.report(min(1.0, self.spent / max(1, self.limit)))
+
+    def stop(self) -> None:
+        """Try nothing more once there is an answer."""
+        self.limit = 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the search was interrupted."""
+        return self.limit == 0
 
     def affords(self, transfers: int) -> bool:
         """Whether some more work is within the limit."""
@@ -49,9 +59,9 @@ class Budget:
         """Numbers of chunks per item to try."""
         return LADDER if self.parts is None else (self.parts,)
 
-    def together(self, attempts: Sequence[Callable[[], Answer]]) -> Iterator[Answer]:
-        """Answers of several attempts, in their order whatever the number of threads."""
-        return in_order(attempts, self.rounds.threads)
+    def together(self, attempts: Sequence[Callable[[], Made]], transfers: int) -> Iterator[Made]:
+        """What several attempts give, in their order whatever the number of threads; of one, if each is soon done."""
+        return in_order(attempts, self.rounds.threads if transfers >= WORTH_A_THREAD else 1)
 
 
 def in_order(attempts: Sequence[Callable[[], Made]], threads: int) -> Iterator[Made]:
@@ -77,5 +87,6 @@ def keep_best(answers: Iterable[Answer], budget: Budget, least_s: float) -> Answ
     except KeyboardInterrupt:
         if best is None:
             raise
+        budget.stop()
     assert best is not None, "some way must give an answer"
     return best

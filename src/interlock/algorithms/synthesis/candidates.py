@@ -42,10 +42,6 @@ class Scene:
     chunks: Chunks  # those that the work speaks of
     made: Callable[[Timed], Answer]
 
-    def answer(self, work: Work, manner: Manner, rounds: int) -> Answer:
-        """The work, scheduled."""
-        return self.made(self.run(work, manner, rounds))
-
     def run(self, work: Work, manner: Manner, rounds: int) -> Timed:
         """The times of the work."""
         patience_ticks = int(manner.patience * float(np.median(self.ticks.overhead)))
@@ -80,11 +76,19 @@ def scheduled(work: Work, scene: Scene, peak_ticks: int, budget: Budget) -> Iter
         timed = scene.run(work, Manner(1), REFINEMENTS)
         budget.spend(2 * REFINEMENTS * len(work))
         yield scene.made(timed)
+    best = timed.makespan_ticks
     share = overhead_share(scene.arcs, scene.chunks)
     manners = () if share < 0.004 else LIGHT if share < 0.1 else LIGHT + HEAVY
     cost = (1 + 2 * REFINEMENTS) * len(work)
     while manners and budget.affords(cost):
         # Two at a time, whatever the threads: what is tried must not depend on their number.
         now, manners = manners[:2], manners[2:]
-        yield from budget.together([partial(scene.answer, work, manner, REFINEMENTS) for manner in now])
+        attempts = [partial(scene.run, work, manner, REFINEMENTS) for manner in now]
+        merged = list(budget.together(attempts, len(work)))
         budget.spend(cost * len(now))
+        yield from (scene.made(timed) for timed in merged)
+        least = min(timed.makespan_ticks for timed in merged)
+        if least >= best and set(now) <= set(LIGHT):
+            # Longer messages still are worse, unless they are worth a wait.
+            manners = tuple(manner for manner in manners if manner in HEAVY)
+        best = min(best, least)

@@ -14,6 +14,7 @@ from interlock.algorithms.synthesis.bounds import least_seconds
 from interlock.algorithms.synthesis.budget import Budget, keep_best
 from interlock.algorithms.synthesis.candidates import Scene, no_more_parts, overhead_share, scheduled
 from interlock.algorithms.synthesis.goal import Goal, cut
+from interlock.algorithms.synthesis.matching import matched
 from interlock.algorithms.synthesis.paths import path_work, route
 from interlock.algorithms.synthesis.rounds import gather_in_rounds, least_rounds
 from interlock.algorithms.synthesis.symmetry import Quotient
@@ -26,6 +27,9 @@ __all__ = ["spread"]
 MANY_TRANSFERS = 2_000_000  # trees are laid only below
 MANY_PATHS = 20_000  # items are cut further only below
 LEAST_CHUNK_BYTES = 64
+MATCHINGS = 2
+QUICK_TRANSFERS = 50_000  # below, trees are laid with more care
+SLACKS = (0.2, 0.0)  # shallow trees first, then the cheapest
 CANDIDATES = (1, 6, 12, 12, 12, 12)  # for greedy rounds, attempt by attempt
 
 
@@ -50,6 +54,8 @@ def _answers(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget
             is_tight |= answer.is_tight
         if is_tight and budget.parts is not None:
             return
+    elif goal.spans_all and arcs.is_simple:
+        yield from _matched_answers(goal, arcs, budget)
     if not in_rounds or goal.num_moves <= MANY_TRANSFERS:
         yield from _tree_answers(goal, arcs, budget)
 
@@ -68,6 +74,14 @@ def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAns
         yield SlotAnswer(chunks, arcs, table, slot_s, least)
         if len(table) == least or budget.spent >= budget.fair_after:
             return
+
+
+def _matched_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+    """Random matching: little effort, and near the bound where no link is scarce."""
+    for attempt in range(MATCHINGS):
+        answer = matched(goal, arcs, budget.parts or 1, budget.seed + attempt)
+        budget.spend(goal.num_moves * (budget.parts or 1))
+        yield answer
 
 
 def _tree_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
@@ -94,10 +108,20 @@ def _trees_of(goal: Goal, arcs: ArcSet, chunks: Chunks, transfers: int, budget: 
     if goal.spans_all and share > 0.1:
         forest = alike(arcs, ticks, root, int(chunks.length.mean()))
         yield from scheduled(spreading_work(forest, each, arcs), scene, 0, budget)
-    if share < 0.5 or not goal.spans_all:
-        passes = 6 if transfers <= 50_000 else 2
-        forest = pack(arcs, ticks, root, chunks.length, wanted_by(goal, chunks.item), passes=passes, seed=budget.seed)
-        yield from scheduled(spreading_work(forest, each, arcs), scene, forest.peak_ticks, budget)
+    if share >= 0.5 and goal.spans_all:
+        return
+    is_quick = transfers <= QUICK_TRANSFERS
+    for slack in SLACKS if is_quick else SLACKS[:1]:
+        wanted = wanted_by(goal, chunks.item)
+        passes = 6 if is_quick else 2
+        forest = pack(arcs, ticks, root, chunks.length, wanted, passes=passes, slack=slack, seed=budget.seed)
+        best_s = np.inf
+        for answer in scheduled(spreading_work(forest, each, arcs), scene, forest.peak_ticks, budget):
+            best_s = min(best_s, answer.makespan_s)
+            yield answer
+        # Other trees are no better where the busiest link of these hardly rests.
+        if best_s <= 1.02 * forest.peak_ticks * ticks.tick_s:
+            return
 
 
 def _path_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
