@@ -167,7 +167,13 @@ class Plan:
         from interlock.validate import check
 
         # Slot tables are checked as they are; other forms are written out once and kept.
-        return check(self.compact if isinstance(self.compact, SlotSchedule) else self.schedule, self.problem)
+        return check(self._slots or self.schedule, self.problem)
+
+    @property
+    def _slots(self) -> SlotSchedule | None:
+        """The slot table that the plan is, if it is one; `auto` keeps it beside the reason for its choice."""
+        made = getattr(self.compact, "compact", self.compact)
+        return made if isinstance(made, SlotSchedule) else None
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """Validity, simulated time and proven bound side by side.
@@ -194,10 +200,10 @@ class Plan:
         return self._certificates[tolerance]
 
     def _makespan_s(self, tolerance: float | None) -> float:
-        if isinstance(self.compact, SlotSchedule) and self.compact.num_messages > MAX_ROWS:
+        if self._slots is not None and self._slots.num_messages > MAX_ROWS:
             from interlock.simulate import slot_makespan_s
 
-            return slot_makespan_s(self.compact, self.problem)
+            return slot_makespan_s(self._slots, self.problem)
         return self.simulate(tolerance).makespan_s
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -274,13 +280,19 @@ def plan(
     seed, parameters
         Passed to the algorithm.
     """
-    return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, **parameters)
+    return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, report=None, **parameters)
 
 
 def solve(
-    problem: Problem, algorithm: str, *, previous: Plan | None = None, seed: int = 0, **parameters: object
+    problem: Problem,
+    algorithm: str,
+    *,
+    previous: Plan | None = None,
+    seed: int = 0,
+    report: Callable[[float], None] | None = None,
+    **parameters: object,
 ) -> Plan:
-    """Plan any problem with a named algorithm; `previous` as for `plan`."""
+    """Plan any problem with a named algorithm; `previous` as for `plan`, `report` as for `synthesize`."""
     chosen = registry.get(algorithm)
     reason = chosen.supports(problem)
     if reason is not None:
@@ -289,7 +301,8 @@ def solve(
     if previous is not None and not parameters and problem.demand and problem.cluster and chosen.prepare:
         compact = chosen.prepare(problem.cluster)(problem.demand, previous.compact)
     else:
-        compact = chosen.build(problem, seed=seed, **parameters)
+        watched = {"report": report} if report is not None and chosen.reports else {}
+        compact = chosen.build(problem, seed=seed, **parameters, **watched)
     took = time.perf_counter() - start
     return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, plan_s=took)
 
@@ -356,6 +369,7 @@ def synthesize(
     *,
     chunks: int | None = None,
     seed: int = 0,
+    report: Callable[[float], None] | None = None,
     **parameters: object,
 ) -> Plan:
     """Make a schedule for a collective on any topology.
@@ -364,6 +378,11 @@ def synthesize(
     ----------
     chunks
         Chunks per rank; None lets the algorithm choose.
+    report
+        Told the share of the work done, by algorithms whose work may be long. An interruption ends it with the best
+        schedule so far.
+    parameters
+        The algorithm's own; `guided` keeps the table of a huge All-Gather in ``table_file``.
 
     Examples
     --------
@@ -377,4 +396,4 @@ def synthesize(
     problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
     if chunks is not None and registry.get(algorithm).cuts_items:
         parameters = {"parts": 1, **parameters}
-    return solve(problem, algorithm, previous=None, seed=seed, **parameters)
+    return solve(problem, algorithm, previous=None, seed=seed, report=report, **parameters)

@@ -65,11 +65,23 @@ class Chosen:
         return self.compact.for_rank(rank)
 
 
-def auto(problem: Problem, *, seed: int = 0, **parameters: object) -> Chosen:
-    """The first algorithm of the list for this kind of problem that supports it."""
+def auto(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    parts: int | None = None,
+    report: Callable[[float], None] | None = None,
+    **parameters: object,
+) -> Chosen:
+    """The first algorithm of the list for this kind of problem that supports it; `parts` if it cuts items itself."""
     name = _choose(problem)
     assert name is not None
-    compact = registry.get(name).build(problem, seed=seed, **parameters)
+    chosen = registry.get(name)
+    if report is not None and chosen.reports:
+        parameters["report"] = report
+    if parts is not None and chosen.cuts_items:
+        parameters["parts"] = parts
+    compact = chosen.build(problem, seed=seed, **parameters)
     return Chosen(compact, name, lambda: f"{name}: {_why(problem, compact)}")
 
 
@@ -110,4 +122,6 @@ def _why(problem: Problem, compact: CompactSchedule) -> str:
     return f"{own}; estimated {others}"
 
 
-ALGORITHM = Algorithm("auto", "picks by predicted time and says why", supports, auto, prepare)
+ALGORITHM = Algorithm(
+    "auto", "picks by predicted time and says why", supports, auto, prepare, cuts_items=True, reports=True
+)

@@ -30,6 +30,8 @@ from interlock.schedule import CompactSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "guided"]
 
+MOST_FOR_SUMS = 8_000_000  # transfers tried where sums go to all ranks: trees and their orders matter more there
+
 
 def guided(
     problem: Problem,
@@ -37,7 +39,7 @@ def guided(
     seed: int = 0,
     parts: int | None = None,
     threads: int | None = None,
-    table_file: Path | None = None,
+    table_file: str | os.PathLike[str] | None = None,
     report: Callable[[float], None] = lambda share: None,
 ) -> CompactSchedule:
     """Synthesize a schedule.
@@ -51,7 +53,7 @@ def guided(
     table_file
         Where the slot table of a huge All-Gather is kept; None: in memory, or a temporary file.
     report
-        Called with the share of the work done, from time to time. An interruption keeps the best answer so far.
+        Called with the share of the work done, which never falls. An interruption keeps the best answer so far.
     """
     goal = goal_of(problem)
     assert isinstance(goal, Goal), "`supports` refuses other goals"
@@ -59,7 +61,9 @@ def guided(
         return empty_schedule()
     arcs = arcs_of(problem.topology)
     quotient = quotient_of(problem.topology, arcs)
-    options = RoundsOptions(threads=threads or os.cpu_count() or 1, table_file=table_file, report=report)
+    file = None if table_file is None else Path(table_file)
+    report = _rising(report)
+    options = RoundsOptions(threads=threads or os.cpu_count() or 1, table_file=file, report=report)
 
     shortcut = in_switch(goal, problem.topology, parts)
     staged = problem.topology.stage_overhead_s == 0.0
@@ -74,12 +78,24 @@ def guided(
     elif goal.flow is Flow.COLLECT:
         answer = collect(goal, arcs, quotient, budget())
     else:
-        whole = budget()
+        whole = replace(budget(), limit=MOST_FOR_SUMS)
         ways = _sums_for_all(goal, arcs, quotient, budget, whole)
         answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
     if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
         return shortcut.compact(staged=staged)
     return answer.compact(staged=staged)
+
+
+def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
+    """Passes on only what is more than before: several searches follow each other, each from its own beginning."""
+    most = 0.0
+
+    def report_more(share: float) -> None:
+        nonlocal most
+        most = max(most, share)
+        report(most)
+
+    return report_more
 
 
 def _least_without_switch_s(goal: Goal, arcs: ArcSet) -> float:
@@ -98,10 +114,16 @@ def _sums_for_all(
     goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
 ) -> Iterator[Answer]:
     """A sum into each rank and a copy out of it, one after the other; then both at once."""
-    outward = spread(goal, arcs, quotient, budget())
+    out = budget()
+    outward = spread(goal, arcs, quotient, out)
     alike = replace(budget(), parts=int(np.count_nonzero(outward.chunks.item == 0)))
+    if out.is_stopped:
+        alike.stop()
     symmetry = quotient if isinstance(outward, TranslatedAnswer) else None
     inward = collect(goal, arcs, symmetry, alike)
+    if alike.is_stopped:
+        whole.stop()
+    whole.spend(out.spent + alike.spent)
     if isinstance(inward, TranslatedAnswer) == isinstance(outward, TranslatedAnswer):
         yield inward.then(outward)
     yield from both_ways(goal, arcs, whole)
@@ -113,4 +135,11 @@ def supports(problem: Problem) -> str | None:
     return goal if isinstance(goal, str) else unreachable(goal, arcs_of(problem.topology))
 
 
-ALGORITHM = Algorithm("guided", "packed trees, symmetry and greedy matching (ours)", supports, guided, cuts_items=True)
+ALGORITHM = Algorithm(
+    "guided",
+    "packed trees, symmetry and greedy matching (ours)",
+    supports,
+    guided,
+    cuts_items=True,
+    reports=True,
+)

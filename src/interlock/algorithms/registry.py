@@ -68,6 +68,8 @@ class Algorithm:
     prepare: Callable[[Cluster], DemandPlanner] | None = field(default=None)
     # Whether `build` cuts items into chunks of its own choice, and takes `parts` where the choice is the caller's.
     cuts_items: bool = False
+    # Whether `build` takes `report`, a callable that it tells the share of the work done.
+    reports: bool = False
 
 
 def names() -> list[str]:

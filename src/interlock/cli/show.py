@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["command_line", "print_json", "print_table", "progress_of", "write_text"]
+__all__ = ["command_line", "print_json", "print_table", "progress_of", "share_of", "write_text"]
 
 
 def command_line() -> str:
@@ -58,6 +58,21 @@ def progress_of(total: int, what: str) -> Iterator[Callable[[str], None]]:
             bar.update(task, advance=1, description=f"{what}: {name}")
 
         yield step
+
+
+@contextmanager
+def share_of(what: str) -> Iterator[Callable[[float], None]]:
+    """A callback that shows the share of the work done, 0 to 1; silent unless stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{what} (Ctrl-C ends it with the best so far)", total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,0 +1,72 @@
+"""`guided` on long runs: it says how far it is, can be stopped, and keeps huge tables in a file."""
+
+from __future__ import annotations
+
+import pytest
+
+import interlock as il
+from interlock.algorithms.guided import guided
+from interlock.problem import collective_problem
+from interlock.validate import check
+
+
+class Stop:
+    """A report that interrupts the search when it is told something for the n-th time."""
+
+    def __init__(self, call: int) -> None:
+        self.call = call
+        self.shares: list[float] = []
+
+    def __call__(self, share: float) -> None:
+        self.shares.append(share)
+        if len(self.shares) == self.call:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("call", [3, 8, 20])
+def test_interrupted_all_reduce_ends_soon_with_a_valid_schedule(call: int) -> None:
+    """Whichever half is interrupted, only what makes it whole is still done."""
+    topology = il.topology.mesh(3, 3, bandwidth=("10 GB/s", "4 GB/s"), message_overhead="1 us")
+    problem = collective_problem(topology, il.all_reduce("900 MB"))
+    all_of_it, stop = Stop(10**9), Stop(call)
+    guided(problem, threads=1, report=all_of_it)
+    assert check(guided(problem, threads=1, report=stop), problem).valid
+    assert call <= len(stop.shares) < len(all_of_it.shares)
+
+
+def test_interruption_before_any_answer_is_passed_on() -> None:
+    topology = il.topology.mesh(4, 4, bandwidth="10 GB/s")
+    problem = collective_problem(topology, il.all_gather("16 MB"))
+    with pytest.raises(KeyboardInterrupt):
+        guided(problem, threads=1, report=Stop(1))
+
+
+def test_share_of_the_work_done_never_falls() -> None:
+    watched = Stop(10**9)
+    topology = il.topology.mesh(2, 4, bandwidth=("10 GB/s", "4 GB/s"), message_overhead="1 us")
+    plan = il.synthesize(topology, il.all_reduce("900 MB"), report=watched)
+    assert plan.parameters == {}
+    assert len(watched.shares) > 3
+    assert watched.shares == sorted(watched.shares)
+    assert watched.shares[0] >= 0.0 and watched.shares[-1] <= 1.0
+
+
+def test_algorithm_without_progress_ignores_the_report() -> None:
+    plan = il.synthesize(il.topology.ring(4, bandwidth="1 GB/s"), il.all_gather("4 MB"), "ring", report=Stop(1))
+    assert plan.certificate().valid
+
+
+def test_table_file_holds_the_slots(tmp_path) -> None:
+    file = tmp_path / "slots.bin"
+    topology = il.topology.mesh(5, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
+    plan = il.synthesize(topology, il.all_gather("25 MB"), "guided", chunks=1, table_file=str(file))
+    assert plan.certificate().valid
+    assert plan.parameters == {"parts": 1, "table_file": str(file)}
+    assert file.read_bytes().startswith(plan.compact.table[0].tobytes())
+
+
+def test_auto_checks_a_table_as_it_is() -> None:
+    """The choice carries its reason beside the table; that must not make it be written out."""
+    plan = il.synthesize(il.topology.mesh(6, 6, bandwidth="10 GB/s"), il.all_gather("36 MB"), chunks=1)
+    assert plan.report.valid
+    assert "schedule" not in vars(plan)
