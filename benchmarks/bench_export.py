@@ -25,16 +25,14 @@ def plans(servers: int, ranks: int, seed: int) -> dict[str, Plan]:
 
 
 def main() -> None:
-    options = arguments(__doc__ or "", servers=125, ranks=708)
+    options = arguments(__doc__ or "", servers=126, ranks=708)
     rows: list[dict[str, object]] = []
     for name, plan in plans(options.servers, options.ranks, options.seed).items():
         schedule, problem = plan.schedule, plan.problem
         start_s = np.random.default_rng(options.seed).random(schedule.num_messages)
         for format_ in (f for f in FORMATS.values() if f.streams):
-            if (format_.name == "tacos-csv") == (problem.collective is None):
-                continue
-            if format_.name == "nccl-tests" and problem.demand is None:
-                continue
+            if format_.name == ("tacos-csv" if problem.collective is None else "nccl-tests"):
+                continue  # one holds collectives only, the other demands only
             times: dict[str, object] = {"start_s": start_s, "finish_s": start_s + 1e-3} if format_.needs_times else {}
             with tempfile.TemporaryDirectory() as folder:
                 start, busy = time.perf_counter(), time.process_time()

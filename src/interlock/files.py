@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from interlock.errors import InvalidInput, LimitExceeded
 
-__all__ = ["FilePath", "check_file", "read_text", "write_atomically", "write_text"]
+__all__ = ["FilePath", "check_file", "check_target", "read_text", "write_atomically", "write_text"]
 
 FilePath = str | os.PathLike[str]
 
@@ -52,11 +52,28 @@ def read_text(path: FilePath, max_bytes: int) -> str:
     return text
 
 
+def check_target(path: FilePath) -> Path:
+    """The path, if a file may be written there: it is a file already, or nothing yet.
+
+    Devices and pipes are refused: a file is put in its target's place, and would take away ``/dev/null`` itself.
+    """
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise InvalidInput(f"{target} is a folder; a file is needed")
+        if target.exists() and not target.is_file():
+            raise InvalidInput(f"{target} is a device or a pipe; a file is needed")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be written: {reason}") from None
+    return target
+
+
 def write_atomically(path: FilePath, write: Callable[[BinaryIO], None]) -> None:
     """Call `write` with a binary file that replaces `path` only when all of it is on disk."""
-    target = Path(path)
-    if target.is_dir():
-        raise InvalidInput(f"{target} is a folder; a file is needed")
+    target = check_target(path)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     except OSError as error:

@@ -32,6 +32,7 @@ from interlock.schedule import (
 )
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
+from interlock.traffic.generators import check_seed
 
 if TYPE_CHECKING:
     from interlock.cost import Bound
@@ -294,6 +295,7 @@ def solve(
 ) -> Plan:
     """Plan any problem with a named algorithm; `previous` as for `plan`, `report` as for `synthesize`."""
     chosen = registry.get(algorithm)
+    check_seed(seed)
     reason = chosen.supports(problem)
     if reason is not None:
         raise InvalidInput(f"algorithm {algorithm!r} does not support {problem.name}: {reason}")

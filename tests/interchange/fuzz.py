@@ -1,6 +1,7 @@
 """A coverage-guided fuzzer for the readers: mutates seeds, keeps what reaches lines not seen before.
 
-Run as a script for long hunts: ``python tests/interchange/fuzz.py --seconds 120``. A reader may accept or refuse its
+Run as a script for long hunts: ``python tests/interchange/fuzz.py --seconds 120``, or until every reader was fed a
+number of bytes: ``--bytes 10000000 --json benchmarks/results/fuzz.json``. A reader may accept or refuse its
 input (InvalidInput); anything else is a finding: another exception, too long, too much memory. Inputs that found new
 lines are kept in `tests/interchange/seeds/` when --keep is given.
 """
@@ -8,6 +9,7 @@ lines are kept in `tests/interchange/seeds/` when --keep is given.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import resource
 import sys
@@ -109,14 +111,14 @@ class Hunt:
     num_bytes: int = 0
     num_inputs: int = 0
 
-    def run(self, seconds: float, folder: Path) -> Finding | None:
-        """Hunt for a while; the first finding ends it."""
+    def run(self, seconds: float, least_bytes: int, folder: Path) -> Finding | None:
+        """Hunt for a while and at least for so many bytes; the first finding ends it."""
         for data in list(self.corpus):
             found = self._try(data, folder)
             if found is not None:
                 return found
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or self.num_bytes < least_bytes:
             data = self._mutated()
             before = len(self.lines)
             found = self._try(data, folder)
@@ -130,7 +132,7 @@ class Hunt:
         self.num_bytes += len(data)
         self.num_inputs += 1
         traced = self.num_inputs % 4 == 1  # tracing costs tenfold: follow coverage on every fourth input
-        start = time.monotonic()
+        start = time.process_time()
         if traced:
             sys.settrace(self._trace)
         try:
@@ -141,7 +143,7 @@ class Hunt:
             return Finding(self.reader, data, f"{type(error).__name__}: {error}")
         finally:
             sys.settrace(None)
-        took = time.monotonic() - start
+        took = time.process_time() - start
         return Finding(self.reader, data, f"took {took:.0f} s") if took > SLOWEST_S else None
 
     def _trace(self, frame, event: str, argument: object):  # type: ignore[no-untyped-def]
@@ -193,13 +195,13 @@ def seeds_of(reader: str) -> list[bytes]:
     return [b"", *(file.read_bytes() for file in sorted(SEEDS.glob(f"{kind}.*")))]
 
 
-def hunt_all(seconds: float, seed: int) -> tuple[list[Finding], dict[str, Hunt]]:
-    """Hunt in every reader for an equal share of the time."""
+def hunt_all(seconds: float, least_bytes: int, seed: int) -> tuple[list[Finding], dict[str, Hunt]]:
+    """Hunt in every reader for an equal share of the time, and at least for so many bytes."""
     findings, hunts = [], {}
     for reader in READERS:
         hunt = Hunt(reader, seeds_of(reader), random.Random(f"{reader}/{seed}"))
         with tempfile.TemporaryDirectory() as folder:
-            found = hunt.run(seconds / len(READERS), Path(folder))
+            found = hunt.run(seconds / len(READERS), least_bytes, Path(folder))
         if found is not None:
             findings.append(found)
         hunts[reader] = hunt
@@ -209,18 +211,27 @@ def hunt_all(seconds: float, seed: int) -> tuple[list[Finding], dict[str, Hunt]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--bytes", type=int, default=0, help="feed every reader at least so many bytes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reader", choices=list(READERS))
     parser.add_argument("--keep", type=Path, help="folder for findings")
+    parser.add_argument("--json", type=Path, help="file for what was tried")
     words = parser.parse_args()
     if words.reader:
         for name in [name for name in READERS if name != words.reader]:
             del READERS[name]
-    findings, hunts = hunt_all(words.seconds, words.seed)
+    findings, hunts = hunt_all(words.seconds, words.bytes, words.seed)
     for name, hunt in hunts.items():
         print(f"{name:22} {hunt.num_inputs:8} inputs {hunt.num_bytes:12} bytes {len(hunt.lines):6} lines")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory {peak:.0f} MiB")
+    if words.json:
+        tried = [
+            {"reader": name, "inputs": hunt.num_inputs, "bytes": hunt.num_bytes, "lines_reached": len(hunt.lines)}
+            for name, hunt in hunts.items()
+        ]
+        summary = {"seed": words.seed, "findings": len(findings), "peak_memory_MiB": round(peak), "readers": tried}
+        words.json.write_text(json.dumps(summary, indent=1) + "\n")
     for k, finding in enumerate(findings):
         print(f"FOUND in {finding.reader}: {finding.what[:300]}")
         if words.keep:

@@ -80,13 +80,16 @@ def command(
     if iteration:
         where = build_cluster(cluster, servers, changes)
         return _iteration(model, algorithms, where, skew, overlap, seed, page, as_json)
+    if replicas < 0:
+        raise InvalidInput(f"--replicas={replicas} must be at least 0")
+    machine = _machine(gemm)
     if routing is None:
         made, traffic = _drawn(layer, _gpus(gpus), seed)
     else:
         made, traffic = _read(routing, _gpus(gpus), hidden, ffn, experts, replicas)
     made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
     made = replace(made, combine_bytes=_value_bytes("--combine", combine))
-    return _layer(made, gpus, traffic, schemes, backward, _machine(gemm), seed, picture, page, as_json)
+    return _layer(made, gpus, traffic, schemes, backward, machine, seed, picture, page, as_json)
 
 
 def _layer(
@@ -105,7 +108,7 @@ def _layer(
     from interlock.moe.picture import timeline_svg
     from interlock.report.moe_page import layer_page
 
-    chosen = [word.strip() for word in schemes.split(",")] if schemes else list(SCHEMES)
+    chosen = [word.strip() for word in schemes.split(",")] if schemes is not None else list(SCHEMES)
     with progress_of(len(chosen), "simulating") as step:
         made = compare_schemes(layer, traffic, chosen, machine, backward=backward, progress=step)
     if picture is not None:

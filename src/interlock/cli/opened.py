@@ -63,8 +63,10 @@ def open_schedule(
         raise InvalidInput(f"{file}: no such file")
     is_ours = format_name in (None, "ilk") and file.is_file() and (file.suffix == ".ilk" or is_schedule_file(file))
     if is_ours:
-        if demand is not None or collective is not None:
-            raise InvalidInput(f"{file} names its own problem; --demand and --collective are for other tools' files")
+        given = {"--demand": demand, "--collective": collective, "--chunk-bytes": chunk_bytes, "--root": root or None}
+        for option, value in (given | {"--cluster": cluster}).items():
+            if value is not None:
+                raise InvalidInput(f"{option}: {file} names its own problem; this option is for other tools' files")
         return Opened(load(file), "ilk")
     intent = Intent(
         demand=None if demand is None else read_demand(demand),

@@ -19,6 +19,7 @@ from interlock.cli.opened import (
 from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster
 from interlock.cli.show import print_json, print_table
 from interlock.comparison import nccl_size
+from interlock.errors import InvalidInput
 from interlock.simulate import Result
 from interlock.units import format_bandwidth, format_seconds
 
@@ -58,6 +59,8 @@ def command(
 
       interlock simulate allreduce.xml --chunk-bytes '1 MiB' --cluster h100 --servers 1
     """
+    if cluster is None and (servers is not None or changes):
+        raise InvalidInput("--servers and --set change the cluster that --cluster names; none was named")
     where = None if cluster is None else build_cluster(cluster, servers, changes)
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
     proof = opened.plan.certificate(tolerance)

@@ -45,8 +45,6 @@ def write_folder(path: Path, writers: Mapping[str, Callable[[BinaryIO], None]], 
         for name, write in writers.items():
             with (fresh / name).open("wb") as file:
                 write(file)
-                file.flush()
-                os.fsync(file.fileno())
             if name.endswith(".sh"):
                 (fresh / name).chmod(0o777 & ~_umask())
         fresh.chmod(0o777 & ~_umask())

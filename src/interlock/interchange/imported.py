@@ -15,6 +15,7 @@ __all__ = ["ImportedTopology", "from_graph", "join_servers"]
 
 SCALE_UP_LATENCY_S = 1e-6
 SCALE_OUT_LATENCY_S = 3e-6
+MAX_SERVERS = 65_536
 NEARLY = 0.01  # rates that differ by less are the same
 
 
@@ -36,7 +37,9 @@ def from_graph(source: str, topology: Topology, guesses: list[str], cluster: Clu
 
 def join_servers(servers: list[Server], copies: int = 1) -> ImportedTopology:
     """One network of all servers; `copies` repeats a single one."""
-    if copies < 1 or (copies > 1 and len(servers) != 1):
+    if not 1 <= copies <= MAX_SERVERS:
+        raise InvalidInput(f"servers={copies} must be a whole number between 1 and {MAX_SERVERS}")
+    if copies > 1 and len(servers) != 1:
         raise InvalidInput(f"servers={copies}: one file can stand for several equal servers; {len(servers)} were given")
     all_servers = servers * copies
     guesses = list(dict.fromkeys(text for server in servers for text in server.guesses))

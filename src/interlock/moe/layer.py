@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
+from interlock.traffic.generators import generator
 from interlock.traffic.routing import Routing
 
 __all__ = ["Layer", "LayerTraffic", "paper_layers", "uniform_traffic"]
@@ -86,7 +87,7 @@ def uniform_traffic(layer: Layer, num_gpus: int, seed: int = 0) -> LayerTraffic:
     """Every token picks its experts evenly; experts lie contiguously."""
     if layer.experts % num_gpus:
         raise InvalidInput(f"{layer.experts} experts do not divide over {num_gpus} GPUs evenly")
-    rng = np.random.Generator(np.random.PCG64(seed))
+    rng = generator(seed)
     num_tokens = layer.tokens_per_gpu * num_gpus
     experts = np.empty((num_tokens, layer.top_k), np.int32)
     for first in range(0, num_tokens, 16384):  # in blocks, to bound memory

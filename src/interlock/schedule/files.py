@@ -175,6 +175,7 @@ def _read_columns(file: Path, header: dict[str, object], start: int) -> Columns:
         raise InvalidInput(f"{file} names {len(table)} columns; at most {MAX_COLUMNS} are read")
     size = file.stat().st_size
     columns: Columns = {}
+    end = start
     for row in table:
         if not isinstance(row, dict):
             raise InvalidInput(f"{file}: a column is not a table")
@@ -185,6 +186,7 @@ def _read_columns(file: Path, header: dict[str, object], start: int) -> Columns:
         nbytes = length * np.dtype(dtype).itemsize
         if min(length, place) < 0 or place % ALIGNMENT or start + place + nbytes > size:
             raise InvalidInput(f"{file} is truncated: column {name!r} would end at byte {start + place + nbytes}")
+        end = max(end, start + place + nbytes)
         if length == 0:
             columns[name] = np.zeros(0, dtype)
             continue
@@ -194,6 +196,8 @@ def _read_columns(file: Path, header: dict[str, object], start: int) -> Columns:
         if dtype == "bool" and int(mapped.max()) > 1:
             raise InvalidInput(f"{file}: column {name!r} holds values other than true and false")
         columns[name] = np.asarray(mapped).view(dtype)
+    if end != size:
+        raise InvalidInput(f"{file} goes on after its last column, from byte {end} to {size}")
     return columns
 
 

@@ -9,7 +9,7 @@ from interlock.errors import InvalidInput
 from interlock.traffic.demand import MAX_RANKS, MAX_TOTAL_BYTES, Demand, HasRanks
 from interlock.units import Quantity, parse_bytes
 
-__all__ = ["check_range", "generator", "hot_expert", "lognormal", "random", "sparse", "uniform", "zipf"]
+__all__ = ["check_range", "check_seed", "generator", "hot_expert", "lognormal", "random", "sparse", "uniform", "zipf"]
 
 ZIPF_VALUES = 100_000
 
@@ -71,9 +71,14 @@ def sparse(cluster: HasRanks, density: float = 0.05, bytes_per_gpu: Quantity = "
 
 def generator(seed: int) -> np.random.Generator:
     """The one source of random numbers of this package's inputs."""
+    return np.random.Generator(np.random.PCG64(check_seed(seed)))
+
+
+def check_seed(seed: int) -> int:
+    """A seed, if it is one."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise InvalidInput(f"seed={seed!r} must be a whole number between 0 and 2^64 - 1")
-    return np.random.Generator(np.random.PCG64(int(seed)))
+    return int(seed)
 
 
 def check_range(value: float, name: str, least: float, most: float) -> None:
