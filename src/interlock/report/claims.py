@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Claim", "Status", "judge", "within"]
+__all__ = ["Claim", "Status", "judge", "judge_over_baseline", "within"]
 
 
 class Status(StrEnum):
@@ -43,6 +43,20 @@ def judge(
         return Status.REPRODUCED
     is_better = ours < low if less_is_better else ours > top
     return Status.BEATEN if is_better else Status.NOT_REACHED
+
+
+def judge_over_baseline(ours: float, low: float, high: float | None, slack: float) -> Status:
+    """The verdict on a speed-up over a baseline that we had to model.
+
+    Far above the published band it says that our baseline is worse than theirs, so nothing is claimed from it.
+
+    >>> judge_over_baseline(1.25, 1.2, 1.3, 0.1), judge_over_baseline(9.0, 1.2, 1.3, 0.1)
+    (<Status.REPRODUCED: 'reproduced'>, <Status.NOT_COMPARABLE: 'not comparable'>)
+    """
+    if high is None:
+        return Status.REPRODUCED if ours >= low * (1 - slack) else Status.NOT_REACHED
+    verdict = judge(ours, low, high, slack=slack)
+    return Status.NOT_COMPARABLE if verdict is Status.BEATEN else verdict
 
 
 def within(ours: float, published: float, slack: float) -> Status:

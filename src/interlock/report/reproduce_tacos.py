@@ -20,6 +20,8 @@ TIMED = (
     ("mesh 16x16", (16, 16), False, 0.676, 10064.0),
     ("mesh 32x32", (32, 32), False, 55.1, 10256.0),
 )
+REPEATS = 10
+ELSEWHERE = "published over other synthesizers, on topologies and sizes that are not named with it"
 MODELLED = "ours synthesized and validated here; theirs: the public library timed on such a machine"
 
 
@@ -29,6 +31,10 @@ def claims(quick: bool = True) -> list[Claim]:
     _synthesized(_grid((2, 2), False), all_gather("1 MiB"))  # imports do not count
     for name, dims, wraps, their_s, their_us in TIMED[: 4 if quick else 5]:
         plan, took = _synthesized(_grid(dims, wraps), all_gather("1 GiB"), chunks=1)
+        for _ in range(
+            REPEATS if took < 0.2 else 0
+        ):  # the least of several tells the work from the machine's other work
+            took = min(took, _synthesized(_grid(dims, wraps), all_gather("1 GiB"), chunks=1)[1])
         ours_us = plan.certificate().makespan_s * 1e6
         made.append(_time(f"All-Gather 1 GiB on {name}, time", their_us, ours_us, "us"))
         made.append(_time(f"All-Gather on {name}, synthesis", their_s, took, "s"))
@@ -70,8 +76,7 @@ def _over_baselines() -> list[Claim]:
     for name in ("ring", "multitree"):
         baseline = synthesize(topology, all_reduce("1 GiB"), algorithm=name)
         ratio = baseline.certificate().makespan_s / ours_s
-        status = Status.BEATEN if ratio > 1.0 else Status.NOT_REACHED
-        made.append(
-            Claim("tacos", f"All-Reduce on mesh 4x4 over {name}", "up to 4.27", ratio, "x", status, "simulated")
-        )
+        note = f"simulated; {ELSEWHERE}"
+        claim = f"All-Reduce on mesh 4x4 over {name}"
+        made.append(Claim("tacos", claim, "up to 4.27", ratio, "x", Status.NOT_COMPARABLE, note))
     return made
