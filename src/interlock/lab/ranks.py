@@ -117,9 +117,12 @@ class Ranks:
         process.start()
         theirs.close()
         self._processes_of_store = (process, ours)
-        if not ours.poll(START_TIMEOUT_S):
-            raise RankFailed("the store did not start")
-        return process, int(ours.recv())
+        try:
+            if ours.poll(START_TIMEOUT_S):
+                return process, int(ours.recv())
+        except EOFError:
+            raise RankFailed("the store's process ended before it listened") from None
+        raise RankFailed(f"the store did not start within {START_TIMEOUT_S:g} s")
 
     @property
     def pids(self) -> list[int]:
