@@ -169,7 +169,9 @@ def _layer_text() -> str:
 def _step_text() -> str:
     rows = [["ecmp", "2 s"], ["adaptive", "1 s"]]
     seconds = {"experts": [0.5, 0.5], "communication": [1.5, 0.5]}
-    return moe_page("mixtral", "modelled", "interlock moe --iteration", ["algorithm", "step"], rows, seconds)
+    return moe_page(
+        "mixtral", "modelled", "interlock moe --iteration", ["algorithm", "step"], rows, seconds, {"seed": "0"}
+    )
 
 
 def _lab_text() -> str:

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,24 @@ sizes = ["1 MB", "64 MB"]
 algorithms = ["direct", "spreadout", "fast", "ring"]
 seeds = [0, 1]
 clusters = [{preset = "h200", servers = [2, 3]}]
+"""
+
+# A sweep that is killed as it has written its third point.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from interlock.report import sweep as sweeping
+
+write, written = sweeping.write_text, []
+
+def write_and_die(path, text):
+    write(path, text)
+    written.append(path)
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sweeping.write_text = write_and_die
+sweeping.sweep(sweeping.read_grid(Path(sys.argv[1])), Path(sys.argv[2]), workers=1)
 """
 
 
@@ -44,16 +61,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_killed_sweep_taken_up_again_gives_the_same_table(grid_file: Path, whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    words = [sys.executable, "-m", "interlock", "sweep", str(grid_file), "-o", str(folder), "--workers", "1"]
-    first = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while first.poll() is None and len(list(folder.glob("points/*.json"))) < 3:
-        time.sleep(0.002)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(grid_file), str(folder)], stderr=subprocess.DEVNULL)
     kept = {file: file.stat().st_mtime_ns for file in folder.glob("points/*.json")}
 
     assert run(["sweep", str(grid_file), "-o", str(folder), "--workers", "1"]) == 0
-    assert 3 <= len(kept) < 64
+    assert killed.returncode == -signal.SIGKILL
+    assert len(kept) == 3
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
     assert (folder / "table.json").read_bytes() == (whole / "table.json").read_bytes()
 

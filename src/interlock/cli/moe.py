@@ -224,7 +224,8 @@ def _iteration(
             part: [getattr(row, f"{part}_s") for row in made] for part in ("attention", "experts", "communication")
         }
         seconds = {"step": [row.iteration_s for row in made]} if overlap else parts
-        write_text(page, moe_page(title, "modelled", command_line(), header, rows, seconds))
+        made_with = {"seed": str(seed), "skew": str(skew), "overlap": "yes" if overlap else "no"}
+        write_text(page, moe_page(title, "modelled", command_line(), header, rows, seconds, made_with))
     if as_json:
         facts = {"model": name, "cluster": cluster.name, "servers": cluster.servers, "skew": skew, "overlap": overlap}
         print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})

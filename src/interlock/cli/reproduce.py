@@ -41,7 +41,7 @@ def command(
     if as_json:
         print_json({"claims": [asdict(claim) for claim in made], "quick": quick})
     else:
-        rows = [[c.paper, c.claim, f"{c.published} {c.unit}", f"{c.ours:.4g} {c.unit}", c.status] for c in made]
+        rows = [[c.paper, c.claim, f"{c.published} {c.unit}", c.words, c.status] for c in made]
         notes = [f"{reached} of {len(made)} claims reproduced or beaten. Ours are simulated or modelled unless said."]
         notes += [f"{c.claim}: {c.note}." for c in made if c.note]
         print_table("Published and ours", ["paper", "claim", "published", "ours", "status"], rows, notes)

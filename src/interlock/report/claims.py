@@ -29,6 +29,15 @@ class Claim:
     status: Status
     note: str = ""  # how ours was made, and why it differs where it does
 
+    @property
+    def words(self) -> str:
+        """Our figure, rounded for reading.
+
+        >>> Claim("tacos", "time", "10016", 10016.25, "us", Status.REPRODUCED).words
+        '10016 us'
+        """
+        return f"{self.ours:.0f} {self.unit}" if abs(self.ours) >= 1000 else f"{self.ours:.4g} {self.unit}"
+
 
 def judge(
     ours: float, low: float, high: float | None = None, *, slack: float = 0.1, less_is_better: bool = False

@@ -138,8 +138,9 @@ def moe_page(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     seconds: Mapping[str, Sequence[float]],
+    facts: Mapping[str, str],
 ) -> str:
-    """HTML of algorithms in a training step.
+    """HTML of algorithms in a training step; numbers are those of `--json`.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def moe_page(
     seconds
         What the bars show, by name; several are stacked.
     """
-    page = Page(f"Interlock: {title}", honesty, command, {})
+    page = Page(f"Interlock: {title}", honesty, command, facts)
     series = [
         charts.Bars(name, [1e3 * value for value in values], COLOURS[place % len(COLOURS)])
         for place, (name, values) in enumerate(seconds.items())

@@ -44,14 +44,14 @@ def _table(claims: Sequence[Claim]) -> str:
     lines = []
     for claim in claims:
         note = f"<br><small>{html.escape(claim.note)}</small>" if claim.note else ""
-        unit = html.escape(claim.unit)
+        published = html.escape(f"{claim.published} {claim.unit}")
         lines.append(
             f'<tr data-status="{claim.status}"><td class="words">{html.escape(claim.claim)}{note}</td>'
-            f"<td>{html.escape(claim.published)} {unit}</td><td>{claim.ours:.4g} {unit}</td>"
+            f'<td data-label="published">{published}</td><td data-label="ours">{html.escape(claim.words)}</td>'
             f"<td>{_badge(claim.status)}</td></tr>"
         )
     head = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "verdict"))
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
 
 
 def _badge(status: Status) -> str:
