@@ -89,8 +89,10 @@ def small_calls(context: RankContext, cluster: il.Cluster, repeats: int) -> dict
         "drop_in": lambda: ilt.all_to_all_single(target, source, splits, splits),
     }
     seconds: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
     for turn in range(repeats + 2):
-        for name, call in calls.items():
+        for name in names[turn % 3 :] + names[: turn % 3]:
+            call = calls[name]
             start_together(context)
             begin_s = time.perf_counter()
             call()

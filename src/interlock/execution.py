@@ -24,6 +24,7 @@ __all__ = ["execute", "least_seconds", "native_seconds", "open_session"]
 
 NATIVE = "native"
 MARGIN = 1.05  # a plan must promise to beat the backend's own call by this much
+PORT_BYTES = 128 * 1024  # a burst that a shallow switch port holds, however many send it
 
 
 def open_session(
@@ -68,11 +69,15 @@ def _always_native(where: Cluster, demand: Demand) -> Choice:
 
 
 def least_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
-    """What a plan cannot do without: the busiest server's bytes over all its NICs, and a few hops."""
+    """What a plan cannot do without: the busiest server's bytes over all its NICs, a few hops, and its messages.
+
+    A rank sends and receives at least one for each server and for each GPU beside it, on the way out and on the way in.
+    """
     between, rates = _between_servers(cluster, bytes_matrix)
     port_s = np.maximum(between.sum(axis=0), between.sum(axis=1)) / np.maximum(rates.sum(axis=1), 1e-9)
     inside = _inside(cluster, bytes_matrix) / cluster.scale_up_bandwidth_bytes_per_s
-    hops_s = cluster.stage_overhead_s * max(1, cluster.servers - 1) + 3 * cluster.message_overhead_s
+    messages = 4 * (cluster.servers + cluster.gpus_per_server)
+    hops_s = cluster.stage_overhead_s * max(1, cluster.servers - 1) + messages * cluster.message_overhead_s
     hops_s += cluster.scale_out_latency_s + 2 * cluster.scale_up_latency_s
     return float(max(port_s.max(initial=0.0), inside) + hops_s)
 
@@ -86,6 +91,7 @@ def native_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
     senders = (far > 0).sum(axis=0)
     fan_in = cluster.fabric.fan_in
     loss = np.zeros(len(far)) if fan_in is None else cluster.fabric.loss_per_sender * np.maximum(senders - fan_in, 0)
+    loss[far.sum(axis=0) <= PORT_BYTES] = 0.0
     port_s = np.maximum(far.sum(axis=1) / rates, far.sum(axis=0) / rates * (1 + loss))
     inside = _inside(cluster, bytes_matrix) / cluster.scale_up_bandwidth_bytes_per_s
     messages = int((bytes_matrix > 0).sum(axis=1).max(initial=0))

@@ -203,7 +203,7 @@ class AllToAll:
             prepared = self._agree(output, source, output_splits, input_splits)
         else:
             prepared = held
-            _check_held(held, self.rank, output, source)
+            _check_held(held, output, source)
         agreed_s = time.perf_counter()
         self._carry(prepared, output, source)
         self._note(prepared, held is not None, agreed_s - start_s, time.perf_counter() - agreed_s)
@@ -246,7 +246,7 @@ class AllToAll:
             messages=0 if prepared.lowered is None else len(prepared.lowered.program.sends),
             plan=plan,
             cluster=self.session.cluster,
-            demand_bytes=self.session.placement.to_cluster_order(prepared.matrix),
+            demand_bytes=prepared.demand_bytes,
         )
 
 
@@ -371,8 +371,8 @@ def _split_bytes(tensor: torch.Tensor, splits: Splits, num_ranks: int, name: str
     return [size * row_bytes for size in splits], ""
 
 
-def _check_held(held: Prepared, rank: int, output: torch.Tensor, source: torch.Tensor) -> None:
-    for tensor, wanted, name in ((source, held.matrix[rank], "input"), (output, held.matrix[:, rank], "output")):
+def _check_held(held: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:
+    for tensor, wanted, name in ((source, sum(held.sends), "input"), (output, sum(held.receives), "output")):
         size_bytes = tensor.numel() * tensor.element_size()
-        if size_bytes != wanted.sum():
-            raise InvalidInput(f"{name} has {size_bytes} bytes but the held demand moves {wanted.sum()}")
+        if size_bytes != wanted:
+            raise InvalidInput(f"{name} has {size_bytes} bytes but the held demand moves {wanted}")

@@ -50,6 +50,9 @@ class Prepared:
 
     choice: Choice
     matrix: NDArray[np.int64]  # by rank of the group
+    demand_bytes: NDArray[np.int64]  # the same by rank of the cluster
+    sends: list[int]  # bytes for each rank of the group
+    receives: list[int]  # bytes from each
     lowered: Lowered | None  # None: the backend's own call
     prepare_s: float
 
@@ -132,12 +135,14 @@ class Session:
             self._prepared.move_to_end(key)
             return found
         start_s = time.perf_counter()
-        choice = self._choose(self.cluster, Demand(self.placement.to_cluster_order(matrix), "shared"))
+        demand_bytes = self.placement.to_cluster_order(matrix)
+        choice = self._choose(self.cluster, Demand(demand_bytes, "shared"))
         lowered = None
         if choice.plan is not None:
             layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
             lowered = self.runner.lower(choice.plan, layout)
-        made = Prepared(choice, matrix, lowered, time.perf_counter() - start_s)
+        sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
+        made = Prepared(choice, matrix, demand_bytes, sends, receives, lowered, time.perf_counter() - start_s)
         self.runner.compare(choice.plan)
         self._prepared[key] = made
         if len(self._prepared) > MAX_PLANS:
@@ -165,9 +170,8 @@ class Session:
     def _move_natively(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
         import torch.distributed as dist
 
-        sends, receives = prepared.matrix[self.rank].tolist(), prepared.matrix[:, self.rank].tolist()
         with backend_errors():
-            dist.all_to_all_single(target, source, receives, sends, group=self.runner.group)
+            dist.all_to_all_single(target, source, prepared.receives, prepared.sends, group=self.runner.group)
 
 
 def _leaders(cluster: Cluster, placement: Placement) -> list[int]:
