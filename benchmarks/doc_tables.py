@@ -144,6 +144,26 @@ def inswitch() -> str:
     return _ratios(rows_of(result)) + f"\nGeometric mean {mean:.2f}, least {least:.2f}.\n"
 
 
+def export() -> str:
+    """Seconds to export a million messages, in each format that streams."""
+    lines = [
+        [str(row["schedule"]), str(row["messages"]), str(row["format"]), f"{float(str(row['MB'])):.0f} MB"]
+        + [_seconds(row[key]) for key in ("cpu_s", "wall_s")]
+        for row in rows_of(stored("export"))
+    ]
+    return markdown(["schedule", "messages", "format", "written", "processor time", "elapsed"], lines)
+
+
+def fuzz() -> str:
+    """What the fuzzer fed to every reader."""
+    result = stored("fuzz")
+    readers = result["readers"]
+    assert isinstance(readers, list)
+    lines = [[str(row[key]) for key in ("reader", "inputs", "bytes", "lines_reached")] for row in readers]
+    found = f"\nFindings: {result['findings']}. Most memory: {result['peak_memory_MiB']} MiB.\n"
+    return markdown(["reader", "inputs", "bytes", "lines reached"], lines) + found
+
+
 def _ratios(rows: list[Row]) -> str:
     """Rows as they are, ratios with three digits after the point."""
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -155,7 +175,7 @@ def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch)
+WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch, export, fuzz)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in WRITERS}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.interchange.chakra_graph import JOIN, REDUCE, SEND, SendReceiveGraph
-from interlock.interchange.protobuf import text_field, varint, varint_field
+from interlock.interchange.protobuf import text_field, varint, varint_field, varints
 from interlock.interchange.regions import Regions
 from interlock.schedule import Schedule
 
@@ -93,8 +93,11 @@ class Encoder:
             return
         legs = graph.leg[first:last]
         src, dst, message = graph.leg_src[legs].tolist(), graph.leg_dst[legs].tolist(), graph.leg_message[legs].tolist()
-        sizes = self.schedule.size_bytes[graph.leg_message[legs]].tolist()
-        tags, kinds = graph.leg_tag[legs].tolist(), graph.type[first:last].tolist()
+        # ASTRA-sim refuses messages of no bytes.
+        sizes = np.maximum(self.schedule.size_bytes[graph.leg_message[legs]], 1)
+        counts = varints((sizes // self.unit if self.unit else np.full(len(sizes), -1)).tolist())
+        tags, kinds = varints(graph.leg_tag[legs].tolist()), graph.type[first:last].tolist()
+        shared = list(zip(tags, varints(sizes.tolist()), counts, strict=True))
         deps = self._deps(first, last)
         names = iter(self._names(graph.leg_message[legs][graph.type[first:last] == SEND]))
         lines: list[bytes] = []
@@ -106,12 +109,12 @@ class Encoder:
                 body = node_bytes(node, b"REDUCE_%d" % message[node], COMP_NODE, waits, self.fixed)
             elif kind == SEND:
                 name = b"COMM_SEND_%d_%d_%d" % (rank, dst[node], message[node])
-                tail = self._comm(rank, dst[node], tags[node], sizes[node]) + next(names)
-                body = node_bytes(node, name, COMM_SEND_NODE, waits, SEND_TYPE + tail)
+                tail = self._comm(rank, dst[node], *shared[node]) + next(names)
+                body = _comm_node(node, name, SEND_KIND, waits, SEND_TYPE, tail)
             else:
                 name = b"COMM_RECV_%d_%d_%d" % (src[node], rank, message[node])
-                tail = self._comm(src[node], rank, tags[node], sizes[node])
-                body = node_bytes(node, name, COMM_RECV_NODE, waits, RECEIVE_TYPE + tail)
+                tail = self._comm(src[node], rank, *shared[node])
+                body = _comm_node(node, name, RECEIVE_KIND, waits, RECEIVE_TYPE, tail)
             lines.append(varint(len(body)))
             lines.append(body)
             if len(lines) > FLUSH_NODES:
@@ -132,19 +135,16 @@ class Encoder:
                     made[node] = made.get(node, b"") + text_field(number, packed)
         return made
 
-    def _comm(self, src: int, dst: int, tag: int, size: int) -> bytes:
+    def _comm(self, src: int, dst: int, tag: bytes, size: bytes, count: bytes) -> bytes:
         """Attributes that sends and receives share."""
-        size = size or 1  # ASTRA-sim refuses messages of no bytes
-        value, tagged = varint(size), varint(tag)
-        count = varint(size // self.unit if self.unit else -1)
         return b"".join(
             (
                 self.src[src],
                 self.dst[dst],
-                self.tag_heads[len(tagged)],
-                tagged,
-                self.size_heads[len(value)],
-                value,
+                self.tag_heads[len(tag)],
+                tag,
+                self.size_heads[len(size)],
+                size,
                 self.count_heads[len(count)],
                 count,
                 self.chunk_tail,
@@ -162,7 +162,7 @@ class Encoder:
         item = pieces.item[rows]
         columns = (regions.first[item], regions.second[item], regions.offset[item] + pieces.offset[rows])
         flat = np.stack([*columns, pieces.length[rows]], axis=1).ravel().tolist()
-        values = [varint(value) for value in flat]
+        values = varints(flat)
         kinds = self.schedule.kind[messages].tolist()
         made, at = [], 0
         for kind, count in zip(kinds, counts.tolist(), strict=True):
@@ -172,5 +172,12 @@ class Encoder:
         return made
 
 
+def _comm_node(number: int, name: bytes, kind: bytes, waits: bytes, fixed: bytes, tail: bytes) -> bytes:
+    """`node_bytes` of a send or receive, whose names are short."""
+    head = b"\x08" + varint(number) if number else b""
+    return b"".join((head, b"\x12", varint(len(name)), name, kind, waits, fixed, tail))
+
+
+SEND_KIND, RECEIVE_KIND = varint_field(3, COMM_SEND_NODE), varint_field(3, COMM_RECV_NODE)
 SEND_TYPE = attribute("is_cpu_op", BOOL, 0) + attribute("comm_type", INT64, COMM_SEND_NODE)
 RECEIVE_TYPE = attribute("is_cpu_op", BOOL, 0) + attribute("comm_type", INT64, COMM_RECV_NODE)

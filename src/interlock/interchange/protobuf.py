@@ -7,7 +7,17 @@ from functools import lru_cache
 
 from interlock.errors import InvalidInput
 
-__all__ = ["LENGTH_DELIMITED", "VARINT", "fields", "packed", "signed", "text_field", "varint", "varint_field"]
+__all__ = [
+    "LENGTH_DELIMITED",
+    "VARINT",
+    "fields",
+    "packed",
+    "signed",
+    "text_field",
+    "varint",
+    "varint_field",
+    "varints",
+]
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 
@@ -21,8 +31,19 @@ def varint(value: int) -> bytes:
     return _SHORT[value] if 0 <= value < 16_384 else _long(value)
 
 
-@lru_cache(maxsize=1 << 16)
+def varints(values: list[int]) -> list[bytes]:
+    """Many whole numbers, each as `varint` writes it."""
+    return [_SHORT[value] if 0 <= value < 16_384 else _long(value) for value in values]
+
+
 def _long(value: int) -> bytes:
+    if 0 <= value < 1 << 21:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
+    return _longer(value)
+
+
+@lru_cache(maxsize=1 << 16)
+def _longer(value: int) -> bytes:
     value &= 0xFFFF_FFFF_FFFF_FFFF
     made = bytearray()
     while value > 127:
