@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -58,16 +59,15 @@ class TorchMover:
     def __init__(self, group: dist.ProcessGroup, hosts: Sequence[str]) -> None:
         self.rank, self.placement, self._group = group.rank(), Placement.by_host(hosts), group
 
-    def counts(self, input_split_sizes: Sequence[int]) -> list[int]:
-        """Rows that every rank has for this one."""
-        told = torch.zeros(len(input_split_sizes), dtype=torch.int64)
-        dist.all_to_all_single(told, torch.tensor(input_split_sizes), group=self._group)
-        return [int(count) for count in told]
+    def share_rows(self, input_split_sizes: Sequence[int]) -> np.ndarray:
+        """Rows that every rank has for every rank."""
+        told = [torch.zeros(len(input_split_sizes), dtype=torch.int64) for _ in input_split_sizes]
+        dist.all_gather(told, torch.tensor(input_split_sizes), group=self._group)
+        return torch.stack(told).numpy()
 
-    def __call__(
-        self, output: torch.Tensor, source: torch.Tensor, receives: Sequence[int], sends: Sequence[int]
-    ) -> None:
+    def move_rows(self, output: torch.Tensor, source: torch.Tensor, rows: np.ndarray) -> None:
         """Move rows of `source` into `output`."""
+        receives, sends = rows[:, self.rank].tolist(), rows[self.rank].tolist()
         TorchAllToAll.apply(output, source.contiguous(), receives, sends, self._group)
 
 

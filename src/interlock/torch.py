@@ -26,6 +26,7 @@ from interlock.planning import Plan
 from interlock.runtime import Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.experts import Experts
+from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.topology import Cluster, MissingGpu, read_cluster
 from interlock.topology import cluster as cluster_preset
 
@@ -42,8 +43,6 @@ __all__ = [
     "execute",
     "last_report",
 ]
-
-Splits = Sequence[int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class AllToAll:
                 raise InvalidInput("async_op=True cannot be combined with an input that requires gradients")
             return Pending(self._worker.submit(self._move, output, input, output_split_sizes, input_split_sizes))
         if needs_gradient:
-            _Differentiable.apply(output, input, self, output_split_sizes, input_split_sizes)  # type: ignore[no-untyped-call]
+            _Differentiable.apply(output, input, self, output_split_sizes, input_split_sizes, None)  # type: ignore[no-untyped-call]
         else:
             self._move(output, input, output_split_sizes, input_split_sizes)
         return None
@@ -167,18 +166,30 @@ class AllToAll:
 
         `like` is a tensor with rows like those that will be sent.
         """
-        row_bytes = _row_bytes(like)
-        sends = [size * row_bytes for size in input_split_sizes]
-        self._held = self.session.prepare(self.session.share(sends, [size * row_bytes for size in output_split_sizes]))
+        each = row_bytes(like)
+        sends = [size * each for size in input_split_sizes]
+        self._held = self.session.prepare(self.session.share(sends, [size * each for size in output_split_sizes]))
 
     def release(self) -> None:
         """Forget the held demand."""
         self._held = None
 
-    def counts(self, input_split_sizes: Sequence[int]) -> list[int]:
-        """The output splits that fit everybody's input splits. Every rank must call it."""
-        received: list[int] = self.session.share(input_split_sizes, None)[:, self.rank].tolist()
-        return received
+    def share_rows(self, input_split_sizes: Sequence[int]) -> NDArray[np.int64]:
+        """Rows that every rank has for every rank, for `move_rows`. Every rank must call it."""
+        return self.session.share(input_split_sizes, None)
+
+    def move_rows(self, output: torch.Tensor, input: torch.Tensor, rows: NDArray[np.int64]) -> None:  # noqa: A002
+        """Move rows that were shared before, without another exchange: any number of tensors with the same rows.
+
+        Rows must have the same size on every rank. Gradients flow.
+        """
+        for tensor, wanted, name in ((input, rows[self.rank], "input"), (output, rows[:, self.rank], "output")):
+            if tensor.shape[0] != wanted.sum():
+                raise InvalidInput(f"{name} has {tensor.shape[0]} rows but {wanted.sum()} were shared")
+        if input.requires_grad and torch.is_grad_enabled():
+            _Differentiable.apply(output, input, self, None, None, rows)  # type: ignore[no-untyped-call]
+        else:
+            self._move_rows(output, input, rows)
 
     def replan(self, cluster: Cluster) -> None:
         """Plan for another description of the same machines from now on. Every rank must call it."""
@@ -208,19 +219,26 @@ class AllToAll:
         self._carry(prepared, output, source)
         self._note(prepared, held is not None, agreed_s - start_s, time.perf_counter() - agreed_s)
 
+    def _move_rows(self, output: torch.Tensor, source: torch.Tensor, rows: NDArray[np.int64]) -> None:
+        start_s = time.perf_counter()
+        prepared = self.session.prepare(np.ascontiguousarray(rows * row_bytes(source)))
+        prepared_s = time.perf_counter()
+        self._carry(prepared, output, source)
+        self._note(prepared, False, prepared_s - start_s, time.perf_counter() - prepared_s)
+
     def _agree(
         self, output: torch.Tensor, source: torch.Tensor, output_splits: Splits, input_splits: Splits
     ) -> Prepared:
         """Share this call's demand and prepare it; a rank with bad splits lets the others know."""
-        sends, wrong = _split_bytes(source, input_splits, self.session.num_ranks, "input")
-        expects, also_wrong = _split_bytes(output, output_splits, self.session.num_ranks, "output")
+        sends, wrong = split_bytes(source, input_splits, self.session.num_ranks, "input")
+        expects, also_wrong = split_bytes(output, output_splits, self.session.num_ranks, "output")
         return self.session.prepare(self.session.share(sends, expects, wrong or also_wrong))
 
     def _carry(self, prepared: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:
         """Move between the tensors' own memory where possible, else through kept or temporary memory."""
         runner = self.session.runner
-        sent = _flat(source.detach())
-        received = _flat(output.detach())  # a copy, filled and copied back, where the output is not contiguous
+        sent = flat(source.detach())
+        received = flat(output.detach())  # a copy, filled and copied back, where the output is not contiguous
         if sent.device == runner.device:
             self.session.move(prepared, sent, received)
         else:
@@ -255,11 +273,20 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[no-untyped-def]
-        ctx, output: torch.Tensor, source: torch.Tensor, handle: AllToAll, output_splits: Splits, input_splits: Splits
+        ctx,
+        output: torch.Tensor,
+        source: torch.Tensor,
+        handle: AllToAll,
+        output_splits: Splits,
+        input_splits: Splits,
+        rows: NDArray[np.int64] | None,
     ) -> torch.Tensor:
-        ctx.handle, ctx.splits, ctx.shape = handle, (output_splits, input_splits), source.shape
-        ctx.held = handle._held if output_splits is None and input_splits is None else None
-        handle._move(output, source, output_splits, input_splits)
+        ctx.handle, ctx.splits, ctx.rows, ctx.shape = handle, (output_splits, input_splits), rows, source.shape
+        ctx.held = handle._held if rows is None and output_splits is None and input_splits is None else None
+        if rows is None:
+            handle._move(output, source, output_splits, input_splits)
+        else:
+            handle._move_rows(output, source, rows)
         ctx.mark_dirty(output)
         return output
 
@@ -267,12 +294,14 @@ class _Differentiable(torch.autograd.Function):
     def backward(ctx, gradient: torch.Tensor):  # type: ignore[no-untyped-def]
         back = gradient.new_empty(ctx.shape)
         handle: AllToAll = ctx.handle
-        if ctx.held is None:
+        if ctx.rows is not None:
+            handle._move_rows(back, gradient, ctx.rows.T)
+        elif ctx.held is None:
             output_splits, input_splits = ctx.splits
             handle._move(back, gradient, input_splits, output_splits)
         else:
             handle._carry(handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T)), back, gradient)
-        return None, back, None, None, None
+        return None, back, None, None, None, None
 
 
 # Handles of the drop-in calls by group. Those of groups that were destroyed are closed when next one is asked for.
@@ -319,7 +348,7 @@ def all_to_all(
 
 
 def _all_to_all(handle: AllToAll, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> None:
-    sources = [_flat(tensor.detach()) for tensor in inputs]
+    sources = [flat(tensor.detach()) for tensor in inputs]
     sizes = [tensor.numel() * tensor.element_size() for tensor in outputs]
     device = (*inputs, *outputs)[0].device if inputs or outputs else torch.device("cpu")
     source = torch.cat(sources) if sources else torch.empty(0, dtype=torch.uint8, device=device)
@@ -342,33 +371,6 @@ def _with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
     placement.check_cluster(where)
     gaps = tuple(MissingGpu(rank // width, rank % width) for rank in placement.empty)
     return where.with_(faults=(*where.faults, *gaps)) if gaps else where
-
-
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bytes in order; its own memory where it is contiguous."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _row_bytes(tensor: torch.Tensor) -> int:
-    if tensor.dim() == 0:
-        raise InvalidInput("a tensor without dimensions cannot be split over ranks")
-    return int(np.prod(tensor.shape[1:], dtype=np.int64)) * tensor.element_size()
-
-
-def _split_bytes(tensor: torch.Tensor, splits: Splits, num_ranks: int, name: str) -> tuple[list[int], str]:
-    """Bytes for each rank, and what is wrong with the splits ("" where nothing is)."""
-    if tensor.dim() == 0:
-        return [], f"{name} has no dimensions; it cannot be split over {num_ranks} ranks"
-    rows, row_bytes = tensor.shape[0], _row_bytes(tensor)
-    if splits is None:
-        if rows % num_ranks:
-            return [], f"{name} has {rows} rows, which do not divide evenly over {num_ranks} ranks; give split sizes"
-        return [rows // num_ranks * row_bytes] * num_ranks, ""
-    if len(splits) != num_ranks or min(splits, default=0) < 0:
-        return [], f"{name}_split_sizes must hold {num_ranks} sizes of at least 0, not {list(splits)[:20]}"
-    if sum(splits) != rows:
-        return [], f"{name}_split_sizes add up to {sum(splits)} but {name} has {rows} rows"
-    return [size * row_bytes for size in splits], ""
 
 
 def _check_held(held: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:

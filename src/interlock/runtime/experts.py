@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.runtime.placement import Placement
@@ -25,41 +27,35 @@ class Mover(Protocol):
     rank: int
     placement: Placement
 
-    def counts(self, input_split_sizes: Sequence[int]) -> list[int]:
-        """Rows that every rank has for this one."""
+    def share_rows(self, input_split_sizes: Sequence[int]) -> NDArray[np.int64]:
+        """Rows that every rank has for every rank, ``[num_ranks, num_ranks]``."""
         ...
 
-    def __call__(
-        self,
-        output: torch.Tensor,
-        input: torch.Tensor,  # noqa: A002
-        output_split_sizes: Sequence[int] | None = None,
-        input_split_sizes: Sequence[int] | None = None,
-    ) -> object:
-        """Move rows of `input` into `output`."""
+    def move_rows(self, output: torch.Tensor, input: torch.Tensor, rows: NDArray[np.int64]) -> object:  # noqa: A002
+        """Move rows of `input` into `output`; `rows` are those that all ranks shared."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """Rows picked from a tensor, in the order of the ranks they go to, with what goes to and comes from each."""
+    """Rows picked from a tensor, in the order of the ranks they go to, with what goes between all ranks."""
 
-    rows: torch.Tensor  # [sent]
-    sends: list[int]
-    receives: list[int]
+    picked: torch.Tensor  # [sent]
+    rows: NDArray[np.int64]  # [num_ranks, num_ranks]
+    rank: int
 
     def forth(self, mover: Mover, values: torch.Tensor) -> torch.Tensor:
         """Rows of the others, in the order of their ranks."""
-        picked = values.index_select(0, self.rows)
-        received = values.new_empty((sum(self.receives), *values.shape[1:]))
-        mover(received, picked, self.receives, self.sends)
+        sent = values.index_select(0, self.picked)
+        received = values.new_empty((int(self.rows[:, self.rank].sum()), *values.shape[1:]))
+        mover.move_rows(received, sent, self.rows)
         return received
 
     def back(self, mover: Mover, results: torch.Tensor, num_rows: int) -> torch.Tensor:
         """Results of the others for the rows they were sent, summed by row."""
-        returned = results.new_empty((sum(self.sends), *results.shape[1:]))
-        mover(returned, results, self.sends, self.receives)
-        return results.new_zeros((num_rows, *results.shape[1:])).index_add(0, self.rows, returned)
+        returned = results.new_empty((len(self.picked), *results.shape[1:]))
+        mover.move_rows(returned, results, np.ascontiguousarray(self.rows.T))
+        return results.new_zeros((num_rows, *results.shape[1:])).index_add(0, self.picked, returned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,7 @@ class Experts:
         row, choice = torch.nonzero(ranks >= 0, as_tuple=True)
         wanted[ranks[row, choice], row] = True
         sends: list[int] = wanted.sum(dim=1).tolist()
-        return _Hop(torch.nonzero(wanted, as_tuple=True)[1], sends, self._mover.counts(sends))
+        return _Hop(torch.nonzero(wanted, as_tuple=True)[1], self._mover.share_rows(sends), self._rank)
 
     def _forth_plain(self, hop: _Hop, values: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
