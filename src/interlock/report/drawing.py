@@ -19,6 +19,7 @@ __all__ = ["SCALE", "busiest_links", "draw", "link_names", "link_shares", "loads
 
 MAX_SERVERS, MAX_GRAPH_LINKS = 128, 4000
 COLUMN, STEP, MARGIN = 30, 56, 24
+MAX_COLUMNS = 18  # GPUs side by side
 NUM_BUSIEST = 8
 SCALE = '<span class="scale"><i></i> idle to always busy</span>'
 
@@ -50,7 +51,14 @@ def _server(routes: TwoTierRoutes, ranks: int, width: int, server: int) -> str:
 
 
 def ports_svg(title: str, links: Mapping[int, tuple[Sequence[int], Sequence[int]]]) -> str:
-    """GPUs in a row under their switch; by GPU the links drawn above and below it."""
+    """GPUs in rows under their switch; by GPU the links drawn above and below it."""
+    gpus = list(links)
+    rows = [gpus[first : first + MAX_COLUMNS] for first in range(0, len(gpus), MAX_COLUMNS)]
+    titles = [title if len(rows) == 1 else f"{title}: {row[0]} to {row[-1]}" for row in rows]
+    return "".join(_ports_row(name, {gpu: links[gpu] for gpu in row}) for name, row in zip(titles, rows, strict=True))
+
+
+def _ports_row(title: str, links: Mapping[int, tuple[Sequence[int], Sequence[int]]]) -> str:
     width = COLUMN * len(links) + 8
     marks = [f'<rect class="part" x="4" y="4" width="{width - 8}" height="18" rx="4"/>']
     marks.append(f'<text x="{width / 2}" y="17" text-anchor="middle">{title}</text>')
@@ -77,11 +85,15 @@ def _graph(topology: Topology) -> str:
     for (a, b), links in links_by_pair.items():
         (x1, y1), (x2, y2) = places[a].tolist(), places[b].tolist()
         # Links around a torus pass behind other nodes: bend them, so that they are seen.
-        bend = 0.18 if np.hypot(x2 - x1, y2 - y1) > 1.5 * STEP else 0.0
+        is_bent = b < topology.num_ranks and np.hypot(x2 - x1, y2 - y1) > 1.5 * STEP
+        bend = 0.18 if is_bent else 0.0
         turn = f"{(x1 + x2) / 2 + bend * (y2 - y1):.0f} {(y1 + y2) / 2 - bend * (x2 - x1):.0f}"
         ids = " ".join(map(str, links))
         marks.append(f'<path d="M{x1:.0f} {y1:.0f}Q{turn} {x2:.0f} {y2:.0f}" data-links="{ids}"/>')
+    linked = {node for pair in links_by_pair for node in pair}
     for node, (x, y) in enumerate(places.tolist()):
+        if node not in linked and node >= topology.num_ranks:
+            continue
         marks.append(
             f'<circle class="gpu" cx="{x:.0f}" cy="{y:.0f}" r="12"/>'
             f'<text x="{x:.0f}" y="{y + 4:.0f}" text-anchor="middle">{node}</text>'

@@ -14,7 +14,7 @@ from interlock.ragged import Ragged
 from interlock.report import charts
 from interlock.report.detail import detail_html
 from interlock.report.drawing import SCALE, loads, ports_svg
-from interlock.report.page import COLOURS, Page, render, scroll, table
+from interlock.report.page import COLOURS, Page, render, table
 from interlock.report.timeline import MAX_BARS, Bars, Group, View, merged, timeline
 from interlock.report.traffic_figure import add_traffic
 from interlock.traffic.routing import Routing
@@ -128,7 +128,8 @@ def _draw(gpus: int) -> str:
     """GPUs around their switch; `data-links` are the rows that `loads` gives."""
     svg = ports_svg("switch", {gpu: ((gpu, gpus + gpu), (2 * gpus + gpu,)) for gpu in range(gpus)})
     words = "Above each GPU its uplink (left) and downlink (right), below it its SMs."
-    return f"<figure>{scroll(svg)}<figcaption>{SCALE}. {words}</figcaption></figure>"
+    body = f'<div class="servers scroll" tabindex="0">{svg}</div>'
+    return f"<figure>{body}<figcaption>{SCALE}. {words}</figcaption></figure>"
 
 
 def moe_page(
