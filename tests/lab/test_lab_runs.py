@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,12 +127,21 @@ def test_every_algorithm_moves_every_byte_in_the_lab(lab: tuple[LabSpec, object]
 
 @needs_lab
 @pytest.mark.slow
-def test_the_command_reports_fields_and_cleans_up() -> None:
+def test_the_command_reports_fields_and_cleans_up(tmp_path: Path) -> None:
     pytest.importorskip("torch")
+    page = tmp_path / "lab.html"
     words = "lab run --servers 2 --gpus 2 --nic 100Mbit --scale-up 1000Mbit --size 100kB --repeat 3 --nic-of 1=50Mbit"
     before = set(running())
     done = subprocess.run(
-        [sys.executable, "-c", "from interlock.cli.main import main; main()", *words.split(), "--json"],
+        [
+            sys.executable,
+            "-c",
+            "from interlock.cli.main import main; main()",
+            *words.split(),
+            "--json",
+            "--html",
+            str(page),
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -153,6 +163,7 @@ def test_the_command_reports_fields_and_cleans_up() -> None:
         }
         assert fields <= set(row)
         assert row["valid"] is True
+        assert f'data-ms="{1e3 * row["measured_s"]!r}"' in page.read_text()
     assert set(running()) <= before
 
 
