@@ -63,7 +63,7 @@ void require_whole_servers(const Array2<std::int64_t>& demand_bytes, std::int32_
 }
 
 LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles, const Array2<std::int64_t>& nic_targets,
-                   const Array1<std::uint8_t>& is_hot, std::int32_t way, Pace pace) {
+                   const Array1<std::uint8_t>& is_hot, std::int32_t way, Pace pace, bool crosses_rails) {
     if (nic_targets.size() == 0) return {tiles.servers, tiles.width, {}, {}, {}};
     const std::size_t ranks = demand_bytes.shape(0);
     require(nic_targets.shape(0) == 3 && nic_targets.shape(1) == ranks, "nic_targets must be [3, ranks]");
@@ -74,6 +74,7 @@ LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles,
                              {row + 2 * ranks, row + 3 * ranks},
                              {is_hot.data(), is_hot.data() + is_hot.size()}};
     if (way == static_cast<std::int32_t>(Way::kDetour)) return detour_lanes(as_span(demand_bytes), tiles, targets);
+    if (crosses_rails) return cross_lanes(tiles, targets);
     return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
 }
 
@@ -110,7 +111,7 @@ void bind_two_tier(nb::module_& m) {
             }
             std::vector<std::int64_t> settings = {static_cast<std::int64_t>(decision.way), decision.num_stages,
                                                   static_cast<std::int64_t>(decision.pace), decision.window,
-                                                  decision.local_window, 1};
+                                                  decision.local_window, 1, decision.crosses_rails ? 1 : 0};
             std::vector<double> predicted(decision.predicted_s, decision.predicted_s + kNumWays);
             auto& targets = decision.targets;
             const std::size_t rows = targets.are_equal() ? 0 : 3, ranks = targets.out_bytes.size();
@@ -123,7 +124,8 @@ void bind_two_tier(nb::module_& m) {
                                    to_table(std::span<const HeavyPair>(decision.heavy_pairs)));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
-        "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds), "
+        "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
+        "whether rails are crossed), "
         "predicted seconds by way, segments, NIC targets, hot receivers, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
@@ -136,12 +138,13 @@ void bind_two_tier(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
-                require(settings.size() == 6, "settings must be 6 numbers");
+                require(settings.size() == 7, "settings must be 7 numbers");
                 const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
                 const auto pace = static_cast<Pace>(setting(2));
-                const LaneTable lanes = to_lanes(demand_bytes, tiles, nic_targets, is_hot, setting(0), pace);
+                const LaneTable lanes =
+                    to_lanes(demand_bytes, tiles, nic_targets, is_hot, setting(0), pace, setting(6) != 0);
                 const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
                 require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
                 const TwoTierPlan plan{num_servers, width, parts,      lanes, as_span(slice_bytes),

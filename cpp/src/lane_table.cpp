@@ -119,6 +119,40 @@ std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_serv
     return scratch;
 }
 
+LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets) {
+    const std::size_t servers = tiles.servers, width = tiles.width;
+    LaneTable table{servers, width, {0}, {}, targets.is_hot};
+    std::vector<std::int64_t> out(width), in(width);
+    std::vector<double> share(width);
+    const auto split = [&](std::int64_t tile_bytes, std::span<const std::int64_t> wanted, std::size_t server,
+                           std::vector<std::int64_t>& bytes) {
+        const auto own = wanted.subspan(server * width, width);
+        const bool has_targets = std::ranges::any_of(own, [](std::int64_t target) { return target > 0; });
+        const auto weights = has_targets ? own : std::span(targets.most_bytes).subspan(server * width, width);
+        for (std::size_t gpu = 0; gpu < width; ++gpu) share[gpu] = static_cast<double>(weights[gpu]);
+        round_to_bytes(tile_bytes, share, bytes);
+    };
+    for (std::size_t tile = 0; tile < servers * servers; ++tile) {
+        const std::int64_t tile_bytes = tile / servers == tile % servers ? 0 : tiles.bytes[tile];
+        if (tile_bytes > 0) {
+            split(tile_bytes, targets.out_bytes, tile / servers, out);
+            split(tile_bytes, targets.in_bytes, tile % servers, in);
+            const auto add = [&](std::size_t from, std::size_t to) {
+                const std::int64_t bytes = std::min(out[from], in[to]);
+                if (bytes > 0) table.lanes.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), bytes});
+                out[from] -= bytes;
+                in[to] -= bytes;
+            };
+            for (std::size_t rail = 0; rail < width; ++rail) add(rail, rail);
+            for (std::size_t from = 0; from < width; ++from) {
+                for (std::size_t to = 0; to < width && out[from] > 0; ++to) add(from, to);
+            }
+        }
+        table.offsets.push_back(static_cast<std::int64_t>(table.lanes.size()));
+    }
+    return table;
+}
+
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule) {
     const std::size_t servers = tiles.servers, width = tiles.width;
     LaneTable table{servers, width, {0}, {}, targets.is_hot};

@@ -2,9 +2,15 @@
 
 #include <algorithm>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
+namespace {
+
+constexpr std::int64_t kRounds = 8;  // in which lanes to a server with a short receiver serve every receiver
+
+}  // namespace
 
 LaneAssigner::LaneAssigner(std::int32_t width) : width_(static_cast<std::size_t>(width)) {
     left_.resize(width_ * width_);
@@ -21,7 +27,27 @@ std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::si
     help_straight(lanes);
     help_rest(lanes);
     keep_own(lanes);
+    if (std::ranges::any_of(is_hot, [](std::uint8_t hot) { return hot != 0; })) interleave(lanes.size());
     return std::span(loads_).first(lanes.size());
+}
+
+/// Receivers in rounds: one whose port is short should receive all the time, not in a block.
+void LaneAssigner::interleave(std::size_t num_lanes) {
+    std::vector<Parcel> mixed;
+    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
+        for (auto* parcels : {&loads_[lane].own, &loads_[lane].helped}) {
+            if (parcels->size() < 2) continue;
+            mixed.clear();
+            for (std::int64_t round = 0; round < kRounds; ++round) {
+                for (const Parcel& whole : *parcels) {
+                    const std::int64_t first = portion(whole.bytes, round, kRounds);
+                    const std::int64_t bytes = portion(whole.bytes, round + 1, kRounds) - first;
+                    if (bytes > 0) mixed.push_back({whole.sender, whole.receiver, whole.offset + first, bytes});
+                }
+            }
+            parcels->swap(mixed);
+        }
+    }
 }
 
 void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes) {
@@ -89,12 +115,16 @@ void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, std::span<const s
 }
 
 void LaneAssigner::reserve_own(std::span<const Lane> lanes) {
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    const auto reserve = [&](std::size_t lane, std::int64_t most) {
         std::int64_t& surplus = surplus_[static_cast<std::size_t>(lanes[lane].out_gpu)];
-        reserved_[lane] = std::min(surplus, room_[lane]);
-        surplus -= reserved_[lane];
-        room_[lane] -= reserved_[lane];
-    }
+        const std::int64_t bytes = std::min({surplus, room_[lane], most});
+        reserved_[lane] += bytes;
+        surplus -= bytes;
+        room_[lane] -= bytes;
+    };
+    // First for bytes that go straight, so that lanes of one sender to many receivers leave room for helped ones.
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) reserve(lane, left_[cell(lanes[lane].out_gpu, lanes[lane].in_gpu)]);
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) reserve(lane, room_[lane]);
 }
 
 /// Bytes for the lane's own receiver: moved once, before the wire, and not again.

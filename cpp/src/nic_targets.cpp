@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
@@ -24,32 +25,55 @@ std::int64_t sum(std::span<const std::int64_t> values) {
 struct Direction {
     const std::vector<std::int64_t>&far, &near;              // [ranks]
     const std::vector<std::int64_t>&other_far, &other_near;  // [ranks] the same, the other way
-    const std::vector<std::int64_t>& taken;                  // [ranks] what NICs carry inside their server
+    const std::vector<std::int64_t>&taken, &other_taken;     // [ranks] what NICs carry inside their server
+};
+
+/// What NICs carry inside their server, [ranks].
+struct Taken {
+    std::vector<std::int64_t> out, in;
+    Taken(std::size_t ranks, std::span<const HeavyPair> pairs) : out(ranks, 0), in(ranks, 0) {
+        for (const HeavyPair& pair : pairs) {
+            out[static_cast<std::size_t>(pair.src)] += pair.nic_bytes;
+            in[static_cast<std::size_t>(pair.dst)] += pair.nic_bytes;
+        }
+    }
 };
 
 /// What each NIC may carry, [ranks].
 struct Limits {
     std::vector<double> equal;        // its share of the server's bytes, by rate
     std::vector<double> least, most;  // that its GPU's scale-up port asks for and allows
+    std::vector<std::uint8_t> is_short;  // whether that is less than its share
 };
 
 Limits port_limits(const Direction& way, const Rates& rates, double seconds) {
     const std::size_t ranks = rates.nic.size();
     const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
-    Limits limits{std::vector<double>(ranks, 0), std::vector<double>(ranks, 0), std::vector<double>(ranks, 0)};
+    Limits limits{std::vector<double>(ranks, 0), std::vector<double>(ranks, 0), std::vector<double>(ranks, 0),
+                  std::vector<std::uint8_t>(ranks, 0)};
     for (std::size_t first = 0; first < ranks; first += rates.width) {
         double rate = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) rate += rates.nic[rank];
         const auto bytes = static_cast<double>(sum(std::span(way.far).subspan(first, rates.width)));
+        double lacking = bytes, room = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
             const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
-            const auto far = static_cast<double>(way.far[rank]), near = static_cast<double>(way.near[rank]);
+            const auto far = static_cast<double>(way.far[rank]), near = static_cast<double>(way.near[rank] - way.taken[rank]);
             limits.equal[rank] = rate > 0 ? bytes * rates.nic[rank] / rate : 0;
             // Its own bytes that do not fit through the scale-up port must take its own NIC.
             limits.least[rank] = std::clamp(far + near - kPortShare * port, 0.0, std::min(far, nic));
             // Others' bytes come in, or go on, through the port of the other direction.
-            const double busy = static_cast<double>(way.other_near[rank]) + others * static_cast<double>(way.other_far[rank]);
-            limits.most[rank] = std::min(nic, far + std::max(0.0, kHelpShare * port - busy));
+            const double busy = static_cast<double>(way.other_near[rank] - way.other_taken[rank]) +
+                                others * static_cast<double>(way.other_far[rank]);
+            limits.most[rank] = std::max(limits.least[rank], std::min(nic, far + std::max(0.0, kHelpShare * port - busy)));
+            limits.is_short[rank] = limits.most[rank] < limits.equal[rank];
+            lacking -= limits.most[rank];
+            room += nic - limits.most[rank];
+        }
+        // Where the others cannot take it all, those that are short must help after all.
+        for (std::size_t rank = first; rank < first + rates.width && lacking > 0 && room > 0; ++rank) {
+            const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
+            limits.most[rank] += (nic - limits.most[rank]) * std::min(1.0, lacking / room);
         }
     }
     return limits;
@@ -93,6 +117,30 @@ std::vector<std::int64_t> fill_servers(const Direction& way, const Limits& limit
              std::span(targets).subspan(first, rates.width));
     }
     return targets;
+}
+
+/// Whether bytes that flow like a fluid fit through all ports in some time: each GPU fills its own NIC with its own bytes,
+/// the rest takes the NICs of neighbours whose ports have room, and near bytes too many for a port take idle NICs.
+bool fits_in(const RankLoads& loads, const Rates& rates, double seconds, bool joins_own) {
+    const double port = seconds * rates.scale_up;
+    for (std::size_t first = 0; first < rates.nic.size(); first += rates.width) {
+        double out_lacks = 0, in_lacks = 0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+            const double nic = rates.nic[rank] * seconds;
+            const auto out_far = static_cast<double>(loads.out_far[rank]), in_far = static_cast<double>(loads.in_far[rank]);
+            const double out_rest = std::max(0.0, out_far - nic), in_rest = std::max(0.0, in_far - nic);
+            double out_port = static_cast<double>(loads.out_near[rank]) + out_rest;
+            double in_port = static_cast<double>(loads.in_near[rank]) + in_rest;
+            double out_room = nic - out_far + out_rest, in_room = nic - in_far + in_rest;
+            const double out_loop = std::max(0.0, out_port - port), in_loop = std::max(0.0, in_port - port);
+            if ((out_loop > 0 || in_loop > 0) && !joins_own) return false;
+            if (out_loop > out_room || in_loop > in_room) return false;
+            out_lacks += out_rest - std::min(out_room - out_loop, port - in_port + in_loop);
+            in_lacks += in_rest - std::min(in_room - in_loop, port - out_port + out_loop);
+        }
+        if (out_lacks > 0 || in_lacks > 0) return false;
+    }
+    return true;
 }
 
 std::vector<std::int64_t> nic_bytes(const Rates& rates, double seconds) {
@@ -139,21 +187,28 @@ double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rate
     return most;
 }
 
+double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own) {
+    if (rates.width == 1 || fits_in(loads, rates, least_s, joins_own)) return least_s;
+    double low = least_s, high = 2 * least_s;
+    while (!fits_in(loads, rates, high, joins_own) && high < 64 * least_s) low = std::exchange(high, 2 * high);
+    for (int step = 0; step < 7; ++step) {
+        const double middle = (low + high) / 2;
+        (fits_in(loads, rates, middle, joins_own) ? high : low) = middle;
+    }
+    return high;
+}
+
 NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs) {
     require(rates.nic.size() == loads.out_far.size(), "nic rates must be [ranks]");
-    std::vector<std::int64_t> out_taken(rates.nic.size(), 0), in_taken(rates.nic.size(), 0);
-    for (const HeavyPair& pair : pairs) {
-        out_taken[static_cast<std::size_t>(pair.src)] += pair.nic_bytes;
-        in_taken[static_cast<std::size_t>(pair.dst)] += pair.nic_bytes;
-    }
-    const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near, out_taken};
-    const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, in_taken};
+    const Taken taken(rates.nic.size(), pairs);
+    const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near, taken.out, taken.in};
+    const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out};
     const Limits out_limits = port_limits(out, rates, seconds), in_limits = port_limits(in, rates, seconds);
     // Where either port of a GPU is short, what arrives at its NIC should be its own, more than a fair mix would hold.
     std::vector<std::uint8_t> is_hot;
     for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
         const double mixed = static_cast<double>(loads.in_far[rank]) / static_cast<double>(rates.width);
-        is_hot.push_back(in_limits.least[rank] > mixed || in_limits.most[rank] < in_limits.equal[rank]);
+        is_hot.push_back(in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0);
     }
     NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates), nic_bytes(rates, seconds),
                        std::move(is_hot)};
@@ -163,29 +218,43 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     return targets;
 }
 
-NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds) {
+NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs) {
+    const Taken taken(rates.nic.size(), pairs);
     const auto limits = [&](const Direction& way) {
-        const Limits ports = port_limits(way, rates, seconds);
         std::vector<std::int64_t> limit(rates.nic.size());
         for (std::size_t first = 0; first < limit.size(); first += rates.width) {
-            std::int64_t lacking = sum(std::span(way.far).subspan(first, rates.width));
+            std::int64_t lacking = sum(std::span(way.far).subspan(first, rates.width)), room = 0;
+            const auto most = [&](std::size_t rank) {
+                return std::max<std::int64_t>(0, static_cast<std::int64_t>(rates.nic[rank] * seconds) - way.taken[rank]);
+            };
             for (std::size_t rank = first; rank < first + rates.width; ++rank) {
-                limit[rank] = static_cast<std::int64_t>(ports.most[rank]) + (rates.nic[rank] > 0);
+                // A helper's port of the other direction has its own bytes to pass first: near ones, and those that
+                // other NICs carry for it.
+                const auto other_nic = static_cast<std::int64_t>(rates.nic[rank] * seconds) - way.other_taken[rank];
+                const std::int64_t busy = way.other_near[rank] - way.other_taken[rank] +
+                                          std::max<std::int64_t>(0, way.other_far[rank] - other_nic);
+                const auto port = static_cast<std::int64_t>(kPortShare * seconds * rates.scale_up);
+                limit[rank] = std::min(most(rank), way.far[rank] + std::max<std::int64_t>(0, port - busy));
                 lacking -= limit[rank];
+                room += most(rank) - limit[rank];
             }
             // Where the others cannot take it all, those that are short must help after all.
             for (std::size_t rank = first; rank < first + rates.width && lacking > 0; ++rank) {
-                const auto most = static_cast<std::int64_t>(rates.nic[rank] * seconds) + (rates.nic[rank] > 0);
-                const std::int64_t more = std::min(lacking, most - limit[rank]);
-                limit[rank] += more;
-                lacking -= more;
+                limit[rank] += std::min(most(rank) - limit[rank], portion(lacking, most(rank) - limit[rank], room) + 1);
             }
+            // Whole bytes may fall short of the time by a few: the fastest NIC takes them, a dead one must not.
+            const auto part = std::span(limit).subspan(first, rates.width);
+            const auto own = rates.nic.subspan(first, rates.width);
+            const std::int64_t short_by = sum(std::span(way.far).subspan(first, rates.width)) - sum(part);
+            const auto fastest = std::ranges::max_element(own) - own.begin();
+            if (short_by > 0) part[static_cast<std::size_t>(fastest)] += short_by;
         }
         return limit;
     };
-    const std::vector<std::int64_t> nothing(rates.nic.size(), 0);
-    return {limits({loads.out_far, loads.out_near, loads.in_far, loads.in_near, nothing}),
-            limits({loads.in_far, loads.in_near, loads.out_far, loads.out_near, nothing}), nic_bytes(rates, seconds), {}};
+    return {limits({loads.out_far, loads.out_near, loads.in_far, loads.in_near, taken.out, taken.in}),
+            limits({loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out}),
+            nic_bytes(rates, seconds),
+            {}};
 }
 
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
@@ -210,21 +279,24 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
         for (const double rate : part(rates.nic)) spare[server] += rate * seconds;
         spare[server] -= static_cast<double>(std::max(sum(part(loads.out_far)), sum(part(loads.in_far))));
     }
+    std::vector<Port> ins(ranks);
+    for (std::size_t dst = 0; dst < ranks; ++dst) ins[dst] = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst]);
     std::vector<HeavyPair> pairs;
     for (std::size_t src = 0; src < ranks; ++src) {
         if (loads.out_near[src] < heavy) continue;
-        const Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src]);
+        Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src]);
         const std::size_t first = src / rates.width * rates.width;
         for (std::size_t dst = first; dst < first + rates.width; ++dst) {
             const std::int64_t bytes = demand_bytes[src * ranks + dst];
             if (src == dst || bytes < heavy) continue;
-            const Port in = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst]);
+            Port& in = ins[dst];
             if (!out.is_pressed && !in.is_pressed) continue;
             double& left = spare[src / rates.width];
-            const double over = std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)});
-            left -= std::max(over, 0.0);
+            const double over = std::max(
+                0.0, std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)}));
+            for (double* amount : {&left, &out.over, &out.room, &in.over, &in.room}) *amount -= over;
             pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), kHeavyParts,
-                             static_cast<std::int64_t>(std::max(over, 0.0))});
+                             static_cast<std::int64_t>(over)});
         }
     }
     return pairs;

@@ -9,7 +9,7 @@
 namespace interlock {
 namespace {
 
-constexpr std::size_t kBalanceWaves = 3;  // of one GPU, on their way at once; one fewer where tiles take turns
+constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; two where tiles take turns
 constexpr std::int32_t kNone = -1;
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
@@ -185,7 +185,7 @@ private:
                 sent.ids.front() = {id, id};
             }
             sent.ids.front().last = id + 1;
-            const Ids& over = plan_.pace == Pace::kBurst ? sent.ids[kBalanceWaves] : sent.ids[kBalanceWaves - 1];
+            const Ids& over = sent.ids[plan_.pace == Pace::kBurst ? kBalanceWaves : 2];
             for (std::int32_t dep = over.first; dep < over.last; ++dep) rows_.deps.push_back(dep);
             for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
             add_message(sender, wire.src, MessagePhase::kBalance, wire.stage, wire.balance_wave, 0);

@@ -13,16 +13,18 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 // Fitted to simulations of 24 loads on 2 to 16 servers at 4.5:1 and 2:1 (benchmarks/bench_quality.py).
-constexpr double kDetourLoss = 1.04, kCrowdedLoss = 1.4;
+constexpr double kDetourLoss = 1.04, kPairDetourLoss = 1.10, kCrowdedLoss = 1.4;
 constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
 constexpr std::size_t kFewServers = 12;
+constexpr double kManyPartners = 24;  // so many lanes end one after the other that few slices hide as much
 constexpr double kMostSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
 
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs)
         : demand_(demand), rates_(rates), costs_(costs), tiles_(sum_tiles(demand, rates.servers, rates.width)), loads_(rank_loads(tiles_)) {
-        cut_s_ = cut_seconds(tiles_, loads_, rates_);
+        joins_own_ = costs_.crosses_rails && costs_.uplink_bytes_per_s <= 0;
+        cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
         ranks_ = rates.servers * rates.width;
     }
 
@@ -35,7 +37,9 @@ public:
         const bool has_rails = all_tiles_have_rails();
         if (wanted(Way::kBurst) && has_rails) decision.predicted_s[1] = burst_seconds(slices_per_lane);
         Stages stages;
-        if (wanted(Way::kStaged) && has_rails && (only >= 0 || costs_.fan_in > 0)) {
+        // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
+        const bool needs_stages = costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) + 1 < tiles_.servers;
+        if (wanted(Way::kStaged) && has_rails && (only >= 0 || needs_stages)) {
             const bool is_strict = costs_.fan_in <= 1;
             stages = make_stages(tiles_, rates_, is_strict ? costs_.stage_overhead_s : 0.0);
             decision.predicted_s[2] = is_strict ? staged_seconds(stages) : window_seconds(slices_per_lane);
@@ -56,13 +60,14 @@ public:
         }
         if (decision.way == Way::kDirect) return decision;
         if (decision.way != Way::kStaged) {
-            const bool joins_own = decision.way == Way::kBurst && costs_.crosses_rails && costs_.uplink_bytes_per_s <= 0;
-            decision.heavy_pairs = heavy_pairs(demand_, loads_, rates_, cut_s_, joins_own);
+            decision.heavy_pairs = heavy_pairs(demand_, loads_, rates_, cut_s_, joins_own_);
         }
         if (decision.way == Way::kBurst) {
             decision.targets = nic_targets(loads_, rates_, cut_s_, decision.heavy_pairs);
+            const bool is_even = std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
+            decision.crosses_rails = joins_own_ && is_even && costs_.fan_in == 0;
         } else if (decision.way == Way::kDetour) {
-            decision.targets = nic_limits(loads_, rates_, cut_s_);
+            decision.targets = nic_limits(loads_, rates_, cut_s_, decision.heavy_pairs);
         } else {
             decision.targets = rate_targets(rates_);
             decision.pace = costs_.fan_in <= 1 && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
@@ -126,7 +131,8 @@ private:
             overhead = std::max(overhead, 2 * costs_.message_overhead_s * tiles_.num_far[rank]);
         }
         const double good = goodput(static_cast<double>(ranks_ - rates_.width));
-        const double wire = kDetourLoss * cut_s_ * (has_crowded_receiver() ? kCrowdedLoss : 1.0) / good;
+        const double loss = tiles_.servers == 2 && !has_low_ratio() ? kPairDetourLoss : kDetourLoss;
+        const double wire = loss * cut_s_ * (has_crowded_receiver() ? kCrowdedLoss : 1.0) / good;
         return costs_.stage_overhead_s + wire + overhead + costs_.scale_out_latency_s + hops_seconds(16);
     }
 
@@ -192,7 +198,7 @@ private:
     /// Slices of an average lane: more hide more of the last redistribution, but each costs its overhead.
     [[nodiscard]] double choose_slices() const {
         const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
-        const double most = std::max(12.0, std::floor(48 / partners));
+        const double most = std::clamp(std::floor(64 / partners), partners < kManyPartners ? 6.0 : 4.0, 48.0);
         if (costs_.message_overhead_s <= 0) return most;
         return std::clamp(std::floor(std::sqrt(restore_seconds() / (2 * costs_.message_overhead_s * partners))), 1.0, most);
     }
@@ -260,6 +266,7 @@ private:
     RankLoads loads_;
     std::size_t ranks_ = 0;
     double cut_s_ = 0;
+    bool joins_own_ = false;  // whether the NICs of one server reach each other
 };
 
 }  // namespace

@@ -10,8 +10,9 @@ namespace interlock {
 namespace {
 
 constexpr std::int64_t kMostSlices = 128;
+constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
-constexpr std::int64_t kTypicalInFlight = 2;
+constexpr std::size_t kFewServers = 4;  // where two slices of a typical lane are in flight, otherwise one
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
 constexpr std::int64_t kHeadShare = 8;      // helped bytes join a lane after this part of it
 
@@ -68,7 +69,8 @@ public:
           width_(plan.width),
           ranks_(plan.servers * plan.width),
           lanes_out_(ranks_),
-          lanes_in_(ranks_) {}
+          lanes_in_(ranks_),
+          typical_in_flight_(plan.servers <= kFewServers ? 2 : 1) {}
 
     WireTable cut() {
         LaneAssigner assigner(to_int32(width_));
@@ -166,14 +168,14 @@ private:
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
         // partner two are needed to keep the wire busy while an arrival is on its way.
-        const std::int64_t share = (2 * kTypicalInFlight * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
+        const std::int64_t share = (2 * typical_in_flight_ * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
             cut.in_flight = plan_.servers == 2 ? 2 : std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
-            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > kTypicalInFlight;
-            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? 2 : 1));
+            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > typical_in_flight_;
+            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? cut.in_flight : 1));
         } else if (plan_.pace == Pace::kBurst) {
             cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
@@ -191,7 +193,9 @@ private:
             const auto& offsets = plan_.lanes.offsets;
             lanes[src] += offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
         }
-        for (std::size_t s = 0; s < plan_.servers; ++s) typical[s] = lanes[s] == 0 ? 0 : bytes[s] / lanes[s];
+        std::int64_t most = 0;
+        for (std::size_t s = 0; s < plan_.servers; ++s) most = std::max(most, lanes[s] == 0 ? 0 : bytes[s] / lanes[s]);
+        std::ranges::fill(typical, most);
         return typical;
     }
 
@@ -217,9 +221,11 @@ private:
         }
         cut.last_ids.push_back(id);
         if (plan_.pace == Pace::kBurst) {
-            // Lanes with more slices in flight keep their own time; the others advance together.
-            wire.keeps_own_time = cut.in_flight > kTypicalInFlight;
-            const std::int64_t wave = slice + (wire.keeps_own_time ? kMostSlices : 0) + 2 * kMostSlices * wire.stage;
+            // Small lanes share NICs evenly and so advance slice by slice together. Large ones, with flows in proportion to
+            // their size, advance by equal parts of the whole and keep their own time.
+            wire.keeps_own_time = cut.in_flight > typical_in_flight_;
+            const std::int64_t part = wire.keeps_own_time ? kMostSlices + slice * kLargeWaves / cut.count : slice;
+            const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
             wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(wave);
         }
         const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
@@ -252,6 +258,7 @@ private:
     std::size_t width_, ranks_;
     std::vector<LaneCut> lane_cuts_;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
+    std::int64_t typical_in_flight_;  // slices of a lane of average size
     WireTable table_;
 };
 

@@ -32,4 +32,7 @@ enum class ShareRule {
 /// Lanes along rails, GPU k to GPU k, with NIC loads in proportion to their targets.
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule);
 
+/// Lanes along rails as far as the targets of both ends agree, and across them for the rest: every NIC meets its target.
+LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets);
+
 }  // namespace interlock

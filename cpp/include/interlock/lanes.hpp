@@ -34,7 +34,8 @@ struct LaneLoad {
 ///
 /// A GPU keeps as much as its own lanes hold. What is above goes to lanes with room: first bytes whose final GPU is the
 /// lane's receiver, which then need no second move, then the pair with most bytes left. Own bytes that can land on
-/// their final GPU stay. Lanes to a receiver that is short of scale-up bandwidth carry its own bytes before any others.
+/// their final GPU stay. Lanes to a receiver that is short of scale-up bandwidth carry its own bytes before any others,
+/// and all lanes to its server serve receivers in rounds.
 class LaneAssigner {
 public:
     explicit LaneAssigner(std::int32_t width);
@@ -59,6 +60,7 @@ private:
     void help_straight(std::span<const Lane> lanes);
     void help_rest(std::span<const Lane> lanes);
     void keep_own(std::span<const Lane> lanes);
+    void interleave(std::size_t num_lanes);
 
     std::size_t width_;
     std::vector<std::int64_t> left_, used_;     // [width, width] bytes not assigned yet, and first such byte

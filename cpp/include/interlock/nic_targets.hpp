@@ -25,6 +25,10 @@ RankLoads rank_loads(const Tiles& tiles);
 /// Seconds that no plan can beat: the NICs of a server, and both ports of a rank.
 double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rates);
 
+/// Seconds, from `least_s` on, in which bytes could flow through the ports of every rank, to a hundredth.
+/// @param joins_own whether the NICs of one server reach each other
+double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own);
+
 /// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere. The NICs of a server
 /// without targets, all 0, may share as they like up to what they can carry.
 struct NicTargets {
@@ -51,7 +55,7 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
 NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
 
 /// What NICs may carry in `seconds`; less where the GPU's scale-up ports have much to do.
-NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds);
+NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
 
 /// Loads in proportion to rates, whatever the traffic; equal shares where all rates are.
 NicTargets rate_targets(const Rates& rates);

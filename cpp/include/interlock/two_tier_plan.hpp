@@ -40,6 +40,7 @@ struct TwoTierDecision {
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;
     std::int32_t local_window = 2;
+    bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
 };
 

@@ -41,12 +41,12 @@ class TwoTierPlan:
     """A decided plan.
 
     `settings` holds way, stages, pace, window (partners of a NIC at a time), local window (messages of a GPU to its own
-    server at a time) and rounds (parts of the traffic between which scratch is emptied).
+    server at a time), rounds (parts of the traffic between which scratch is emptied) and whether lanes cross rails.
     """
 
     cluster: Cluster
     demand: Demand
-    settings: NDArray[np.int64]  # [6]
+    settings: NDArray[np.int64]  # [7]
     predicted_s: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
     segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
     nic_targets: NDArray[np.int64]  # [3, ranks] bytes out, in and at most, or empty: equal shares
