@@ -164,6 +164,29 @@ def fuzz() -> str:
     return markdown(["reader", "inputs", "bytes", "lines reached"], lines) + found
 
 
+def quality() -> str:
+    """Adaptive over the bound, by fabric, servers and load."""
+    result = stored("quality")
+    missed = result["missed"]
+    assert isinstance(missed, list)
+    words = "; ".join(str(point) for point in missed) or "none"
+    return _ratios(rows_of(result)) + f"\nAbove their limit: {words}.\n"
+
+
+def quality_faults() -> str:
+    """Slow and dead NICs, over the bound of the broken cluster."""
+    rows = stored("quality")["faults"]
+    assert isinstance(rows, list)
+    return _ratios(rows)
+
+
+def quality_corners() -> str:
+    """Odd shapes, over the bound."""
+    rows = stored("quality")["corners"]
+    assert isinstance(rows, list)
+    return _ratios(rows)
+
+
 def _ratios(rows: list[Row]) -> str:
     """Rows as they are, ratios with three digits after the point."""
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -175,7 +198,8 @@ def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch, export, fuzz)
+FAST = (quality, quality_faults, quality_corners)
+WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch, export, fuzz, *FAST)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in WRITERS}
 
 
