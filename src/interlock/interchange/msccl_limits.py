@@ -34,7 +34,7 @@ MAX_NAME = 63
 NAME_BY_COLLECTIVE = {
     "all-gather": "allgather",
     "all-reduce": "allreduce",
-    "reduce-scatter": "reducescatter",
+    "reduce-scatter": "reduce_scatter",
     "all-to-all": "alltoall",
     "broadcast": "broadcast",
     "reduce": "reduce",
@@ -43,7 +43,7 @@ NAME_BY_COLLECTIVE = {
     "all-to-allv": "allreduce",  # the padded chunk-matrix form: equal input and output, nothing is added
 }
 COLLECTIVE_BY_NAME = {name: kind for kind, name in NAME_BY_COLLECTIVE.items() if kind != "all-to-allv"} | {
-    "reduce_scatter": "reduce-scatter",
+    "reducescatter": "reduce-scatter",
     "alltoallv": "all-to-allv",
     "custom": "custom",
 }

@@ -112,7 +112,7 @@ def _notes(schedule: Schedule, algorithm: _Algorithm) -> tuple[str, ...]:
     if algorithm.is_alltoallv:
         notes.append('an All-to-Allv has coll="allreduce" and a fixed size: call ncclAllReduce on the padded buffers')
     if algorithm.layout.collective == "reduce-scatter":
-        notes.append('coll="reducescatter" is how Azure\'s executor and RCCL spell it; microsoft/msccl: reduce_scatter')
+        notes.append('coll="reduce_scatter" is how msccl-tools spells it; some executors want reducescatter')
     return tuple(notes)
 
 
