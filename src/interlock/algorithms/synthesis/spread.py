@@ -71,8 +71,11 @@ def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAns
         options = replace(budget.rounds, candidates=candidates, seed=budget.seed + attempt, threads=threads)
         table = gather_in_rounds(arcs.src, arcs.dst, origin, goal.num_ranks, options)
         budget.spend(len(chunks) * goal.num_ranks // 4)
-        yield SlotAnswer(chunks, arcs, table, slot_s, least)
-        if len(table) == least or budget.spent >= budget.fair_after:
+        answer = SlotAnswer(chunks, arcs, table, slot_s, least)
+        yield answer
+        if len(table) == least or goal.num_moves >= MANY_TRANSFERS:
+            return
+        if answer.is_tight and budget.spent >= budget.fair_after:
             return
 
 
