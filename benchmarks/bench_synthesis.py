@@ -174,6 +174,7 @@ def main() -> None:
         report(f"synthesis_{options.width}", rows, options)
     elif options.growth or options.large:
         widths = [16, 24, 32, 48, 64, 96] if options.large else [16, 24, 32, 48, 64]
+        general_mesh(4, options.seed, options.threads, None)  # imports do not count
         rows = [general_mesh(width, options.seed, options.threads, None) for width in widths]
         exponent = fitted_exponent(
             [float(str(row["ranks"])) for row in rows], [float(str(row["cpu_s"])) for row in rows]

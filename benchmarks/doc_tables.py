@@ -187,6 +187,38 @@ def quality_corners() -> str:
     return _ratios(rows)
 
 
+def synthesis() -> str:
+    """The table of synthesis: what public TACOS takes, what we take."""
+    lines = []
+    for row in rows_of(stored("synthesis")):
+        limits = [f"{row['most_s']} s"] * bool(row["most_s"]) + [f"{row['most_us']} us"] * bool(row["most_us"])
+        limits += [f"{row['most_slots']} slots"] * bool(row["most_slots"])
+        lines.append(
+            [
+                str(row["case"]),
+                str(row["TACOS"]),
+                _seconds(row["cpu_s"]),
+                _seconds(row["wall_s"]),
+                f"{float(str(row['makespan_us'])):.5g} us",
+                f"{float(str(row['of bound'])):.3f}",
+                str(row["slots"]),
+                ", ".join(limits),
+                "yes" if row["met"] else "no",
+            ]
+        )
+    header = ["case", "public TACOS", "CPU", "wall", "time", "of bound", "stages", "limit", "met (by CPU time)"]
+    return markdown(header, lines)
+
+
+def synthesis_growth() -> str:
+    """Synthesis of general meshes by size, and the fitted exponent."""
+    result = stored("synthesis_growth")
+    keys = ("mesh", "ranks", "cpu_s", "wall_s", "slots", "least slots", "peak_gib", "valid")
+    lines = [[f"{v:.3g}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows_of(result)]
+    exponent = float(str(result["exponent"]))
+    return markdown(list(keys), lines) + f"\nCPU time grows with the number of ranks to the power of {exponent:.2f}.\n"
+
+
 def _ratios(rows: list[Row]) -> str:
     """Rows as they are, ratios with three digits after the point."""
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -200,7 +232,8 @@ def _seconds(value: object) -> str:
 
 FAST = (quality, quality_faults, quality_corners)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch, export, fuzz, *FAST)
-TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in WRITERS}
+SYNTHESIS = (synthesis, synthesis_growth)
+TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 
 
 def main() -> None:
