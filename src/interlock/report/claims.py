@@ -57,7 +57,7 @@ def judge(
 def judge_over_baseline(ours: float, low: float, high: float | None, slack: float) -> Status:
     """The verdict on a speed-up over a baseline that we had to model.
 
-    Far above the published band it says that our baseline is worse than theirs, so nothing is claimed from it.
+    Far above the published band our baseline may be worse than theirs, so nothing is claimed from it.
 
     >>> judge_over_baseline(1.25, 1.2, 1.3, 0.1), judge_over_baseline(9.0, 1.2, 1.3, 0.1)
     (<Status.REPRODUCED: 'reproduced'>, <Status.NOT_COMPARABLE: 'not comparable'>)

@@ -24,13 +24,13 @@ AMD: tuple[tuple[str, str, Band, Band], ...] = (
     ("RCCL", "direct", (1.1, 10.0), (1.3, 2.6)),
     ("TACCL, padded", "padded", (1.3, 1.8), (2.9, 3.8)),
 )
-# How our baselines differ from what was run in the paper.
+# How our baselines differ from what was run in the paper; that this explains the figures is supposed, not tested.
 WHY = {
-    "pxn": "pxn is NCCL's routes alone, without its channels and buffers",
-    "forward": "forward is DeepEP's routes alone, without its kernels and buffers",
-    "padded": "padded sends everything at once; TACCL's own schedules are paced, which spares them incast",
-    "spreadout": "a barrier of our cluster costs what its stages do not overlap; theirs is not known",
-    "direct": "incast costs what our fabric's loss curve says, fitted to the authors' logs",
+    "pxn": "cause not tested; pxn is NCCL's routes alone, without its channels and buffers",
+    "forward": "cause not tested; forward is DeepEP's routes alone, without its kernels and buffers",
+    "padded": "cause not tested; padded sends everything at once, and incast may cost it more than TACCL",
+    "spreadout": "cause not tested; ours has a barrier after every stage, theirs is not known",
+    "direct": "cause not tested; incast costs what our fabric's loss curve says",
 }
 PLANNINGS = 200
 PLANNING_US = {4: 25.0, 8: 221.0, 40: 77_000.0}  # servers of 8: published synthesis time

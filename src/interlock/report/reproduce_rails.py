@@ -53,7 +53,11 @@ def _claim(words: str, published: str, ours: float, low: float, high: float) -> 
 
 def _most(words: str, ours: float) -> Claim:
     status = judge_over_baseline(ours, 20, 78, slack=0.1)
-    note = NOTE if status is not Status.NOT_COMPARABLE else f"our weakest baseline is weaker than theirs; {NOTE}"
+    note = (
+        NOTE
+        if status is not Status.NOT_COMPARABLE
+        else f"above the published band, perhaps for a weaker baseline; {NOTE}"
+    )
     return Claim("rails", words, "+20 to +78", ours, "%", status, note)
 
 
