@@ -57,9 +57,7 @@ def main() -> None:
                     }
                 )
             small.append(_small(ranks.call(small_calls, spec.to_cluster(), 10 * options.repeats), servers, gpus))
-    report("lab", rows, options, small_messages=small)
-    for row in small:
-        print(row)
+    report("lab", rows, options, small_messages=small, load_average=os.getloadavg()[0])
 
 
 def _small(told: list[dict[str, float]], servers: int, gpus: int) -> dict[str, object]:
