@@ -17,6 +17,7 @@ constexpr double kDetourLoss = 1.04, kPairDetourLoss = 1.10, kCrowdedLoss = 1.4;
 constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
 constexpr std::size_t kFewServers = 12;
 constexpr double kManyPartners = 24;  // so many lanes end one after the other that few slices hide as much
+constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
 constexpr double kMostSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
 
 class Planner {
@@ -199,7 +200,7 @@ private:
     [[nodiscard]] double choose_slices() const {
         const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
         const double most = std::clamp(std::floor(64 / partners), partners < kManyPartners ? 6.0 : 4.0, 48.0);
-        if (costs_.message_overhead_s <= 0) return most;
+        if (costs_.message_overhead_s <= 0) return std::max(most, std::floor(kFreeSlices / partners));
         return std::clamp(std::floor(std::sqrt(restore_seconds() / (2 * costs_.message_overhead_s * partners))), 1.0, most);
     }
 
