@@ -34,7 +34,7 @@ class Machine:
     switches: int = 9  # [paper]
     reduction_buffer_bytes: int = 64 * 1024  # [paper] per port of each switch
     tlb_entries: int = 512  # [paper]
-    rows_in_flight: int = 500  # [ours] token rows on their way to one GPU; its downlink limits them, however many send
+    rows_in_flight: int = 500  # [fitted] token rows on their way to one GPU: 512 entries just hold them
     tlb_miss_packets: float = 1.0  # [ours] packet times a port waits for the table on a miss
 
     @property
