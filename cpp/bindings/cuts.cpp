@@ -6,6 +6,7 @@
 #include "bindings.hpp"
 #include "interlock/lengths.hpp"
 #include "interlock/shortest.hpp"
+#include "interlock/sum_lengths.hpp"
 
 namespace interlock::bindings {
 
@@ -90,6 +91,23 @@ void bind_cuts(nb::module_& m) {
         },
         "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "rate"_a.noconvert(), "bytes"_a.noconvert(),
         "rounds"_a, "Lengths of links under which (bytes * distance) / (rate * length) is large.");
+    m.def(
+        "crowded_sum",
+        [](std::int32_t num_nodes, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
+           const Array1<double>& rate, const Array1<std::int32_t>& channel, std::int32_t num_channels,
+           double known, std::int32_t rounds) {
+            SumBound bound;
+            {
+                const nb::gil_scoped_release nogil;
+                const SumNetwork network{num_nodes,    num_channels,  as_span(src),
+                                         as_span(dst), as_span(rate), as_span(channel)};
+                bound = crowded_sum(network, known, rounds);
+            }
+            return std::pair(bound.seconds_per_byte, column(std::move(bound.share)));
+        },
+        "num_nodes"_a, "src"_a.noconvert(), "dst"_a.noconvert(), "rate"_a.noconvert(), "channel"_a.noconvert(),
+        "num_channels"_a, "known"_a, "rounds"_a,
+        "Least seconds per byte of a sum that all nodes need, and the share of each channel in the proof.");
 }
 
 }  // namespace interlock::bindings

@@ -74,6 +74,79 @@ def test_bounds_stay_below_the_optimum_on_random_graphs_and_mostly_meet_it():
         assert np.mean(np.array(found) > 0.99) >= 0.8, kind
 
 
+def one_way_ring(seed):
+    """Links one way round, a few chords, mixed speeds."""
+    rng = np.random.default_rng(seed)
+    ranks = int(rng.integers(3, 11))
+    around = np.arange(ranks)
+    chords = rng.integers(0, ranks, (int(rng.integers(0, ranks)), 2))
+    chords = chords[chords[:, 0] != chords[:, 1]]
+    src = np.concatenate([around, chords[:, 0]])
+    dst = np.concatenate([(around + 1) % ranks, chords[:, 1]])
+    return from_edges(src, dst, 1e9 * rng.choice([12.5, 25, 50, 100, 200], len(src)), num_ranks=ranks)
+
+
+def test_bounds_of_all_reduce_on_one_way_rings_stay_below_the_optimum_and_come_close():
+    """Where a link is the only way into a rank and out of another, cuts and partitions alone prove too little."""
+    pytest.importorskip("highspy")
+    from interlock.cost.lp import fluid_optimum_s
+
+    ratios = []
+    for seed in range(100):
+        problem = collective_problem(one_way_ring(seed), all_reduce("1 GB"))
+        ratios.append(lower_bound(problem).seconds / fluid_optimum_s(problem))
+        assert ratios[-1] <= 1 + 1e-6, seed
+    assert np.mean(np.array(ratios) > 0.97) >= 0.95
+
+
+def gossip(seed):
+    """Messages, one after the other, until every rank knows of every rank; then without those that need not be."""
+    rng = np.random.default_rng(seed)
+    ranks = int(rng.integers(3, 9))
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    sent: list[tuple[int, int]] = []
+    while not tells_everyone(sent, ranks):
+        sent.append(pairs[rng.integers(len(pairs))])
+    for place in rng.permutation(len(sent)).tolist():
+        rest = [message for k, message in enumerate(sent) if k != place and message is not None]
+        if tells_everyone(rest, ranks):
+            sent[place] = None  # type: ignore[call-overload]
+    return ranks, [message for message in sent if message is not None]
+
+
+def tells_everyone(sent, ranks):
+    known = [1 << rank for rank in range(ranks)]
+    for message in sent:
+        if message is not None:
+            known[message[1]] |= known[message[0]]
+    return all(facts == (1 << ranks) - 1 for facts in known)
+
+
+def test_bounds_of_all_reduce_hold_for_any_order_of_messages_not_only_for_trees():
+    """However ranks tell each other, links as wide as they are used need one second and the bound is at most that."""
+    tight = 0
+    for seed in range(300):
+        ranks, sent = gossip(seed)
+        uses: dict[tuple[int, int], int] = {}
+        for message in sent:
+            uses[message] = uses.get(message, 0) + 1
+        links = sorted(uses)
+        rates = [1e9 * uses[link] for link in links]
+        graph = from_edges([a for a, _ in links], [b for _, b in links], rates, num_ranks=ranks)
+        seconds = lower_bound(collective_problem(graph, all_reduce(10**9))).seconds
+        assert seconds <= 1 + 1e-9, (seed, sent)
+        tight += seconds > 0.99
+    assert tight > 100
+
+
+def test_two_slow_links_of_a_one_way_ring_carry_three_crossings():
+    """Each byte crosses one of them twice: 3 S / 2, where any cut and the two parts between them give S."""
+    ring_of_two_speeds = from_edges([0, 1, 2, 3], [1, 2, 3, 0], [1e9, 1e12, 1e9, 1e12])
+    found = bound(ring_of_two_speeds, "all-reduce", 10**9)
+    assert 1.48 < found.seconds <= 1.5
+    assert found.binds == "crowded links between ranks"
+
+
 @pytest.mark.parametrize(("servers", "optimum_us"), [(2, 2500), (4, 3750), (8, 4375)])
 def test_all_gather_on_rails_meets_the_published_optimum(servers, optimum_us):
     hosts = cluster("h200", servers=servers, **RAILS, **FREE)

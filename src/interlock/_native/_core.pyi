@@ -30,6 +30,11 @@ def crowded_lengths(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(sh
     Lengths of links under which (bytes * distance) / (rate * length) is large.
     """
 
+def crowded_sum(num_nodes: int, src: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], rate: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], channel: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_channels: int, known: float, rounds: int) -> tuple[float, Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)]]:
+    """
+    Least seconds per byte of a sum that all nodes need, and the share of each channel in the proof.
+    """
+
 def digest64(bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int) -> int:
     """64-bit digest of bytes, equal on every machine; not cryptographic."""
 

@@ -13,6 +13,7 @@ from interlock.cost.flows import stream_bounds
 from interlock.cost.latency import farthest_pair, hop_volume, least_message_s
 from interlock.cost.network import Network, usable_network
 from interlock.cost.streams import sort_into_streams
+from interlock.cost.sums import sum_bounds
 from interlock.cost.two_tier import two_tier_bound
 from interlock.problem import Items, Problem
 from interlock.topology import Cluster, Topology
@@ -54,11 +55,18 @@ def _graph_bound(problem: Problem, network: Network) -> Bound:
     if streams_share_ends or len(items) <= MAX_STREAMS:
         streams = sort_into_streams(items, problem.num_ranks)
         for stream in streams if len(streams) <= MAX_STREAMS else []:
-            moves.extend(stream_bounds(network, stream, max(seconds for seconds, _ in moves), orbit))
+            moves.extend(stream_bounds(network, stream, _best(moves), orbit))
+            members = stream.contributors if stream.is_all_reduce else None
+            if members is not None and len(members) == network.num_nodes:
+                moves.extend(sum_bounds(network, stream.total_bytes, _best(moves)))
     open_s, start_s = problem.topology.stage_overhead_s, least_message_s(network)
     parts = [(open_s + start_s + seconds, resource) for seconds, resource in moves if seconds > 0]
     farthest_s, pair = farthest_pair(network, items, orbit)
     return tightest([*parts, (open_s + farthest_s if farthest_s > 0 else 0.0, pair)])
+
+
+def _best(moves: list[tuple[float, str]]) -> float:
+    return max(seconds for seconds, _ in moves)
 
 
 def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:

@@ -24,7 +24,6 @@ MAX_ROUNDS = 30
 FEW_SINKS = 8
 MAX_WORK_ALL_SINKS = 10_000_000  # nodes * links: some 30 ms
 MAX_WORK_PER_SINK = 1_000_000  # sinks * links
-MAX_WORK_PARTITION = 100_000  # nodes * links
 
 Sides = NDArray[np.bool_]  # [num_nodes], whether a node is on the sending side of a cut
 KernelCut = tuple[int, NDArray[np.uint8]]
@@ -42,7 +41,6 @@ def stream_bounds(
         yield from search.run(stream.contributors, orbit, known_s, "out of")
     elif stream.contributors is not None and stream.is_all_reduce:
         yield from _separating_cuts(network, stream.total_bytes, stream.contributors, known_s)
-        yield from _partitions(network, stream.total_bytes, stream.contributors, known_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,29 +131,6 @@ def _separating_cuts(
             if seconds > known_s:
                 known_s = seconds
                 yield seconds, f"cut {verb} {_ranks_in_words(~inside[: network.num_ranks])}"
-
-
-def _partitions(
-    network: Network, total_bytes: float, members: NDArray[np.int32], known_s: float
-) -> Iterator[tuple[float, str]]:
-    """Split into m blocks, a sum crosses between them, whole, at least 2 (m - 1) times (docs/reference/bounds.md)."""
-    if len(members) < network.num_nodes or network.num_nodes * network.num_links > MAX_WORK_PARTITION:
-        return
-    rate = network.bandwidth_bytes_per_s
-    unit = SCALE / rate.sum()
-    room = np.floor(rate * unit).astype(np.int64)
-    for _ in range(MAX_ROUNDS):
-        price = 2 * total_bytes / known_s if known_s > 0 else float(rate.sum())
-        block = _core.cheapest_partition(network.num_nodes, network.src, network.dst, room, int(price * unit))
-        num_blocks = int(block.max()) + 1
-        across = float(rate[block[network.src] != block[network.dst]].sum())
-        if num_blocks < 2:
-            return
-        seconds = 2 * (num_blocks - 1) * total_bytes / across if across > 0 else np.inf
-        if seconds <= known_s * (1 + 1e-9):
-            return
-        known_s = seconds
-        yield seconds, f"links between {num_blocks} parts of the graph"
 
 
 def _ranks_in_words(chosen: Sides) -> str:

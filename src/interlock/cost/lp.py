@@ -5,7 +5,8 @@ that suffice are told by cuts (Edmonds and Frank: trees that reach every destina
 exactly when no cut is too narrow), found by maximum flow and added as rows until none is violated.
 
 For sums that go to several ranks the optimum is taken over all ways to add up along trees and then spread along
-trees, from roots of any weights; where every node is a rank no other way is faster (docs/reference/bounds.md).
+trees, from roots of any weights; that is proven to be the best way wherever a lower bound meets it, nearly always where
+every node is a rank (docs/reference/bounds.md).
 """
 
 from __future__ import annotations
