@@ -137,6 +137,11 @@ def across() -> str:
     return _ratios(rows_of(stored("across")))
 
 
+def across_bound() -> str:
+    """Time between servers over its bound, worst of the seeds."""
+    return _ratios(rows_of(stored("across_bound")))
+
+
 def inswitch() -> str:
     """Ours over DySHARP on real routing."""
     result = stored("inswitch")
@@ -232,7 +237,21 @@ def _seconds(value: object) -> str:
 
 
 FAST = (quality, quality_faults, quality_corners)
-WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, across, inswitch, export, fuzz, *FAST)
+WRITERS = (
+    simulator,
+    packets,
+    amd,
+    dcqcn,
+    rails,
+    rails_fabrics,
+    rails_faults,
+    across,
+    across_bound,
+    inswitch,
+    export,
+    fuzz,
+    *FAST,
+)
 SYNTHESIS = (synthesis, synthesis_growth)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 

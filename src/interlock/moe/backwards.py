@@ -12,7 +12,9 @@ from interlock.topology import Cluster
 
 __all__ = ["played_backwards"]
 
-IN_HAND = 2  # slices of a lane whose sums may be under way at once
+# Sums under way at once, in multiples of what a scale-up port passes in one latency. Fitted at 4x8 and 8x8; a sum waits
+# at one port where it lands and at several where it starts, so these need more to stay busy.
+UNDER_WAY_DOWN, UNDER_WAY_UP = 3.0, 6.0
 
 Ints = NDArray[np.int64]
 
@@ -22,7 +24,7 @@ def played_backwards(schedule: Schedule, cluster: Cluster) -> Schedule:
     flip = np.arange(schedule.num_messages)[::-1]
     new_row = schedule.num_messages - 1
     row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
-    waits, for_ = _paced(schedule)
+    waits, for_ = _paced(schedule, cluster)
     row, dep = np.concatenate([row, for_]), np.concatenate([dep, waits])
     src, dst = schedule.dst.take(flip), schedule.src.take(flip)
     lengths = np.diff(schedule.pieces.offsets)[flip]
@@ -50,55 +52,49 @@ def played_backwards(schedule: Schedule, cluster: Cluster) -> Schedule:
     )
 
 
-def _paced(schedule: Schedule) -> tuple[Ints, Ints]:
+def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
     """Pairs (sum, message) that hold back, backwards, sums which are not yet needed.
 
-    All at once they would share the uplinks and the first slices would leave late. So a slice's sums wait for those of
-    the slice before it, and until the one IN_HAND places before it has left; sums inside a server, which go nowhere
-    from there, follow their rank's slices one by one.
+    All at once they would share the ports, and those of the first slices would end as late as all others. So every
+    port, where they start and where they land, takes them in the order in which the wire needs them, as many at a time
+    as hide its latency. Sums that stay inside a server come last.
     """
     sums = np.flatnonzero((schedule.phase == Phase.REDISTRIBUTE) & (schedule.deps.counts == 1))
-    wire = schedule.deps.values[schedule.deps.offsets[sums]].astype(np.int64)
-    one_of = np.full(schedule.num_messages, -1, np.int64)  # a sum of each wire message, the largest
-    by_size = np.argsort(schedule.size_bytes[sums], kind="stable")
-    one_of[wire[by_size]] = sums[by_size]
-    ahead, before = _later_on_lane(schedule, 1)[wire], _later_on_lane(schedule, IN_HAND)[wire]
-    earlier = np.where(ahead >= 0, one_of[ahead], -1)
     near = np.flatnonzero(schedule.phase == Phase.LOCAL)
-    home = _spread(schedule, near)
-    held, until = np.concatenate([sums, sums, near]), np.concatenate([before, earlier, home])
-    return held[until >= 0], until[until >= 0]
+    wire = schedule.deps.values[schedule.deps.offsets[sums]].astype(np.int64)
+    needed = np.concatenate([_sent_before(schedule)[wire], np.ones(len(near))])
+    both = np.concatenate([sums, near])
+    both = both[np.lexsort((-schedule.size_bytes[both], needed))]
+    landing, adding = schedule.src.values[schedule.src.offsets[both]], schedule.dst.take(both)
+    rate, size = cluster.scale_up_bandwidth_bytes_per_s, schedule.size_bytes[both].astype(np.float64)
+    in_latency = rate * cluster.scale_up_latency_s
+    held, until = _in_turn(landing, size + rate * cluster.message_overhead_s, UNDER_WAY_DOWN * in_latency)
+    row = adding.row_of_value
+    held_up, until_up = _in_turn(adding.values, size[row], UNDER_WAY_UP * in_latency)
+    held, until = np.concatenate([held, row[held_up]]), np.concatenate([until, row[until_up]])
+    return both[held], both[until]
 
 
-def _spread(schedule: Schedule, near: Ints) -> Ints:
-    """For each local message a wire message that its source receives, in turn from the last on; or -1."""
-    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)
-    num_ranks = int(schedule.src.values.max(initial=0)) + 1
-    rank = schedule.dst.values[schedule.dst.offsets[wires]]
-    received = np.append(wires[np.argsort(rank, kind="stable")], -1)
-    end = np.cumsum(np.bincount(rank, minlength=num_ranks))
-    home = schedule.src.values[schedule.src.offsets[near]]
-    place, of = _place_among(home, num_ranks)
-    count = np.bincount(rank, minlength=num_ranks)[home]
-    return np.asarray(np.where(count > 0, received[end[home] - 1 - 3 * place * count // (4 * of)], -1), np.int64)
+def _in_turn(port: NDArray[np.int32], size_bytes: NDArray[np.float64], most_bytes: float) -> tuple[Ints, Ints]:
+    """Pairs (later, earlier) of rows at one port, in their order, such that no more than so many bytes lie between."""
+    order = np.argsort(port, kind="stable")
+    group = port[order]
+    end = np.cumsum(size_bytes[order])
+    begin = end - size_bytes[order]
+    earlier = np.searchsorted(end, begin - most_bytes, side="right") - 1
+    waits = (earlier >= 0) & (group[earlier] == group)
+    return order[waits], order[earlier[waits]]
 
 
-def _place_among(group: NDArray[np.int32], size: int) -> tuple[Ints, Ints]:
-    """How many of the same group stand before each row, and how many there are."""
-    counts = np.bincount(group, minlength=size)
-    order = np.argsort(group, kind="stable")
-    place = np.empty(len(group), np.int64)
-    place[order] = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return place, counts[group]
-
-
-def _later_on_lane(schedule: Schedule, places: int) -> Ints:
-    """For each wire message the one so many places later between the same two ranks, -1 where there is none."""
-    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)
-    lane = schedule.src.values[wires].astype(np.int64) * 2**31 + schedule.dst.values[schedule.dst.offsets[wires]]
-    order = np.lexsort((wires, lane))
-    later = np.full(schedule.num_messages, -1, np.int64)
-    ahead = order[places:]
-    same = lane[ahead] == lane[order[: len(ahead)]]
-    later[wires[order[: len(ahead)][same]]] = wires[ahead[same]]
-    return later
+def _sent_before(schedule: Schedule) -> NDArray[np.float64]:
+    """For each wire message, which part of the bytes between its two ranks is sent before it when played backwards."""
+    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)[::-1]
+    src, dst = (ends.values[ends.offsets[wires]].astype(np.int64) for ends in (schedule.src, schedule.dst))
+    lane = np.unique(src * 2**31 + dst, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(lane, kind="stable")
+    size = schedule.size_bytes[wires[order]].astype(np.float64)
+    of_lane = np.bincount(lane, weights=schedule.size_bytes[wires])
+    before = np.cumsum(size) - size - (np.cumsum(of_lane) - of_lane)[lane[order]]
+    part = np.ones(schedule.num_messages)
+    part[wires[order]] = before / np.maximum(of_lane[lane[order]], 1.0)
+    return part
