@@ -64,7 +64,7 @@ def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
     wire = schedule.deps.values[schedule.deps.offsets[sums]].astype(np.int64)
     needed = np.concatenate([_sent_before(schedule)[wire], np.ones(len(near))])
     both = np.concatenate([sums, near])
-    both = both[np.lexsort((-schedule.size_bytes[both], needed))]
+    both = both[np.lexsort((-schedule.size_bytes[both], needed, -schedule.stage[both]))]
     landing, adding = schedule.src.values[schedule.src.offsets[both]], schedule.dst.take(both)
     rate, size = cluster.scale_up_bandwidth_bytes_per_s, schedule.size_bytes[both].astype(np.float64)
     in_latency = rate * cluster.scale_up_latency_s
