@@ -59,12 +59,7 @@ def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
     port, where they start and where they land, takes them in the order in which the wire needs them, as many at a time
     as hide its latency. Sums that stay inside a server come last.
     """
-    sums = np.flatnonzero((schedule.phase == Phase.REDISTRIBUTE) & (schedule.deps.counts == 1))
-    near = np.flatnonzero(schedule.phase == Phase.LOCAL)
-    wire = schedule.deps.values[schedule.deps.offsets[sums]].astype(np.int64)
-    needed = np.concatenate([_sent_before(schedule)[wire], np.ones(len(near))])
-    both = np.concatenate([sums, near])
-    both = both[np.lexsort((-schedule.size_bytes[both], needed, -schedule.stage[both]))]
+    both = _by_need(schedule, cluster)
     landing, adding = schedule.src.values[schedule.src.offsets[both]], schedule.dst.take(both)
     rate, size = cluster.scale_up_bandwidth_bytes_per_s, schedule.size_bytes[both].astype(np.float64)
     in_latency = rate * cluster.scale_up_latency_s
@@ -73,6 +68,19 @@ def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
     held_up, until_up = _in_turn(adding.values, size[row], UNDER_WAY_UP * in_latency)
     held, until = np.concatenate([held, row[held_up]]), np.concatenate([until, row[until_up]])
     return both[held], both[until]
+
+
+def _by_need(schedule: Schedule, cluster: Cluster) -> Ints:
+    """All sums in the order in which they are needed backwards: by stage, by how much of their lane goes before, and
+    among equals one destination server after the other, so that some lanes can start."""
+    sums = np.flatnonzero((schedule.phase == Phase.REDISTRIBUTE) & (schedule.deps.counts == 1))
+    near = np.flatnonzero(schedule.phase == Phase.LOCAL)
+    wire = schedule.deps.values[schedule.deps.offsets[sums]].astype(np.int64)
+    start, end = (cluster.server_of(ends.values[ends.offsets[wire]]) for ends in (schedule.dst, schedule.src))
+    needed = np.concatenate([_sent_before(schedule)[wire], np.ones(len(near))])
+    turn = np.concatenate([(end - start) % cluster.servers, np.zeros(len(near), np.int64)])
+    both = np.concatenate([sums, near])
+    return both[np.lexsort((-schedule.size_bytes[both], turn, needed, -schedule.stage[both]))]
 
 
 def _in_turn(port: NDArray[np.int32], size_bytes: NDArray[np.float64], most_bytes: float) -> tuple[Ints, Ints]:
