@@ -237,21 +237,8 @@ def _seconds(value: object) -> str:
 
 
 FAST = (quality, quality_faults, quality_corners)
-WRITERS = (
-    simulator,
-    packets,
-    amd,
-    dcqcn,
-    rails,
-    rails_fabrics,
-    rails_faults,
-    across,
-    across_bound,
-    inswitch,
-    export,
-    fuzz,
-    *FAST,
-)
+MOE = (across, across_bound, inswitch)
+WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST)
 SYNTHESIS = (synthesis, synthesis_growth)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 
