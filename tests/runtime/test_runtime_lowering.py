@@ -151,6 +151,14 @@ def test_messages_between_servers_queue_by_peer_where_the_fabric_bears_few_sende
         assert sorted(program.queues) == sorted(queues)
 
 
+def test_receivers_let_in_bytes_in_proportion_to_what_the_busiest_has_to_take() -> None:
+    cluster = il.cluster("h200", servers=3, gpus_per_server=1, fan_in=2)
+    matrix = np.array([[0, 10, 40], [20, 0, 60], [0, 30, 0]], np.int64)
+    plan = il.plan(cluster, il.traffic.matrix(matrix), algorithm="direct")
+    programs = [lower(plan.for_rank(rank), plan.problem, Layout.all_to_all(matrix, rank)) for rank in range(3)]
+    assert [sorted(program.shares) for program in programs] == [[0.2], [0.1, 0.3], [0.4, 0.6]]
+
+
 def test_bytes_the_source_never_holds_are_refused(two_by_two: il.Cluster) -> None:
     problem, _ = relayed(two_by_two)
     wrong = Batch(np.array([1], np.int32), np.array([3], np.int32), make_pieces([0, 1], [1], [0], [10]), Phase.LOCAL)

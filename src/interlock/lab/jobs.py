@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
 from interlock.runtime import Placement, Prepared, Session
+from interlock.runtime.runner import timeout_of
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
@@ -41,11 +43,18 @@ def measure(
     repeat: int,
     warm_up: int,
 ) -> dict[str, Timings]:
-    """Move a demand by each algorithm in turn, `repeat` times after `warm_up`."""
+    """Move a demand by each algorithm in turn, `repeat` times after `warm_up`.
+
+    Every algorithm has connections of its own: what TCP learns from one must not help or hurt the next.
+    """
+    import torch.distributed as dist
+
     placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
     timings = {name: Timings() for name in algorithms}
+    limit = timedelta(seconds=timeout_of(context.group))
+    groups = {name: dist.new_group(timeout=limit) for name in algorithms}
     sessions = {
-        name: open_session(context.group, cluster, placement, algorithm=name, fallback=False) for name in algorithms
+        name: open_session(group, cluster, placement, algorithm=name, fallback=False) for name, group in groups.items()
     }
     try:
         for turn in range(warm_up + repeat):
@@ -54,6 +63,8 @@ def measure(
     finally:
         for session in sessions.values():
             session.close()
+        for group in groups.values():
+            dist.destroy_process_group(group)
     return timings
 
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Flow"]
 
-WINDOW_BYTES = 192 * 1024  # let in at a time by a rank, of messages that queue: what a shallow switch port can hold
+WINDOW_BYTES = 768 * 1024  # let in at a time by the busiest rank, of messages that queue; others less, in proportion
+POSTED_AHEAD = 8  # receives that nothing waits for: posting them all would delay what others wait for
 MAX_THREADS = 4096
 
 
@@ -57,15 +58,11 @@ class Flow:
         try:
             gate = _Gate(call, self._window_bytes)
             call.run_steps(program.first)
+            gate.post_unqueued()
             lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(program.awaited))]
-            for number in program.rest:
-                call.post(number)
-            copy(program.own_copies, buffers)
             if not lanes:
                 call.run_later(len(program.later))
-            for number in program.rest:
-                call.wait_for(number)
-                call.finish(number)
+            call.receive_rest(lambda: copy(program.own_copies, buffers))
         except Exception as error:
             failures.append(error)
             poison(self._group)  # so that no lane waits for long
@@ -141,6 +138,18 @@ class _Call:
         if is_ready:
             self.run_steps([step])
 
+    def receive_rest(self, meanwhile: Callable[[], None]) -> None:
+        """Receive what nothing waits for, posted a few ahead, and do something while the first of it comes."""
+        rest = self.program.rest
+        for number in rest[:POSTED_AHEAD]:
+            self.post(number)
+        meanwhile()
+        for place, number in enumerate(rest):
+            self.wait_for(number)
+            if place + POSTED_AHEAD < len(rest):
+                self.post(rest[place + POSTED_AHEAD])
+            self.finish(number)
+
     def run_later(self, count: int) -> None:
         """Run some of the sends that have time."""
         for _ in range(count):
@@ -209,16 +218,19 @@ class _Gate:
         self._call = call
         self._queues = [deque(queue) for queue in program.queues]
         self._queue_of = {number: place for place, queue in enumerate(program.queues) for number in queue}
-        self._window_bytes = window_bytes // max(1, len(self._queues))
+        self._window_bytes = [int(share * window_bytes) for share in program.shares]
         self._granted_bytes = [0] * len(self._queues)
         self._granting = threading.Lock()
         self._lane_of = {number: lane for lane, numbers in enumerate(program.awaited) for number in numbers}
         self._posted = [threading.Semaphore(0) for _ in program.awaited]
         for queue in range(len(self._queues)):
             self._grant(queue, 0)
+
+    def post_unqueued(self) -> None:
+        """Post what is waited for but stands in no queue."""
         for number in self._lane_of:
             if number not in self._queue_of:
-                call.post(number)
+                self._call.post(number)
 
     def _grant(self, place: int, returned_bytes: int) -> None:
         """Post what fits, now that `returned_bytes` of a queue have arrived."""
@@ -227,7 +239,7 @@ class _Gate:
             self._granted_bytes[place] -= returned_bytes
             while queue:
                 granted_bytes = self._granted_bytes[place] + arrivals[queue[0]].length
-                if self._granted_bytes[place] > 0 and granted_bytes > self._window_bytes:
+                if self._granted_bytes[place] > 0 and granted_bytes > self._window_bytes[place]:
                     return
                 number = queue.popleft()
                 self._granted_bytes[place] = granted_bytes

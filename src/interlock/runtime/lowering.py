@@ -86,6 +86,7 @@ def lower(program: RankProgram, problem: Problem, layout: Layout) -> Program:
         later=later,
         arrivals=arrivals,
         queues=queues,
+        shares=_shares(schedule, problem, queues, arrivals),
         awaited=awaited,
         rest=rest,
         start_copies=moves.start_copies,
@@ -297,6 +298,24 @@ def _waiting(
         is_awaited = is_queued[place] or releases[place]
         (awaited.setdefault(peer[place], []) if is_awaited else rest).extend(arrivals_of[place])
     return tuple(map(tuple, queues.values())), tuple(map(tuple, awaited.values())), tuple(rest)
+
+
+def _shares(
+    schedule: Schedule, problem: Problem, queues: Sequence[Sequence[int]], arrivals: Sequence[Arrival]
+) -> tuple[float, ...]:
+    """What each queue brings, as a part of what the busiest rank sends or receives between servers.
+
+    If all bytes flow in these proportions nobody is done early, and the busiest rank never waits for bytes that others
+    could have had later.
+    """
+    if problem.cluster is None or not queues:
+        return (1.0,) * len(queues)
+    single = np.flatnonzero((schedule.src.counts == 1) & (schedule.dst.counts == 1))
+    ends = [ends.take(single).values for ends in (schedule.src, schedule.dst)]
+    crosses = problem.cluster.server_of(ends[0]) != problem.cluster.server_of(ends[1])
+    size_bytes = schedule.size_bytes[single][crosses]
+    busiest = max(np.bincount(end[crosses], size_bytes).max(initial=1) for end in ends)
+    return tuple(min(1.0, sum(arrivals[number].length for number in queue) / busiest) for queue in queues)
 
 
 def _order(

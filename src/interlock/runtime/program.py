@@ -81,6 +81,7 @@ class Program:
     later: tuple[int, ...]  # sends that wait for nothing and nothing waits for: they fill gaps
     arrivals: tuple[Arrival, ...]
     queues: tuple[tuple[int, ...], ...]  # arrivals that are let in a few at a time, each queue in its order
+    shares: tuple[float, ...]  # of the window, by queue
     awaited: tuple[tuple[int, ...], ...]  # by peer, arrivals that are in a queue or that something waits for
     rest: tuple[int, ...]  # the other arrivals
     start_copies: tuple[Copy, ...]  # accumulators that begin with the rank's own contribution
