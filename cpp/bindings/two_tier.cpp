@@ -63,16 +63,16 @@ void require_whole_servers(const Array2<std::int64_t>& demand_bytes, std::int32_
 }
 
 LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles, const Array2<std::int64_t>& nic_targets,
-                   const Array1<std::uint8_t>& is_hot, std::int32_t way, Pace pace, bool crosses_rails) {
+                   const Array1<std::uint8_t>& hot_ends, std::int32_t way, Pace pace, bool crosses_rails) {
     if (nic_targets.size() == 0) return {tiles.servers, tiles.width, {}, {}, {}};
     const std::size_t ranks = demand_bytes.shape(0);
     require(nic_targets.shape(0) == 3 && nic_targets.shape(1) == ranks, "nic_targets must be [3, ranks]");
-    require(is_hot.size() == 0 || is_hot.size() == ranks, "is_hot must be [ranks] or empty");
+    require(hot_ends.size() == 0 || hot_ends.size() == ranks, "hot_ends must be [ranks] or empty");
     const std::int64_t* row = nic_targets.data();
     const NicTargets targets{{row, row + ranks},
                              {row + ranks, row + 2 * ranks},
                              {row + 2 * ranks, row + 3 * ranks},
-                             {is_hot.data(), is_hot.data() + is_hot.size()}};
+                             {hot_ends.data(), hot_ends.data() + hot_ends.size()}};
     if (way == static_cast<std::int32_t>(Way::kDetour)) return detour_lanes(as_span(demand_bytes), tiles, targets);
     if (crosses_rails) return cross_lanes(tiles, targets);
     return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
@@ -119,18 +119,18 @@ void bind_two_tier(nb::module_& m) {
             targets.out_bytes.insert(targets.out_bytes.end(), targets.most_bytes.begin(), targets.most_bytes.end());
             return std::make_tuple(column(std::move(settings)), column(std::move(predicted)),
                                    to_table(std::span<const Segment>(decision.segments)),
-                                   table(std::move(targets.out_bytes), rows, ranks), column(std::move(targets.is_hot)),
+                                   table(std::move(targets.out_bytes), rows, ranks), column(std::move(targets.hot_ends)),
                                    column(std::move(decision.slice_bytes)),
                                    to_table(std::span<const HeavyPair>(decision.heavy_pairs)));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
         "whether rails are crossed), "
-        "predicted seconds by way, segments, NIC targets, hot receivers, slice bytes, heavy pairs.");
+        "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
-           const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& is_hot,
+           const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& hot_ends,
            const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy) {
             require_whole_servers(demand_bytes, servers);
             ScheduleRows rows;
@@ -144,17 +144,19 @@ void bind_two_tier(nb::module_& m) {
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
                 const auto pace = static_cast<Pace>(setting(2));
                 const LaneTable lanes =
-                    to_lanes(demand_bytes, tiles, nic_targets, is_hot, setting(0), pace, setting(6) != 0);
+                    to_lanes(demand_bytes, tiles, nic_targets, hot_ends, setting(0), pace, setting(6) != 0);
                 const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
                 require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
-                const TwoTierPlan plan{num_servers, width, parts,      lanes, as_span(slice_bytes),
-                                       pace,        setting(3), setting(4), pairs};
+                // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
+                const bool restores_in_turn = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
+                const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
+                                       pace,        setting(3), setting(4), pairs, restores_in_turn};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "settings"_a.noconvert(), "segments"_a.noconvert(),
-        "nic_targets"_a.noconvert(), "is_hot"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
+        "nic_targets"_a.noconvert(), "hot_ends"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
         "Rows of a two-tier plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, "
         "item, offset, length. No segments stand for every tile at once.");
     m.def(

@@ -121,7 +121,7 @@ std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_serv
 
 LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets) {
     const std::size_t servers = tiles.servers, width = tiles.width;
-    LaneTable table{servers, width, {0}, {}, targets.is_hot};
+    LaneTable table{servers, width, {0}, {}, targets.hot_ends};
     std::vector<std::int64_t> out(width), in(width);
     std::vector<double> share(width);
     const auto split = [&](std::int64_t tile_bytes, std::span<const std::int64_t> wanted, std::size_t server,
@@ -155,7 +155,7 @@ LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets) {
 
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule) {
     const std::size_t servers = tiles.servers, width = tiles.width;
-    LaneTable table{servers, width, {0}, {}, targets.is_hot};
+    LaneTable table{servers, width, {0}, {}, targets.hot_ends};
     std::vector<std::int64_t> bytes(width);
     const RailShares shares(tiles, targets, rule);
     for (std::size_t tile = 0; tile < servers * servers; ++tile) {

@@ -12,6 +12,10 @@ constexpr std::int64_t kRounds = 8;  // in which lanes to a server with a short 
 
 }  // namespace
 
+bool HotEnds::is_any() const {
+    return std::ranges::any_of(of_receivers, [](std::uint8_t ends) { return (ends & kHotReceiver) != 0; });
+}
+
 LaneAssigner::LaneAssigner(std::int32_t width) : width_(static_cast<std::size_t>(width)) {
     left_.resize(width_ * width_);
     used_.resize(width_ * width_);
@@ -19,30 +23,34 @@ LaneAssigner::LaneAssigner(std::int32_t width) : width_(static_cast<std::size_t>
 }
 
 std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride,
-                                               std::span<const Lane> lanes, std::span<const std::uint8_t> is_hot) {
+                                               std::span<const Lane> lanes, const HotEnds& hot) {
     start(tile, stride, lanes);
-    if (!is_hot.empty()) fill_hot_lanes(lanes, is_hot);
+    if (hot.is_any()) fill_hot_lanes(lanes, hot);
     // What senders keep is set aside before anything is moved, so that helpers see how much room is truly left.
     reserve_own(lanes);
     help_straight(lanes);
     help_rest(lanes);
     keep_own(lanes);
-    if (std::ranges::any_of(is_hot, [](std::uint8_t hot) { return hot != 0; })) interleave(lanes.size());
+    if (hot.is_any()) interleave(lanes.size(), hot);
     return std::span(loads_).first(lanes.size());
 }
 
-/// Receivers in rounds: one whose port is short should receive all the time, not in a block.
-void LaneAssigner::interleave(std::size_t num_lanes) {
+/// Receivers in rounds, those whose port is short before all others: such a port should receive all the time, not in a
+/// block, and what waits for it at its neighbours keeps it busy to the end.
+void LaneAssigner::interleave(std::size_t num_lanes, const HotEnds& hot) {
     std::vector<Parcel> mixed;
     for (std::size_t lane = 0; lane < num_lanes; ++lane) {
         for (auto* parcels : {&loads_[lane].own, &loads_[lane].helped}) {
             if (parcels->size() < 2) continue;
             mixed.clear();
-            for (std::int64_t round = 0; round < kRounds; ++round) {
-                for (const Parcel& whole : *parcels) {
-                    const std::int64_t first = portion(whole.bytes, round, kRounds);
-                    const std::int64_t bytes = portion(whole.bytes, round + 1, kRounds) - first;
-                    if (bytes > 0) mixed.push_back({whole.sender, whole.receiver, whole.offset + first, bytes});
+            for (const bool is_first : {true, false}) {
+                for (std::int64_t round = 0; round < kRounds; ++round) {
+                    for (const Parcel& whole : *parcels) {
+                        if (hot.hurries(whole.sender, whole.receiver) != is_first) continue;
+                        const std::int64_t first = portion(whole.bytes, round, kRounds);
+                        const std::int64_t bytes = portion(whole.bytes, round + 1, kRounds) - first;
+                        if (bytes > 0) mixed.push_back({whole.sender, whole.receiver, whole.offset + first, bytes});
+                    }
                 }
             }
             parcels->swap(mixed);
@@ -96,20 +104,20 @@ void LaneAssigner::take_helped(std::size_t lane, std::int32_t sender, std::int32
     room_[lane] -= parcel.bytes;
 }
 
-void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, std::span<const std::uint8_t> is_hot) {
+void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& hot) {
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         const auto [sender, receiver, bytes] = lanes[lane];
-        if (is_hot[static_cast<std::size_t>(receiver)] == 0) continue;
+        if (!hot.receives(receiver)) continue;
         take_own(lane, sender, receiver, room_[lane]);
         room_[lane] -= loads_[lane].own_bytes;
         surplus_[static_cast<std::size_t>(sender)] -= loads_[lane].own_bytes;
     }
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         const auto [own, receiver, bytes] = lanes[lane];
-        if (is_hot[static_cast<std::size_t>(receiver)] == 0) continue;
+        if (!hot.receives(receiver)) continue;
         const auto width = static_cast<std::int32_t>(width_);
         for (std::int32_t turn = 1; turn < width && room_[lane] > 0; ++turn) {
-            take_helped(lane, (own + turn) % width, receiver, room_[lane]);
+            if (!hot.sends((own + turn) % width)) take_helped(lane, (own + turn) % width, receiver, room_[lane]);
         }
     }
 }

@@ -5,12 +5,13 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/lanes.hpp"
 
 namespace interlock {
 namespace {
 
 constexpr double kPortShare = 0.96;  // of a scale-up port's time that a plan may count on
-constexpr double kPressed = 0.85;    // of it, from which a port should never idle
+constexpr double kPressed = 0.7;    // of it, from which a port should never idle
 constexpr double kHeavyShare = 0.3;  // of it, that one pair inside a server takes to count as heavy
 constexpr std::int32_t kHeavyParts = 4;
 constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
@@ -205,16 +206,22 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out};
     const Limits out_limits = port_limits(out, rates, seconds), in_limits = port_limits(in, rates, seconds);
     // Where either port of a GPU is short, what arrives at its NIC should be its own, more than a fair mix would hold.
-    std::vector<std::uint8_t> is_hot;
+    std::vector<std::uint8_t> hot_ends;
+    const double pressed = kPressed * seconds * rates.scale_up;
     for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
-        const double mixed = static_cast<double>(loads.in_far[rank]) / static_cast<double>(rates.width);
-        is_hot.push_back(in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0);
+        const auto far = static_cast<double>(loads.in_far[rank]), mixed = far / static_cast<double>(rates.width);
+        const bool is_pressed = static_cast<double>(loads.in_near[rank]) + far - mixed > pressed;
+        const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed;
+        const auto near = static_cast<double>(loads.out_near[rank]);
+        const double passed_on = std::max(0.0, static_cast<double>(loads.out_far[rank]) - rates.nic[rank] * seconds);
+        hot_ends.push_back(static_cast<std::uint8_t>((receives ? kHotReceiver : 0) | (near > pressed ? kHotSender : 0) |
+                                                     (near + passed_on > pressed ? kFullSender : 0)));
     }
     NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates), nic_bytes(rates, seconds),
-                       std::move(is_hot)};
+                       std::move(hot_ends)};
     const auto is_any = [](const auto& values) { return std::ranges::any_of(values, [](auto value) { return value != 0; }); };
     const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
-    if (is_even && !is_any(targets.is_hot) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
+    if (is_even && !is_any(targets.hot_ends) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
     return targets;
 }
 

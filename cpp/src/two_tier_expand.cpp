@@ -32,7 +32,9 @@ struct Moves {
     }
     [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
         const auto src = static_cast<std::size_t>(from), dst = static_cast<std::size_t>(to);
-        return ((src / width * num_waves + static_cast<std::size_t>(wave)) * width + src % width) * width + dst % width;
+        // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
+        const std::size_t turn = (dst + width - src % width) % width;
+        return ((src / width * num_waves + static_cast<std::size_t>(wave)) * width + src % width) * width + turn;
     }
     void count(std::size_t bucket, std::int32_t wire) {
         ++num_pieces[bucket];
@@ -134,8 +136,10 @@ private:
                     add_parts(src, dst, inside, bytes, heavy->parts, MessagePhase::kScaleOut);
                     continue;
                 }
-                if (ids.size() >= window) rows_.deps.push_back(ids[ids.size() - window]);
-                ids.push_back(to_int32(rows_.src.size()));
+                if (!plan_.lanes.is_hot_receiver(dst)) {
+                    if (ids.size() >= window) rows_.deps.push_back(ids[ids.size() - window]);
+                    ids.push_back(to_int32(rows_.src.size()));
+                }
                 add_parts(src, dst, 0, bytes, 1, MessagePhase::kLocal);
             }
         }
@@ -159,8 +163,8 @@ private:
         return found ? &*place : nullptr;
     }
 
-    /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed later,
-    /// and one slow receiver does not stop the others at once.
+    /// A GPU's moves go out wave by wave, a few waves at a time and to each helper one after the other: what is needed first
+    /// is not slowed by what is needed later, and one slow receiver does not stop the others at once.
     void add_balance() {
         struct Ids {
             std::int32_t first = 0, last = 0;
@@ -173,20 +177,27 @@ private:
             return piece.sender == wire.src ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
         });
         std::vector<Waves> waves(2 * ranks_);  // lanes that keep their own time do not wait for the others
+        std::vector<std::array<std::int32_t, 2>> pairs(2 * ranks_ * width_, {kNone, kNone});  // last two messages of each
+        const bool is_burst = plan_.pace == Pace::kBurst;
+        const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
         std::size_t next = 0;
         for (std::size_t bucket = 0; bucket < balance_.message.size(); ++bucket) {
             const std::int32_t id = balance_.message[bucket];
             if (id == kNone) continue;
             const std::int32_t sender = table_.pieces[order[next]].sender;
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
-            Waves& sent = waves[2 * to_size(sender) + (wire.keeps_own_time ? 1 : 0)];
+            const std::size_t stream = 2 * to_size(sender) + (wire.keeps_own_time ? 1 : 0);
+            Waves& sent = waves[stream];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
                 std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
                 sent.ids.front() = {id, id};
             }
             sent.ids.front().last = id + 1;
-            const Ids& over = sent.ids[plan_.pace == Pace::kBurst ? kBalanceWaves : 2];
+            const Ids& over = sent.ids[is_burst ? kBalanceWaves : 2];
             for (std::int32_t dep = over.first; dep < over.last; ++dep) rows_.deps.push_back(dep);
+            auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
+            if (is_burst && pair[window] >= over.last) rows_.deps.push_back(pair[window]);
+            pair = {id, pair[0]};
             for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
             add_message(sender, wire.src, MessagePhase::kBalance, wire.stage, wire.balance_wave, 0);
         }
@@ -219,6 +230,7 @@ private:
             return piece.receiver == wire.dst ? kNoBucket : restore_.bucket(wire.dst, piece.receiver, wire.restore_wave);
         });
         std::size_t next = 0;
+        std::vector<std::int32_t> before(ranks_, kNone);  // last one in turn
         for (std::size_t bucket = 0; bucket < restore_.message.size(); ++bucket) {
             if (restore_.message[bucket] == kNone) continue;
             std::int32_t last = kNone, receiver = kNone;
@@ -230,6 +242,10 @@ private:
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
+            if (plan_.restores_in_turn && !plan_.lanes.is_hot_receiver(to_size(receiver))) {
+                const std::int32_t earlier = std::exchange(before[to_size(wire.dst)], restore_.message[bucket]);
+                if (earlier != kNone) rows_.deps.push_back(earlier);
+            }
             add_message(wire.dst, receiver, MessagePhase::kRedistribute, wire.stage, wire.restore_wave, 0);
         }
     }

@@ -13,11 +13,14 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 // Fitted to simulations of 24 loads on 2 to 16 servers at 4.5:1 and 2:1 (benchmarks/bench_quality.py).
-constexpr double kDetourLoss = 1.04, kPairDetourLoss = 1.10, kCrowdedLoss = 1.4;
+constexpr double kDetourLoss = 1.04, kPairDetourLoss = 1.20, kCrowdedLoss = 1.4;
 constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
-constexpr std::size_t kFewServers = 12;
+constexpr std::size_t kFewServers = 12, kManyServers = 24;
 constexpr double kManyPartners = 24;  // so many lanes end one after the other that few slices hide as much
 constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
+// A staged plan's slices are this part of the busiest NIC's load. From 13 servers on many of them end up in the last moves
+// of a hot receiver, and twice as many pay; from 25 on most segments are smaller than that.
+constexpr double kStageParts = 48;
 constexpr double kMostSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
 
 class Planner {
@@ -249,8 +252,10 @@ private:
             busiest = std::max(busiest, static_cast<double>(out[src]) / width);
         }
         for (std::size_t rank = 0; rank < ranks_; ++rank) busiest = std::max(busiest, cut_s_ * rates_.nic[rank]);
+        const bool is_middling = tiles_.servers > kFewServers && tiles_.servers <= kManyServers;
+        const double stage_parts = is_middling ? 2 * kStageParts : kStageParts;
         for (std::size_t src = 0; src < tiles_.servers; ++src) {
-            double bytes = busiest / 48;
+            double bytes = busiest / stage_parts;
             if (decision.way != Way::kStaged) {
                 const double lanes = decision.way == Way::kDetour ? width * width : width;
                 const double lane = static_cast<double>(out[src]) / lanes / std::max(1.0, static_cast<double>(partners[src]));

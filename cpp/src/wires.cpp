@@ -14,7 +14,7 @@ constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
 constexpr std::size_t kFewServers = 4;  // where two slices of a typical lane are in flight, otherwise one
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
-constexpr std::int64_t kHeadShare = 8;      // helped bytes join a lane after this part of it
+constexpr std::int64_t kHeadShare = 2;      // helped bytes join a lane after this part of it
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
@@ -92,8 +92,10 @@ public:
             require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
                     "a segment must lie inside its tile");
             const auto lanes = plan_.lanes.of(src, dst, tile_bytes, scratch);
-            const auto hot = plan_.lanes.is_hot.empty() ? std::span<const std::uint8_t>{}
-                                                        : std::span(plan_.lanes.is_hot).subspan(dst * width_, width_);
+            HotEnds hot;
+            if (const auto& ends = plan_.lanes.hot_ends; !ends.empty()) {
+                hot = {std::span(ends).subspan(src * width_, width_), std::span(ends).subspan(dst * width_, width_)};
+            }
             const auto loads = assigner.assign(tile, ranks_, lanes, hot);
             std::int64_t most_slices = 1;
             lane_cuts_.resize(lanes.size());
@@ -118,10 +120,25 @@ public:
             if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
             ++index;
         }
+        number_waves();
         return std::move(table_);
     }
 
 private:
+    /// Leaves no number between waves unused.
+    void number_waves() {
+        std::vector<std::int32_t> number(to_size(table_.num_waves), 0);
+        for (const Wire& wire : table_.wires) number[to_size(wire.balance_wave)] = number[to_size(wire.restore_wave)] = 1;
+        table_.num_waves = 0;
+        for (std::int32_t& place : number) {
+            if (place != 0) place = table_.num_waves++;
+        }
+        for (Wire& wire : table_.wires) {
+            wire.balance_wave = number[to_size(wire.balance_wave)];
+            wire.restore_wave = number[to_size(wire.restore_wave)];
+        }
+        table_.num_waves = std::max(table_.num_waves, 1);
+    }
 
     /// Later lanes of the same NICs wait for these.
     void remember_lanes(std::size_t src, std::size_t dst, std::span<const Lane> lanes) {

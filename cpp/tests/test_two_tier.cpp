@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <random>
 #include <utility>
@@ -22,8 +23,10 @@ std::vector<std::int64_t> random_demand(std::size_t ranks, std::uint32_t seed) {
 void lanes_cover_the_tile() {
     const std::vector<std::int64_t> tile = {900, 0, 50, 10, 10, 10, 0, 5, 15};  // one hot sender
     const std::vector<Lane> lanes = {{0, 0, 334}, {1, 1, 333}, {2, 2, 333}};
-    for (const std::vector<std::uint8_t>& hot : {std::vector<std::uint8_t>{}, std::vector<std::uint8_t>{0, 1, 0}}) {
+    for (const std::vector<std::uint8_t>& ends :
+         {std::vector<std::uint8_t>{}, {0, kHotReceiver, 0}, {kHotSender, kHotReceiver, kHotReceiver}, {kFullSender, 0, kHotReceiver}}) {
         LaneAssigner assigner(3);
+        const HotEnds hot{ends, ends};
         const auto loads = assigner.assign(tile.data(), 3, lanes, hot);
         std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> next;
         std::vector<std::vector<Parcel>> by_pair(9);
@@ -37,6 +40,11 @@ void lanes_cover_the_tile() {
                 }
             }
             CHECK(sum == lanes[lane].bytes);
+            for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
+                // Bytes for a hot receiver leave first.
+                const auto hurries = [&](const Parcel& parcel) { return hot.is_any() && hot.hurries(parcel.sender, parcel.receiver); };
+                CHECK(std::ranges::is_partitioned(*parcels, hurries));
+            }
         }
         for (std::size_t pair = 0; pair < 9; ++pair) {
             std::vector<bool> seen(static_cast<std::size_t>(tile[pair]), false);

@@ -16,7 +16,11 @@ struct LaneTable {
     std::size_t servers = 0, width = 0;
     std::vector<std::int64_t> offsets;  ///< [servers * servers + 1], or empty: equal shares
     std::vector<Lane> lanes;
-    std::vector<std::uint8_t> is_hot;   ///< [ranks], or empty: receivers whose lanes are for their own bytes
+    std::vector<std::uint8_t> hot_ends;  ///< [ranks], or empty: whose ports have hardly any time to spare
+
+    [[nodiscard]] bool is_hot_receiver(std::size_t rank) const {
+        return !hot_ends.empty() && (hot_ends[rank] & kHotReceiver) != 0;
+    }
 
     /// The lanes of a tile of `tile_bytes`; `scratch` holds them where they are not listed.
     [[nodiscard]] std::span<const Lane> of(std::size_t src_server, std::size_t dst_server, std::int64_t tile_bytes,

@@ -30,6 +30,25 @@ struct LaneLoad {
     std::int64_t helped_bytes = 0;
 };
 
+/// Which ports of a rank inside its server have hardly any time to spare, as bits.
+inline constexpr std::uint8_t kHotReceiver = 1;
+inline constexpr std::uint8_t kHotSender = 2;   ///< by traffic inside its server alone
+inline constexpr std::uint8_t kFullSender = 4;  ///< by that and by what other NICs must carry for it
+
+/// The GPUs at both ends of a tile whose ports have hardly any time to spare; empty where there are none.
+struct HotEnds {
+    std::span<const std::uint8_t> of_senders, of_receivers;  ///< [width] bits of each GPU
+    [[nodiscard]] bool sends(std::int32_t gpu) const { return (of_senders[static_cast<std::size_t>(gpu)] & kHotSender) != 0; }
+    /// Whether a receiver's bytes should leave before others: not those of a sender that cannot hurry.
+    [[nodiscard]] bool hurries(std::int32_t sender, std::int32_t receiver) const {
+        return receives(receiver) && (of_senders[static_cast<std::size_t>(sender)] & kFullSender) == 0;
+    }
+    [[nodiscard]] bool receives(std::int32_t gpu) const {
+        return (of_receivers[static_cast<std::size_t>(gpu)] & kHotReceiver) != 0;
+    }
+    [[nodiscard]] bool is_any() const;  ///< whether any receiver is hot
+};
+
 /// Decides which bytes of a tile take which lane, moving as few as possible between the GPUs of the sending server.
 ///
 /// A GPU keeps as much as its own lanes hold. What is above goes to lanes with room: first bytes whose final GPU is the
@@ -42,10 +61,10 @@ public:
 
     /// @param tile row-major with `stride` between rows: bytes from GPU i to GPU j, [width, width]
     /// @param lanes whose bytes add up to the tile's
-    /// @param is_hot per receiver, or empty: whether its lanes are for its own bytes
+    /// @param hot receivers' lanes are for their own bytes, and hot senders' bytes are not moved to fill them
     /// @returns loads per lane, valid until the next call
     std::span<const LaneLoad> assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes,
-                                     std::span<const std::uint8_t> is_hot);
+                                     const HotEnds& hot);
 
 private:
     [[nodiscard]] std::size_t cell(std::int32_t sender, std::int32_t receiver) const {
@@ -55,12 +74,12 @@ private:
     Parcel take(std::int32_t sender, std::int32_t receiver, std::int64_t most);
     void take_own(std::size_t lane, std::int32_t sender, std::int32_t receiver, std::int64_t most);
     void take_helped(std::size_t lane, std::int32_t sender, std::int32_t receiver, std::int64_t most);
-    void fill_hot_lanes(std::span<const Lane> lanes, std::span<const std::uint8_t> is_hot);
+    void fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& hot);
     void reserve_own(std::span<const Lane> lanes);
     void help_straight(std::span<const Lane> lanes);
     void help_rest(std::span<const Lane> lanes);
     void keep_own(std::span<const Lane> lanes);
-    void interleave(std::size_t num_lanes);
+    void interleave(std::size_t num_lanes, const HotEnds& hot);
 
     std::size_t width_;
     std::vector<std::int64_t> left_, used_;     // [width, width] bytes not assigned yet, and first such byte

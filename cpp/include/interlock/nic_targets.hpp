@@ -33,7 +33,7 @@ double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, 
 /// without targets, all 0, may share as they like up to what they can carry.
 struct NicTargets {
     std::vector<std::int64_t> out_bytes, in_bytes, most_bytes;
-    std::vector<std::uint8_t> is_hot;  ///< receivers whose lanes should carry their own bytes
+    std::vector<std::uint8_t> hot_ends;  ///< bits: whose scale-up ports have hardly any time to spare
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
 

@@ -50,7 +50,7 @@ class TwoTierPlan:
     predicted_s: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
     segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
     nic_targets: NDArray[np.int64]  # [3, ranks] bytes out, in and at most, or empty: equal shares
-    is_hot: NDArray[np.uint8]  # [ranks] receivers whose lanes carry their own bytes
+    hot_ends: NDArray[np.uint8]  # [ranks] bits: whose scale-up ports have hardly any time to spare (`lanes.hpp`)
     slice_bytes: NDArray[np.int64]  # [servers]
     heavy_pairs: NDArray[np.int64]  # [n, 4] src, dst, parts, nic_bytes: pairs inside a server that press a port
 
@@ -101,7 +101,7 @@ class TwoTierPlan:
                 self.settings,
                 self.segments,
                 self.nic_targets,
-                self.is_hot,
+                self.hot_ends,
                 self.slice_bytes,
                 self.heavy_pairs,
             )
