@@ -209,37 +209,44 @@ class AllToAll:
 
     def _move(self, output: torch.Tensor, source: torch.Tensor, output_splits: Splits, input_splits: Splits) -> None:
         start_s = time.perf_counter()
+        sent = flat(source.detach())
         held = self._held if output_splits is None and input_splits is None else None
-        if held is None:
-            prepared = self._agree(output, source, output_splits, input_splits)
-        else:
-            prepared = held
+        if held is not None:
             _check_held(held, output, source)
-        agreed_s = time.perf_counter()
-        self._carry(prepared, output, source)
+            prepared, has_come = held, False
+        else:
+            prepared, has_come = self._agree(output, source, sent, output_splits, input_splits)
+        agreed_s = start_s if has_come else time.perf_counter()
+        self._carry(prepared, output, sent, has_come)
         self._note(prepared, held is not None, agreed_s - start_s, time.perf_counter() - agreed_s)
 
     def _move_rows(self, output: torch.Tensor, source: torch.Tensor, rows: NDArray[np.int64]) -> None:
         start_s = time.perf_counter()
         prepared = self.session.prepare(np.ascontiguousarray(rows * row_bytes(source)))
         prepared_s = time.perf_counter()
-        self._carry(prepared, output, source)
+        self._carry(prepared, output, flat(source.detach()))
         self._note(prepared, False, prepared_s - start_s, time.perf_counter() - prepared_s)
 
     def _agree(
-        self, output: torch.Tensor, source: torch.Tensor, output_splits: Splits, input_splits: Splits
-    ) -> Prepared:
+        self,
+        output: torch.Tensor,
+        source: torch.Tensor,
+        sent: torch.Tensor,
+        output_splits: Splits,
+        input_splits: Splits,
+    ) -> tuple[Prepared, bool]:
         """Share this call's demand and prepare it; a rank with bad splits lets the others know."""
         sends, wrong = split_bytes(source, input_splits, self.session.num_ranks, "input")
         expects, also_wrong = split_bytes(output, output_splits, self.session.num_ranks, "output")
-        return self.session.prepare(self.session.share(sends, expects, wrong or also_wrong))
+        return self.session.agree(sends, expects, wrong or also_wrong, sent)
 
-    def _carry(self, prepared: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:
-        """Move between the tensors' own memory where possible, else through kept or temporary memory."""
+    def _carry(self, prepared: Prepared, output: torch.Tensor, sent: torch.Tensor, has_come: bool = False) -> None:
+        """Move into the output's own memory where possible, else through kept or temporary memory."""
         runner = self.session.runner
-        sent = flat(source.detach())
         received = flat(output.detach())  # a copy, filled and copied back, where the output is not contiguous
-        if sent.device == runner.device:
+        if has_come:
+            self.session.hand_out(prepared, received)
+        elif sent.device == runner.device:
             self.session.move(prepared, sent, received)
         else:
             # gloo's point-to-point cannot read device memory: stage through host memory.
@@ -300,7 +307,8 @@ class _Differentiable(torch.autograd.Function):
             output_splits, input_splits = ctx.splits
             handle._move(back, gradient, input_splits, output_splits)
         else:
-            handle._carry(handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T)), back, gradient)
+            back_again = handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T))
+            handle._carry(back_again, back, flat(gradient.detach()))
         return None, back, None, None, None, None
 
 

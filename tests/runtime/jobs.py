@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -152,12 +154,14 @@ def gradients(context: RankContext, cluster: il.Cluster, holds: bool) -> tuple[b
     return torch.equal(output, native), torch.equal(ours.grad, theirs.grad)
 
 
-def drop_ins(context: RankContext) -> dict[str, object]:
+def drop_ins(context: RankContext) -> dict[str, Any]:
     """The module's functions on the default group, and what they report."""
     ranks, rank = context.num_ranks, context.rank
     inputs = [torch.full((rank + 1, peer + 1), 10.0 * rank + peer) for peer in range(ranks)]
     outputs = [torch.zeros(peer + 1, rank + 1) for peer in range(ranks)]
     ilt.all_to_all(outputs, inputs)
+    first = ilt.last_report()
+    assert first is not None
     lists = all((outputs[peer] == 10.0 * peer + rank).all() for peer in range(ranks))
     source = torch.arange(ranks * 3, dtype=torch.int32) + 1000 * rank
     target = torch.zeros_like(source)
@@ -171,17 +175,34 @@ def drop_ins(context: RankContext) -> dict[str, object]:
         "lists": bool(lists),
         "async": waited and pending.is_completed() and torch.equal(target, want),
         "algorithm": report.algorithm,
-        "reason": report.reason,
+        "reasons": [first.reason, report.reason],
         "predicted_s": report.predicted_s,
         "measured_s": report.measured_s,
     }
 
 
-def bad_calls(context: RankContext, cluster: il.Cluster) -> list[str]:
-    """What each rank is told when one rank's splits are wrong; the handle works afterwards."""
+def small_calls_in_a_row(
+    context: RankContext, cluster: il.Cluster, matrices: list[NDArray[np.int64]]
+) -> list[tuple[bool, bool]]:
+    """Of each demand, whether it arrived byte for byte, and whether its bytes came along with it."""
+    told = []
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster)) as move:
+        for salt, matrix in enumerate(matrices):
+            sends, receives = matrix[context.rank].tolist(), matrix[:, context.rank].tolist()
+            target = torch.full((sum(receives),), 255, dtype=torch.uint8)
+            move(target, filled(matrix, context.rank, salt), receives, sends)
+            assert move.report is not None
+            is_right = torch.equal(target, expected(matrix, context.rank, salt))
+            told.append((is_right, "sent along" in move.report.reason))
+    return told
+
+
+def bad_calls(context: RankContext, cluster: il.Cluster, algorithm: str) -> list[str]:
+    """What each rank is told when one rank's splits are wrong; the handle works before and afterwards."""
     ranks, rank = context.num_ranks, context.rank
     told = []
-    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm="direct", fallback=False) as move:
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm=algorithm, fallback=False) as move:
+        move(torch.zeros(2 * ranks), torch.zeros(2 * ranks))
         cases = [
             ([2] * ranks, [2] * (ranks - 1) + [3 if rank == 1 else 2]),
             ([2] * ranks, [2] * (ranks - 1) if rank == 1 else [2] * ranks),

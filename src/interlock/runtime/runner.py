@@ -20,6 +20,7 @@ from interlock.runtime.lowering import lower
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.program import Program
 from interlock.runtime.rounds import Rounds, round_of_messages
+from interlock.runtime.together import Together, fits_slots
 from interlock.schedule import CompactSchedule, RankProgram
 
 if TYPE_CHECKING:
@@ -112,6 +113,12 @@ class Runner:
         first_tag = FIRST_TAG - TAGS_PER_RUNNER * (self._number % MAX_RUNNERS + 1) + 4 * self._num_exchanges
         self._num_exchanges += 1
         return Exchange(self.group, self.server_of, self.leaders, width, first_tag, device)
+
+    def together(self, width: int) -> Together | None:
+        """A way to share rows of numbers along with a few bytes; None where that would not pay."""
+        if self.uses_batches or not fits_slots(width):
+            return None
+        return Together(self.group, width)
 
     def lower(self, plan: Planned, layout: Layout) -> Lowered:
         """A plan's program for the rank of the plan that `layout` belongs to."""

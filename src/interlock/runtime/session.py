@@ -19,12 +19,15 @@ from interlock.runtime.layout import Layout
 from interlock.runtime.peers import backend_errors
 from interlock.runtime.placement import Placement
 from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
+from interlock.runtime.together import all_to_all_natively, room_for
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
+
+    from interlock.runtime.together import Together
 
 __all__ = ["Choice", "Choose", "Prepared", "Session"]
 
@@ -92,6 +95,9 @@ class Session:
         self._settings = digest_of_words(f"{settings} {cluster!r} {cluster.faults}")
         self._demands = self.runner.exchange(2 * self.num_ranks + 2)
         self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
+        self._together = self.runner.together(2 * self.num_ranks + 2)
+        self._room_bytes = 0  # of a slot, where the next demand may travel with its bytes; equal on all ranks
+        self._last_small: tuple[NDArray[np.int64], Prepared] | None = None  # what ranks said, and what came of it
 
     def share(
         self, input_bytes: Sequence[int], output_bytes: Sequence[int] | None, wrong: str = ""
@@ -101,14 +107,63 @@ class Session:
         `output_bytes` are what this rank expects; None where it only asks. `wrong` says what is the matter with this
         rank's own arguments, so that every rank hears that something is.
         """
-        expected = [_UNSAID] * self.num_ranks if output_bytes is None else list(output_bytes)
-        row = [self._settings, _FINE, *input_bytes, *expected]
-        if wrong:
-            row = [self._settings, _BAD_ARGUMENTS] + [0] * (2 * self.num_ranks)
+        row = self._row(input_bytes, output_bytes, wrong)
         rows = self.runner.guard(lambda: self._demands.share(row, self.runner.timeout_s), "sharing the demand")
         if wrong:
             raise InvalidInput(wrong)
         return self._check(rows)
+
+    def agree(
+        self, input_bytes: Sequence[int], output_bytes: Sequence[int], wrong: str, source: torch.Tensor
+    ) -> tuple[Prepared, bool]:
+        """Share a demand and prepare it; also whether its bytes came along, to be had from `hand_out`.
+
+        They do where the demand before was small and not worth a plan, which all ranks know. `source` is flat uint8.
+        """
+        if self._together is None or self._room_bytes == 0:
+            prepared, has_come = self.prepare(self.share(input_bytes, output_bytes, wrong)), False
+        else:
+            prepared, has_come = self._agree_together(self._together, input_bytes, output_bytes, wrong, source)
+        if not has_come:
+            self._last_small = None
+            self._room_bytes = 0 if prepared.lowered is not None else room_for(int(prepared.matrix.max()))
+        return prepared, has_come
+
+    def _agree_together(
+        self,
+        together: Together,
+        input_bytes: Sequence[int],
+        output_bytes: Sequence[int],
+        wrong: str,
+        source: torch.Tensor,
+    ) -> tuple[Prepared, bool]:
+        row, sizes = self._row(input_bytes, output_bytes, wrong), () if wrong else input_bytes
+        room_bytes = self._room_bytes
+        rows = self.runner.guard(lambda: together.share(row, sizes, source, room_bytes), "moving bytes")
+        if wrong:
+            raise InvalidInput(wrong)
+        if self._last_small is not None and np.array_equal(rows, self._last_small[0]):
+            return self._last_small[1], True
+        matrix = self._check(rows)
+        if matrix.max() > room_bytes:
+            return self.prepare(matrix), False
+        choice = Choice(None, f"no part is above {room_bytes} bytes: sent along with the demand")
+        sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
+        prepared = Prepared(choice, matrix, self.placement.to_cluster_order(matrix), sends, receives, None, 0.0)
+        self._last_small = rows.copy(), prepared
+        return prepared, True
+
+    def hand_out(self, prepared: Prepared, target: torch.Tensor) -> None:
+        """Give out bytes that came along with their demand; `target` is flat uint8, on any device."""
+        assert self._together is not None
+        self._together.hand_out(prepared.receives, target)
+
+    def _row(self, input_bytes: Sequence[int], output_bytes: Sequence[int] | None, wrong: str) -> list[int]:
+        """What this rank tells the others about a call."""
+        if wrong:
+            return [self._settings, _BAD_ARGUMENTS] + [0] * (2 * self.num_ranks)
+        expected = [_UNSAID] * self.num_ranks if output_bytes is None else output_bytes
+        return [self._settings, _FINE, *input_bytes, *expected]
 
     def _check(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         bad = np.flatnonzero(rows[:, 1] != _FINE)
@@ -162,16 +217,15 @@ class Session:
         self.cluster = cluster
         self._settings = digest_of_words(f"{self._words} {cluster!r} {cluster.faults}")
         self._prepared.clear()
+        self._room_bytes, self._last_small = 0, None
 
     def close(self) -> None:
         """Stop threads and heartbeat; the group stays the caller's."""
         self.runner.close()
 
     def _move_natively(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
-        import torch.distributed as dist
-
         with backend_errors():
-            dist.all_to_all_single(target, source, prepared.receives, prepared.sends, group=self.runner.group)
+            all_to_all_natively(self.runner.group, target, source, prepared.receives, prepared.sends)
 
 
 def _leaders(cluster: Cluster, placement: Placement) -> list[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from interlock.errors import InvalidInput
@@ -23,7 +23,7 @@ def row_bytes(tensor: torch.Tensor) -> int:
     """Bytes of one row."""
     if tensor.dim() == 0:
         raise InvalidInput("a tensor without dimensions cannot be split over ranks")
-    return int(np.prod(tensor.shape[1:], dtype=np.int64)) * tensor.element_size()
+    return math.prod(tensor.shape[1:]) * tensor.element_size()
 
 
 def split_bytes(tensor: torch.Tensor, splits: Splits, num_ranks: int, name: str) -> tuple[list[int], str]:
