@@ -82,22 +82,36 @@ def main() -> None:
     )
 
 
-def sensitivity() -> dict[str, dict[str, float]]:
-    """Speed-up of DySHARP over DeepEP by tile size, TLB, reduction buffer and number of GPUs; medium layer, top-8."""
-    medium = next(layer for layer in paper_layers() if layer.name == "medium-8")
-    traffic_by_gpus = {gpus: uniform_traffic(medium, gpus) for gpus in (4, 8, 16, 32, 64)}
+SWEEPS: list[tuple[str, str, tuple[int, ...]]] = [  # what changes, on which layer, to which values
+    ("tile_tokens", "large-8", (32, 64, 128, 256, 512)),
+    ("tile_tokens", "medium-8", (32, 64, 128, 256, 512)),
+    ("tlb_entries", "medium-8", (32, 64, 128, 256, 512, 1024)),
+    ("tlb_entries", "medium-32", (32, 64, 128, 256, 512, 1024)),
+    ("reduction_buffer_bytes", "medium-8", (8192, 16384, 32768, 65536, 131072)),
+    ("gpus", "medium-8", (4, 8, 16, 32, 64)),
+    ("gpus", "large-8", (4, 8, 16, 32, 64)),
+    ("tokens_per_gpu", "large-8", (1024, 2048, 4096, 8192, 16384)),
+]
 
-    def speed_up(gpus: int = 32, **changes: int) -> float:
-        traffic = traffic_by_gpus[gpus]
-        deepep_s = layer_time("deepep", medium, traffic).makespan_s
-        return deepep_s / layer_time("dysharp", medium, traffic, replace(PAPER, **changes)).makespan_s
 
-    return {
-        "tile_tokens": {str(tile): speed_up(tile_tokens=tile) for tile in (32, 64, 128, 256, 512)},
-        "tlb_entries": {str(size): speed_up(tlb_entries=size) for size in (64, 128, 256, 512, 1024)},
-        "reduction_buffer_kib": {str(k): speed_up(reduction_buffer_bytes=k * 1024) for k in (8, 16, 32, 64, 128)},
-        "gpus": {str(gpus): speed_up(gpus) for gpus in traffic_by_gpus},
-    }
+def sensitivity() -> list[dict[str, object]]:
+    """Speed-up of DySHARP over DeepEP on 32 GPUs by tile size, TLB, reduction buffer, number of GPUs and tokens."""
+    made: list[dict[str, object]] = []
+    for what, name, values in SWEEPS:
+        layer = next(layer for layer in paper_layers() if layer.name == name)
+        figures = "; ".join(f"{value}: {speed_up(layer, what, value):.2f}" for value in values)
+        made.append({"changed": what, "layer": name, "speed-up over DeepEP": figures})
+    return made
+
+
+def speed_up(layer: Layer, what: str, value: int) -> float:
+    """One setting changed; DeepEP keeps the paper's tile."""
+    if what == "tokens_per_gpu":
+        layer = replace(layer, tokens_per_gpu=value)
+    traffic = uniform_traffic(layer, value if what == "gpus" else 32)
+    machine = PAPER if what in ("gpus", "tokens_per_gpu") else replace(PAPER, **{what: value})
+    deepep_s = layer_time("deepep", layer, traffic).makespan_s
+    return deepep_s / layer_time("dysharp", layer, traffic, machine).makespan_s
 
 
 if __name__ == "__main__":

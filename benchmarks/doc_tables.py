@@ -149,6 +149,13 @@ def inswitch() -> str:
     return _ratios(rows_of(result)) + f"\nGeometric mean {mean:.2f}, least {least:.2f}.\n"
 
 
+def sensitivity() -> str:
+    """How DySHARP's gain depends on the hardware and on the layer."""
+    rows = stored("inswitch")["sensitivity"]
+    assert isinstance(rows, list)
+    return _ratios(rows)
+
+
 def export() -> str:
     """Seconds to export a million messages, in each format that streams."""
     lines = [
@@ -237,7 +244,7 @@ def _seconds(value: object) -> str:
 
 
 FAST = (quality, quality_faults, quality_corners)
-MOE = (across, across_bound, inswitch)
+MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST)
 SYNTHESIS = (synthesis, synthesis_growth)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}

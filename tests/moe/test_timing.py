@@ -75,10 +75,11 @@ def test_measured_gemms_are_slow_with_few_tokens_and_steady_with_many() -> None:
     )
 
 
+@pytest.mark.parametrize("ffn", [512, 2048, 4096])  # links or experts are the bottleneck
 @pytest.mark.parametrize("name", ["deepep", "nvls", "comet", "dysharp", "inswitch"])
-def test_tiles_and_fluid_agree_where_both_apply(name: str) -> None:
+def test_tiles_and_fluid_agree_where_both_apply(name: str, ffn: int) -> None:
     """Within 5 % once the layer is long against one tile; the fill and drain of the pipeline is what they differ by."""
-    layer = replace(LAYER, tokens_per_gpu=8192)
+    layer = replace(LAYER, tokens_per_gpu=8192, ffn=ffn)
     traffic = uniform_traffic(layer, GPUS, seed=1)
     tile, fluid = layer_time(name, layer, traffic).makespan_s, fluid_time_s(name, layer, traffic, PAPER)
     assert fluid <= tile * (1 + 1e-9)
@@ -109,13 +110,36 @@ def test_neither_half_of_dysharp_helps_alone() -> None:
     ("field", "small", "papers"), [("tlb_entries", 64, 512), ("reduction_buffer_bytes", 8 * 1024, 64 * 1024)]
 )
 def test_the_papers_sizes_are_enough_and_smaller_ones_cost(field: str, small: int, papers: int) -> None:
-    layer = replace(LAYER, tokens_per_gpu=512)
+    layer = replace(LAYER, tokens_per_gpu=512, experts=128, top_k=32)
     traffic = uniform_traffic(layer, 32)
     time = [
         layer_time("dysharp", layer, traffic, replace(PAPER, **{field: size})).makespan_s
         for size in (small, papers, 4 * papers)
     ]
     assert time[0] > 1.1 * time[1] and time[1] == pytest.approx(time[2], rel=0.01)
+
+
+def test_tiles_of_128_tokens_are_best_where_experts_press() -> None:
+    """Shorter ones run at a lower measured rate, taller ones start later."""
+    large = replace(paper_layers()[6], tokens_per_gpu=4096)
+    traffic = uniform_traffic(large, 32)
+    time = {
+        tile: layer_time("dysharp", large, traffic, replace(PAPER, tile_tokens=tile)) for tile in (32, 64, 128, 512)
+    }
+    assert min(time, key=lambda tile: time[tile].makespan_s) == 128
+    assert time[32].makespan_s > 1.3 * time[128].makespan_s
+
+
+def test_short_tiles_are_slower_and_none_is_faster_than_the_standard() -> None:
+    slowdown = [replace(PAPER, tile_tokens=tile).tile_slowdown(LAYER) for tile in (8, 16, 32, 64, 128, 256, 4096)]
+    assert (np.diff(slowdown[:5]) < 0).all() and slowdown[4:] == [1.0, 1.0, 1.0]
+    assert slowdown[0] == pytest.approx(2 * slowdown[1])
+
+
+def test_entries_in_use_do_not_depend_on_the_number_of_gpus() -> None:
+    """512 entries hold 16 rows of top-32, the most of the paper's layers."""
+    assert PAPER.multicast_factor(32) == 1.0 < replace(PAPER, tlb_entries=256).multicast_factor(32)
+    assert replace(PAPER, tlb_entries=128).multicast_factor(8) == 1.0
 
 
 def _routing(seed: int, replicas: int) -> Routing:

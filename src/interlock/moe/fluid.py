@@ -27,6 +27,7 @@ class Loads:
     experts_s: float
     fused_up_s: float  # dispatch once and combine copies on one uplink
     fused_down_s: float  # dispatch copies and combine once on one downlink
+    pulled_down_s: float  # the same, and a request for every partial
 
 
 def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> Loads:
@@ -42,6 +43,7 @@ def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool 
     leaving_once = np.bincount(traffic.gpu_of_token[leaves], minlength=gpus)
     tokens = np.bincount(traffic.gpu_of_token, minlength=gpus)
     passes = 2 if backward else 1
+    down_s = arriving * token_s + leaving_once * back_s
     return Loads(
         out_s=float(leaving.max()) * token_s,
         in_s=float(arriving.max()) * token_s,
@@ -49,7 +51,8 @@ def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool 
         everyone_s=float((tokens.sum() - tokens).max()) * token_s,
         experts_s=passes * float(experts_s(layer, traffic, machine).max()),
         fused_up_s=float((leaving_once * token_s + arriving * back_s).max()),
-        fused_down_s=float((arriving * token_s + leaving_once * back_s).max()),
+        fused_down_s=float(down_s.max()),
+        pulled_down_s=float((down_s + arriving * back_s * machine.request_flits_per_payload_flit).max()),
     )
 
 
@@ -69,15 +72,17 @@ def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Mach
     back = layer.combine_bytes / layer.dispatch_bytes
     dispatch_s = max(part.out_s, part.in_s)
     combine_s = back * dispatch_s
+    alone_s = part.experts_s * machine.tile_slowdown(layer)
+    beside_s = alone_s / machine.compute_share  # while some SMs send
     forms = {
-        "deepep": dispatch_s + combine_s + part.experts_s,
-        "dualpipe": max(dispatch_s + combine_s, part.experts_s),  # another micro-batch computes meanwhile
-        "nvls": (1 + back) * part.everyone_s + part.experts_s,
-        "comet": max(dispatch_s, part.experts_s / 2) + max(combine_s, part.experts_s / 2),
-        "dysharp-addressing": max(part.in_s, part.experts_s / 2) + max(back * part.in_s, part.experts_s / 2),
-        "dysharp-fusion": max((1 + back) * dispatch_s, part.experts_s),
-        "dysharp": max(part.fused_up_s, part.fused_down_s, part.experts_s),
-        "inswitch": max(part.fused_up_s, part.fused_down_s, part.experts_s),
+        "deepep": dispatch_s + combine_s + alone_s,
+        "dualpipe": max(dispatch_s + combine_s, beside_s),  # another micro-batch computes meanwhile
+        "nvls": (1 + back) * part.everyone_s + alone_s,
+        "comet": max(dispatch_s, beside_s / 2) + max(combine_s, beside_s / 2),
+        "dysharp-addressing": max(part.in_s, beside_s / 2) + max(back * part.in_s, beside_s / 2),
+        "dysharp-fusion": max((1 + back) * dispatch_s, beside_s),
+        "dysharp": max(part.fused_up_s, part.pulled_down_s, beside_s),
+        "inswitch": max(part.fused_up_s, part.fused_down_s, beside_s),
     }
     return forms[scheme]
 

@@ -48,6 +48,11 @@ class Scheme:
     fixed_groups: bool = False  # half of the SMs per GEMM
     flushes: bool = False  # chunks sized so that tiles fill, partial ones run at chunk end
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether communication and experts run at the same time, so that some SMs send instead of computing."""
+        return self.waves != 1
+
 
 SCHEMES = {
     made.name: made
@@ -153,13 +158,17 @@ class _Build:
         return cls(how, layer, machine, chunks, tiles, Tasks(traffic.num_gpus), backward)
 
     def tile_s(self) -> Seconds:
-        """Time of the two GEMMs of each tile on the whole GPU, [2, num_tiles]; partial tiles cost whole rows."""
+        """Time of the two GEMMs of each tile on all SMs that compute, [2, num_tiles]; partial tiles cost whole rows."""
         rows, of_slot = (self.whole_rows(tokens) for tokens in (self.tiles.tokens, self.tiles.slot_tokens))
-        return (2 if self.backward else 1) * rows * self.machine.gemms.row_s(self.layer, of_slot)
+        passes = 2 if self.backward else 1
+        share = self.machine.compute_share if self.how.overlaps else 1.0
+        slowdown = passes * self.machine.tile_slowdown(self.layer) / share
+        return np.asarray(slowdown * rows * self.machine.gemms.row_s(self.layer, of_slot), np.float64)
 
     def whole_rows(self, tokens: Ints) -> Ints:
         """Rows that so many tokens occupy on the tensor cores."""
-        return -(-tokens // self.machine.tile_rows) * self.machine.tile_rows
+        step = min(self.machine.tile_rows, self.machine.tile_tokens)
+        return -(-tokens // step) * step
 
     def compute_s(self) -> float:
         """What the busiest GPU computes."""
@@ -182,7 +191,10 @@ class _Build:
         """Chunks over uplinks, copies over downlinks; returns the first copy's task."""
         c = self.chunks
         copies_s = self.wire_s(c.copy_tokens, self.layer.dispatch_bytes)
-        arriving_s = copies_s * (self.machine.multicast_factor if self.how.multicast else 1.0)
+        if self.how.multicast and not self.how.to_everyone:  # static groups have one address everywhere: no table
+            arriving_s = copies_s * self.machine.multicast_factor(self.layer.top_k)
+        else:
+            arriving_s = copies_s
         if self.how.multicast:
             once_s = self.wire_s(c.leaving, self.layer.dispatch_bytes)
             first = self.tasks.add("dispatch up", c.gpu, once_s, c.place * c.num_gpus)
