@@ -27,9 +27,10 @@ from interlock.traffic import Demand, Routing
 __all__ = ["deduplicated_demand", "plan_combine", "plan_dispatch", "server_bound_s"]
 
 MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
-# Slices between two ranks, over the root of (time on the wire / overhead of one more slice to every server): finer ones
-# start sooner, which combine needs, and cost more. Fitted at 4x8 and 8x8 with 128 to 1024 tokens per GPU.
-DISPATCH_FINENESS, COMBINE_FINENESS = 0.35, 0.45
+# Slices of a lane, over the root of (time on the wire / overhead of a message) divided by the servers to talk to. Finer
+# ones start sooner, which combine needs, and cost more. Fitted at 4x8 and 8x8 with 128 to 1024 tokens per GPU.
+DISPATCH_FINENESS, COMBINE_FINENESS = 0.62, 0.8
+FINER_IF_HOT = 0.6  # more where a scale-up port is as busy as the wire: sums for it must be ready in time
 MOST_SLICES = 48
 
 Ints = NDArray[np.int64]
@@ -104,6 +105,13 @@ class _Copies:
         first = np.argmax(wants, axis=1)
         return np.asarray(self.server * width + turn[np.arange(len(turn)), first], np.int64)
 
+    def per_gpu(self, cluster: Cluster) -> Ints:
+        """How many copies each GPU wants, ``[num_servers, gpus_per_server]``."""
+        bits = (self.wanted[:, None] >> np.arange(cluster.gpus_per_server, dtype=np.uint64)) & np.uint64(1)
+        counts = np.zeros((cluster.servers, cluster.gpus_per_server), np.int64)
+        np.add.at(counts, self.server, bits.astype(np.int64))
+        return counts
+
     def demand(self, cluster: Cluster, bytes_per_token: int) -> Demand:
         """Only what leaves its server."""
         away = self.src // cluster.gpus_per_server != self.server
@@ -130,7 +138,7 @@ class _Dispatch:
         width = cluster.gpus_per_server
         away = copies.src // width != copies.server
         near, far = _take(copies, ~away), _take(copies, away)
-        planned = _wire_plan(cluster, copies.demand(cluster, bytes_per_token), algorithm, fineness)
+        planned = _wire_plan(cluster, copies, bytes_per_token, algorithm, fineness)
         carriers = _carriers(planned, far, cluster, bytes_per_token)
         wire_of_copy = ordered_in_lanes(planned.schedule, carriers, far.item, far.src, far.wanted, cluster)
         return cls(cluster, bytes_per_token, near, far, planned.schedule, wire_of_copy)
@@ -245,13 +253,18 @@ class _Dispatch:
         table.add(phase, source, distinct[:, 1], source // width, place.reshape(-1), item, deps, stage=stages[first])
 
 
-def _wire_plan(cluster: Cluster, demand: Demand, algorithm: str, fineness: float) -> Plan:
+def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: str, fineness: float) -> Plan:
     """The All-to-Allv between servers, sliced for MoE where the algorithm lets itself be told."""
-    if algorithm != "adaptive":
+    demand = copies.demand(cluster, size_bytes)
+    wire_s, overhead_s = _wire_s(cluster, demand), cluster.message_overhead_s
+    if algorithm != "adaptive" or wire_s == 0:
         return plan(cluster, demand, algorithm)
-    slice_s = cluster.message_overhead_s * max(1, cluster.servers - 1)
-    slices = fineness * np.sqrt(_wire_s(cluster, demand) / slice_s) if slice_s > 0 else MOST_SLICES
-    return plan(cluster, demand, algorithm, slices=int(np.clip(slices, 1, MOST_SLICES)))
+    if overhead_s == 0:
+        return plan(cluster, demand, algorithm, slices=MOST_SLICES)
+    port_s = copies.per_gpu(cluster).max() * size_bytes / cluster.scale_up_bandwidth_bytes_per_s
+    slices = fineness * np.sqrt(wire_s / overhead_s) / max(1, cluster.servers - 1)
+    slices *= 1 + FINER_IF_HOT * min(1.0, port_s / wire_s) ** 2
+    return plan(cluster, demand, algorithm, slices=int(np.clip(round(slices), 1, MOST_SLICES)))
 
 
 def _carriers(planned: Plan, far: _Copies, cluster: Cluster, size_bytes: int) -> Ints:

@@ -14,7 +14,7 @@ __all__ = ["played_backwards"]
 
 # Sums under way at once, in multiples of what a scale-up port passes in one latency. Fitted at 4x8 and 8x8; a sum waits
 # at one port where it lands and at several where it starts, so these need more to stay busy.
-UNDER_WAY_DOWN, UNDER_WAY_UP = 3.0, 6.0
+UNDER_WAY_DOWN, UNDER_WAY_UP = 2.0, 5.0
 
 Ints = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from interlock.topology import Cluster
 __all__ = ["ordered_in_lanes"]
 
 LATE_FROM = 0.5  # of a lane: tokens that another GPU brings to the carrier have this long to arrive
-HEAT_SHIFT = 0.5  # of a lane: how much earlier tokens for a GPU go whose port is as busy as the wire
+HEAT_SHIFT = 0.7  # of a lane: how much earlier tokens for a GPU go whose port is as busy as the wire
 
 Ints = NDArray[np.int64]
 
