@@ -72,7 +72,8 @@ MOE += [
     ["--seed", "-1"],
 ]
 MOE += [["--iteration", "--model", "x"], ["--iteration", "--algorithms", "x"], ["--iteration", "--skew", "nan"]]
-MOE += [["--iteration", "--servers", "0"], ["--replicas", "-1"]]
+MOE += [["--iteration", "--servers", "0"], ["--replicas", "-1"], ["--replicas", "2"], ["--servers", "2"]]
+MOE += [["--iteration", "--layer", "small-8"], ["--iteration", "--gpus", "8"], ["--iteration", "--hidden", "64"]]
 FOREIGN = ["algo.xml", "system.xml", "open.xml", "latin.xml", "twice.xml", "object.json", "list.json", "null.json"]
 FOREIGN += ["huge.json", "empty.et", "far.csv", "far.cm", "m2.txt", "pipe", "folder", "none.xml"]
 VERIFY = [["--demand", "{m2.txt}"], ["--collective", "all-gather"], ["--format", "x"], ["--format", "msccl-xml"]]

@@ -54,6 +54,7 @@ def test_no_scheme_beats_the_bound_and_all_work_is_done(traffic: LayerTraffic, n
     choices = np.bincount(traffic.targets.reshape(-1), minlength=traffic.num_gpus)
     busy_s = (2 if backward else 1) * LAYER.flops_per_choice * choices / (0.95 * 1979e12)
     assert (time.compute_busy_s >= busy_s * (1 - 1e-9)).all()
+    assert (time.compute_busy_s <= time.makespan_s * (1 + 1e-9)).all()
 
 
 @settings(max_examples=40)

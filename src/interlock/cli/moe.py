@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,16 +34,19 @@ HONEST = "simulated at tile level; the in-switch hardware does not exist"
 
 def command(
     layer: Annotated[
-        str, typer.Option("--layer", help="Of the paper: small, medium or large, and -8, -16 or -32.")
-    ] = "large-8",
-    gpus: Annotated[int, typer.Option("--gpus", help="GPUs around the switch.")] = 32,
+        str | None,
+        typer.Option("--layer", help="Of the paper: small, medium or large, and -8, -16 or -32; default: large-8."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs around the switch; default: 32.")] = None,
     routing: Annotated[
         str | None, typer.Option("--routing", metavar="FILE[:ARRAY[:LAYER]]", help="Real top-k choices (npz).")
     ] = None,
-    hidden: Annotated[int, typer.Option("--hidden", help="With --routing.")] = 2048,
-    ffn: Annotated[int, typer.Option("--ffn", help="With --routing.")] = 1408,
-    experts: Annotated[int, typer.Option("--experts", help="With --routing.")] = 64,
-    replicas: Annotated[int, typer.Option("--replicas", help="Extra expert slots per GPU (EPLB), with --routing.")] = 0,
+    hidden: Annotated[int | None, typer.Option("--hidden", help="With --routing; default: 2048.")] = None,
+    ffn: Annotated[int | None, typer.Option("--ffn", help="With --routing; default: 1408.")] = None,
+    experts: Annotated[int | None, typer.Option("--experts", help="With --routing; default: 64.")] = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", help="Extra expert slots per GPU (EPLB), with --routing; default: 0.")
+    ] = None,
     schemes: Annotated[str | None, typer.Option("--schemes", help="Comma-separated; default: all.")] = None,
     backward: Annotated[bool, typer.Option("--backward", help="The backward pass.")] = False,
     dispatch: Annotated[str, typer.Option("--dispatch", help="Precision on the way there: bf16 or fp8.")] = "bf16",
@@ -61,7 +65,9 @@ def command(
     servers: ServersOption = None,
     changes: SetOption = None,
     seed: SeedOption = 0,
-    picture: Annotated[Path | None, typer.Option("--picture", help="Write a timeline of GPU 0 (SVG).")] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Write a timeline (SVG): of GPU 0, or of a step's layer.")
+    ] = None,
     page: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -75,21 +81,31 @@ def command(
 
       interlock moe --layer large-8 --dispatch fp8 --combine bf16 --gemm h200
 
-      interlock moe --iteration --model deepseek-v3 --servers 8
+      interlock moe --iteration --model deepseek-v3 --servers 8 --html step.html
     """
+    sizes = {"--hidden": hidden, "--ffn": ffn, "--experts": experts, "--replicas": replicas}
     if iteration:
+        _refuse({"--layer": layer, "--gpus": gpus, "--routing": routing, **sizes}, "--iteration models whole steps")
         where = build_cluster(cluster, servers, changes)
-        return _iteration(model, algorithms, where, skew, overlap, seed, page, as_json)
-    if replicas < 0:
-        raise InvalidInput(f"--replicas={replicas} must be at least 0")
-    machine = _machine(gemm)
+        return _iteration(model, algorithms, where, skew, overlap, seed, picture, page, as_json)
+    _refuse({"--servers": servers, "--set": changes or None}, "one layer stays inside a server without --iteration")
+    machine, num_gpus = _machine(gemm), _gpus(32 if gpus is None else gpus)
     if routing is None:
-        made, traffic = _drawn(layer, _gpus(gpus), seed)
+        _refuse(sizes, "a layer of the paper has its own sizes; these go with --routing")
+        made, traffic = _drawn("large-8" if layer is None else layer, num_gpus, seed)
     else:
-        made, traffic = _read(routing, _gpus(gpus), hidden, ffn, experts, replicas)
+        _refuse({"--layer": layer}, "--routing says which layer it is")
+        made, traffic = _read(routing, num_gpus, sizes)
     made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
     made = replace(made, combine_bytes=_value_bytes("--combine", combine))
-    return _layer(made, gpus, traffic, schemes, backward, machine, seed, picture, page, as_json)
+    return _layer(made, num_gpus, traffic, schemes, backward, machine, seed, picture, page, as_json)
+
+
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    """Options that would be ignored."""
+    for option, value in given.items():
+        if value is not None:
+            raise InvalidInput(f"{option} has no effect here: {why}")
 
 
 def _layer(
@@ -170,18 +186,21 @@ def _gpus(gpus: int) -> int:
     return gpus
 
 
-def _read(
-    words: str, gpus: int, hidden: int, ffn: int, experts: int, replicas: int
-) -> tuple[Layer, LayerTraffic | Routing]:
+def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, LayerTraffic | Routing]:
     from interlock.moe import Layer
     from interlock.traffic import eplb_placement, read_routing
 
+    defaults = {"--hidden": 2048, "--ffn": 1408, "--experts": 64, "--replicas": 0}
+    said = ((sizes[option], default) for option, default in defaults.items())
+    hidden, ffn, experts, replicas = (default if value is None else value for value, default in said)
     path, _, rest = words.partition(":")
     array, _, number = rest.partition(":")
     if number and not number.isdigit():
         raise InvalidInput(f"--routing {words!r}: the layer {number!r} must be a whole number")
     if min(hidden, ffn) < 1:
         raise InvalidInput(f"--hidden {hidden} and --ffn {ffn} must be at least 1")
+    if replicas < 0:
+        raise InvalidInput(f"--replicas {replicas} must be at least 0")
     routing = read_routing(path, gpus, array or None, int(number or 0), experts)
     if replicas:
         routing = routing.with_placement(eplb_placement(routing.expert_loads(), gpus, replicas))
@@ -196,14 +215,18 @@ def _iteration(
     skew: float,
     overlap: bool,
     seed: int,
+    picture: Path | None,
     page: Path | None,
     as_json: bool,
 ) -> int:
     from interlock.moe import iteration_times, model
+    from interlock.moe.step_picture import step_svg
     from interlock.report.moe_page import moe_page
 
     chosen = [word.strip() for word in algorithms.split(",")]
     made = iteration_times(model(name), cluster, chosen, skew=skew, overlap=overlap, seed=seed)
+    if picture is not None:
+        write_text(picture, step_svg(made))
     slowest = made[0].iteration_s
     rows = [
         [
@@ -225,7 +248,12 @@ def _iteration(
         }
         seconds = {"step": [row.iteration_s for row in made]} if overlap else parts
         made_with = {"seed": str(seed), "skew": str(skew), "overlap": "yes" if overlap else "no"}
-        write_text(page, moe_page(title, "modelled", command_line(), header, rows, seconds, made_with))
+        write_text(
+            page,
+            moe_page(
+                title, "modelled", command_line(), header, rows, seconds, made_with, step_svg(made, is_alone=False)
+            ),
+        )
     if as_json:
         facts = {"model": name, "cluster": cluster.name, "servers": cluster.servers, "skew": skew, "overlap": overlap}
         print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})

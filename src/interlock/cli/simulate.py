@@ -12,6 +12,7 @@ from interlock.cli.opened import (
     CollectiveOption,
     DemandOption,
     FormatOption,
+    Opened,
     RootOption,
     ScheduleArgument,
     open_schedule,
@@ -20,6 +21,7 @@ from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cl
 from interlock.cli.show import print_json, print_table
 from interlock.comparison import nccl_size
 from interlock.errors import InvalidInput
+from interlock.planning import Certificate
 from interlock.simulate import Result
 from interlock.units import format_bandwidth, format_seconds
 
@@ -66,54 +68,70 @@ def command(
     proof = opened.plan.certificate(tolerance)
     result = opened.plan.simulate(tolerance)
     write_pictures(result, trace, gantt)
-    valid = proof.valid and not opened.violations
-    violations = [*opened.violations, *proof.violations]
-    size_bytes, factor = nccl_size(opened.plan.problem)
-    algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
+    notes = _notes(opened, where is not None)
+    if as_json:
+        print_json(_facts(file, opened, proof, result, notes))
+    else:
+        _show(file, opened, proof, result, notes)
+    return 0 if proof.valid and not opened.violations else 1
+
+
+def _notes(opened: Opened, is_cluster_named: bool) -> list[str]:
     notes = list(opened.notes)
-    if opened.format != "ilk" and where is None and opened.plan.problem.cluster is not None:
+    if opened.format != "ilk" and not is_cluster_named and opened.plan.problem.cluster is not None:
         name = format_bandwidth(opened.plan.problem.cluster.scale_up_bandwidth_bytes_per_s)
         notes.append(f"the file names no network: simulated on one switch of {name} per GPU (say --cluster)")
-    if as_json:
-        print_json(
-            {
-                "file": str(file),
-                "format": opened.format,
-                "algorithm": opened.plan.algorithm,
-                "valid": valid,
-                "violations": violations,
-                "makespan_s": proof.makespan_s,
-                "lower_bound_s": proof.lower_bound_s,
-                "gap": proof.gap,
-                "algbw_bytes_per_s": algbw,
-                "busbw_bytes_per_s": algbw * factor,
-                "binds": proof.binds,
-                "explanation": result.explanation(),
-                "critical_path": [
-                    {"message": step.message, "reason": step.reason.name.lower(), "end_s": step.end_s}
-                    for step in result.critical_path()[-MAX_STEPS:]
-                ],
-                "peak_fan_in": int(result.peak_fan_in.max(initial=0)),
-                "error_bound_s": result.error_bound_s,
-                "notes": notes,
-                "times_are": "simulated",
-            }
-        )
-        return 0 if valid else 1
+    return notes
+
+
+def _bandwidths(opened: Opened, proof: Certificate) -> tuple[float, float]:
+    """algbw and busbw, as nccl-tests define them."""
+    size_bytes, factor = nccl_size(opened.plan.problem)
+    algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
+    return algbw, algbw * factor
+
+
+def _facts(file: Path, opened: Opened, proof: Certificate, result: Result, notes: list[str]) -> dict[str, object]:
+    algbw, busbw = _bandwidths(opened, proof)
+    return {
+        "file": str(file),
+        "format": opened.format,
+        "algorithm": opened.plan.algorithm,
+        "valid": proof.valid and not opened.violations,
+        "violations": [*opened.violations, *proof.violations],
+        "makespan_s": proof.makespan_s,
+        "lower_bound_s": proof.lower_bound_s,
+        "gap": proof.gap,
+        "algbw_bytes_per_s": algbw,
+        "busbw_bytes_per_s": busbw,
+        "binds": proof.binds,
+        "explanation": result.explanation(),
+        "critical_path": [
+            {"message": step.message, "reason": step.reason.name.lower(), "end_s": step.end_s}
+            for step in result.critical_path()[-MAX_STEPS:]
+        ],
+        "peak_fan_in": int(result.peak_fan_in.max(initial=0)),
+        "error_bound_s": result.error_bound_s,
+        "notes": notes,
+        "times_are": "simulated",
+    }
+
+
+def _show(file: Path, opened: Opened, proof: Certificate, result: Result, notes: list[str]) -> None:
+    algbw, busbw = _bandwidths(opened, proof)
     rows = [
-        ["valid", "yes" if valid else "NO"],
+        ["valid", "yes" if proof.valid and not opened.violations else "NO"],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],
         ["gap", f"{100 * proof.gap:.2f} %"],
-        ["algbw / busbw", f"{format_bandwidth(algbw)} / {format_bandwidth(algbw * factor)}"],
+        ["algbw / busbw", f"{format_bandwidth(algbw)} / {format_bandwidth(busbw)}"],
     ]
     lines = [
         result.explanation(),
         *(f"note: {text}" for text in notes),
-        *(f"violation: {text}" for text in violations[:10]),
+        *(f"violation: {text}" for text in [*opened.violations, *proof.violations][:10]),
     ]
     print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
-    return 0 if valid else 1
 
 
 def write_pictures(result: Result, trace: Path | None, gantt: Path | None) -> None:

@@ -41,6 +41,9 @@ class Iteration:
     communication_s: float
     iteration_s: float
     communication_share: float
+    moe_layers: int
+    dispatch_s: float  # of one layer, one way
+    combine_s: float
 
 
 def expert_demand(
@@ -110,4 +113,7 @@ def iteration_time(
         communication_s,
         total_s,
         communication_share=(total_s - attention_s - experts_s) / total_s if not overlap else communication_s / total_s,
+        moe_layers=shape.moe_layers,
+        dispatch_s=dispatch_s,
+        combine_s=combine_s,
     )

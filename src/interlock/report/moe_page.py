@@ -140,6 +140,7 @@ def moe_page(
     rows: Sequence[Sequence[str]],
     seconds: Mapping[str, Sequence[float]],
     facts: Mapping[str, str],
+    picture: str = "",
 ) -> str:
     """HTML of algorithms in a training step; numbers are those of `--json`.
 
@@ -149,6 +150,8 @@ def moe_page(
         Cells as the terminal shows them; the first names the algorithm.
     seconds
         What the bars show, by name; several are stacked.
+    picture
+        A timeline as SVG.
     """
     page = Page(f"Interlock: {title}", honesty, command, facts)
     series = [
@@ -158,4 +161,8 @@ def moe_page(
     chart = charts.bar_chart([row[0] for row in rows], series, f"ms, {honesty}")
     body = f'<p class="note">Times are {html.escape(honesty)}.</p>' + table(header, rows)
     page.section(f"Results ({honesty})", body + charts.figure("Time by part.", chart, "times"))
+    if picture:
+        words = "What computes and what communicates when, in one layer with experts."
+        drawn = f'<div class="scroll" tabindex="0">{picture}</div>'
+        page.section(f"One layer ({honesty})", charts.figure(words, drawn, "layer"))
     return render(page)
