@@ -182,14 +182,17 @@ private:
     void send(std::int32_t lane, std::int64_t now) {
         const auto message = static_cast<std::int32_t>(sent_.size());
         const auto first = static_cast<std::int32_t>(carried_.size());
-        std::int64_t ticks = work_.lane_overhead_ticks[at(lane)];
-        for (std::int32_t merged = 0; merged < merging_.most && !ready_[at(lane)].empty(); ++merged) {
+        const std::vector<std::int32_t>& ready = ready_[at(lane)];
+        std::int64_t body = 0;
+        for (std::int32_t merged = 0; merged < merging_.most && !ready.empty(); ++merged) {
+            if (merged > 0 && body + work_.task_ticks[at(ready.front())] > merging_.full_ticks) break;
             const std::int32_t task = pop_ready(lane);
             carried_.push_back(task);
-            ticks += work_.task_ticks[at(task)];
+            body += work_.task_ticks[at(task)];
             result_.start_ticks[at(task)] = now;
             result_.message[at(task)] = message;
         }
+        const std::int64_t ticks = work_.lane_overhead_ticks[at(lane)] + body;
         sent_.push_back({lane, first, static_cast<std::int32_t>(carried_.size())});
         for (const std::int32_t resource : work_.lane_resources[at(lane)]) is_busy_[at(resource)] = 1;
         if (!coming_.empty()) {

@@ -46,6 +46,17 @@ void merged_tasks_share_the_overhead() {
     CHECK(made.message == (std::vector<std::int32_t>{0, 0, 0}));
 }
 
+void a_full_message_takes_no_more_tasks_but_always_one() {
+    const Lanes lanes;
+    const std::vector<std::int32_t> lane{0, 0, 0, 1, 1}, after{};
+    const std::vector<std::int64_t> ticks{5, 5, 5, 20, 20}, offsets(6, 0);
+    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const ListSchedule made = list_schedule(work, std::vector<std::int64_t>(5, 0), {8, 0, 10});
+    CHECK(made.message[0] == made.message[1] && made.message[1] != made.message[2]);
+    CHECK(made.message[3] != made.message[4]);
+    CHECK(made.makespan_ticks == 44);
+}
+
 void a_lane_waits_for_what_is_on_its_way() {
     // Task 2 becomes ready on lane 1 at tick 7; task 1 is ready there at once.
     const Lanes lanes;
@@ -105,6 +116,7 @@ void circles_are_refused() {
 int main() {
     longest_chain_goes_first();
     merged_tasks_share_the_overhead();
+    a_full_message_takes_no_more_tasks_but_always_one();
     a_lane_waits_for_what_is_on_its_way();
     lanes_that_share_a_resource_exclude_each_other();
     latency_delays_successors_but_frees_the_lane();

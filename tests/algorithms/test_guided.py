@@ -120,6 +120,18 @@ def test_all_reduce_overlaps_sums_and_copies() -> None:
     assert makespan_us(il.synthesize(il.topology.mesh(8, 8, **LINK), il.all_reduce("1 GiB"), "guided")) <= 12_000
 
 
+def test_all_reduce_on_links_of_many_speeds_uses_the_trees_that_fit_them() -> None:
+    """Every other pair joined, at a sixteenth of the fastest speed or more: chunks must not wait on slow links."""
+    rng = np.random.default_rng(2)
+    table = rng.random((14, 14)) < 0.5
+    np.fill_diagonal(table, False)
+    src, dst = np.nonzero(table)
+    rate = GIB * rng.choice([12.5, 25, 50, 100, 200], len(src))
+    plan = il.synthesize(il.topology.from_edges(src, dst, rate, message_overhead="0.5 us"), il.all_reduce("1 GiB"))
+    assert plan.certificate().valid
+    assert plan.simulate().makespan_s <= 1.12 * plan.bound.seconds
+
+
 def test_switch_ports_are_held_by_one_message_at_a_time() -> None:
     plan = il.synthesize(il.topology.switch(6, bandwidth="10 GB/s"), il.all_gather("60 MB"), "guided")
     schedule, result = plan.schedule, plan.simulate()

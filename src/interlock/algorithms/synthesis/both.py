@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -14,7 +14,7 @@ from interlock._native import _core
 from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
-from interlock.algorithms.synthesis.candidates import Scene, scheduled
+from interlock.algorithms.synthesis.candidates import Manner, Scene, evenly_merged, scheduled, unmerged
 from interlock.algorithms.synthesis.goal import Goal, cut
 from interlock.algorithms.synthesis.trees import Forest, pack, summing_and_spreading_work, wanted_by
 
@@ -28,36 +28,48 @@ CENTRAL = 1.3  # how much farther from its farthest rank a root may be than the 
 TREES = ((1.0, 1.0), (3.0, 10.0), (0.1, 1.0))  # slack and haste: shallow; over fast links; close to the cheapest
 KEPT_FORESTS = 2  # the best with one number of chunks are tried with the next
 MORE_CHUNKS = (1.3, 2.6, 4.0, 0.7)  # merged on their way, more of them fill and drain the trees sooner
-PACES = (1.0, 0.3)  # how strictly chunks keep their order
+PACES = (1.0, 0.3)  # how strictly chunks keep their order; the second for the first number of chunks merged
+OTHER_TREES = ((3.0, 10.0), (0.3, 4.0), (0.1, 1.0), (0.3, 1.0))  # laid from other seeds
+MORE_PAIRS = 384  # of those
 
 
 def both_ways(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
-    """Pairs of trees with roots near the middle or anywhere, more and more chunks on them."""
-    best_s = np.inf
+    """Pairs of trees with roots near the middle or anywhere; the best with more and more chunks; then others."""
     total_bytes = int(goal.size_bytes.sum())
     ticks = arcs.ticks(4 * MOST_CHUNKS * goal.num_ranks, 2.0 * total_bytes * goal.num_ranks)
     counts = _numbers_of_chunks(goal, arcs, ticks, total_bytes) if budget.parts is None else (budget.parts,)
+    best_s, best_parts = np.inf, counts[0]
+    scene = _scene(goal, arcs, ticks, counts[0])
+    tried: list[tuple[float, int, Forest]] = []
     # Trees hardly depend on the number of chunks: they are laid once, for the first, as long as there is budget.
-    forests = _forests(goal, arcs, ticks, counts[0] * len(goal.size_bytes), budget)
-    for parts in counts:
-        chunks = cut(goal.size_bytes, parts)
-        is_too_much = int(chunks.length.max()) < LEAST_CHUNK_BYTES
-        is_too_much |= not budget.affords(10 * len(chunks) * goal.num_ranks)
-        if best_s < np.inf and is_too_much:
+    for place, forest in enumerate(_forests(goal, arcs, ticks, len(scene.chunks), budget)):
+        # A forest whose busiest link is busier than an answer is long cannot give a better one.
+        if forest.peak_ticks * ticks.tick_s >= best_s:
             continue
-        scene = Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks))
-        tried: list[tuple[float, int, Forest]] = []
-        for place, forest in enumerate(forests):
-            # A forest whose busiest link is busier than an answer is long cannot give a better one.
-            if forest.peak_ticks * ticks.tick_s >= best_s:
-                continue
-            least_s = np.inf
-            for answer in _paced(forest, scene, budget):
+        least_s = np.inf
+        for answer in _paced(forest, scene, PACES[0], budget, unmerged):
+            yield answer
+            least_s = min(least_s, answer.makespan_s)
+        tried.append((least_s, place, forest))
+        best_s = min(best_s, least_s)
+    kept = [forest for _, _, forest in sorted(tried)[:KEPT_FORESTS]]
+    for parts in counts:
+        scene = _scene(goal, arcs, ticks, parts)
+        if int(scene.chunks.length.max()) < LEAST_CHUNK_BYTES:
+            continue
+        for forest in kept:
+            if not budget.affords(10 * len(scene.chunks) * goal.num_ranks):
+                break
+            for answer in _paced(forest, scene, PACES[parts == counts[0]], budget, evenly_merged):
                 yield answer
-                least_s = min(least_s, answer.makespan_s)
-            tried.append((least_s, place, forest))
-            best_s = min(best_s, least_s)
-        forests = iter([forest for _, _, forest in sorted(tried)[:KEPT_FORESTS]])
+                if answer.makespan_s < best_s:
+                    best_s, best_parts = answer.makespan_s, parts
+    yield from _on_other_trees(goal, arcs, _scene(goal, arcs, ticks, best_parts), budget)
+
+
+def _scene(goal: Goal, arcs: ArcSet, ticks: Ticks, parts: int) -> Scene:
+    chunks = cut(goal.size_bytes, parts)
+    return Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks))
 
 
 def _forests(goal: Goal, arcs: ArcSet, ticks: Ticks, num_chunks: int, budget: Budget) -> Iterator[Forest]:
@@ -70,7 +82,24 @@ def _forests(goal: Goal, arcs: ArcSet, ticks: Ticks, num_chunks: int, budget: Bu
         if place > 0 and not budget.affords(4 * cost):
             return
         budget.spend(cost)
-        yield _pairs(goal, arcs, ticks, num_chunks, roots, kind, budget.seed)
+        yield _pairs(goal, arcs, ticks, num_chunks, roots, kind, budget.seed, min(MOST_PAIRS, num_chunks))
+
+
+def _on_other_trees(goal: Goal, arcs: ArcSet, scene: Scene, budget: Budget) -> Iterator[Answer]:
+    """The best number of chunks again, on trees laid from other seeds, while there is budget."""
+    members = goal.ends.shared
+    assert members is not None
+    num_chunks = len(scene.chunks)
+    choices = _choices_of_roots(members, arcs, scene.ticks, int(goal.size_bytes.sum()) // num_chunks)
+    pairs = min(MORE_PAIRS, num_chunks)
+    cost = pairs * len(arcs) * PASSES // 2
+    for attempt, kind in enumerate(OTHER_TREES):
+        if not budget.affords(4 * cost + 20 * num_chunks * goal.num_ranks):
+            return
+        budget.spend(cost)
+        roots = choices[attempt % len(choices)]
+        forest = _pairs(goal, arcs, scene.ticks, num_chunks, roots, kind, budget.seed + 1 + attempt, pairs)
+        yield from _paced(forest, scene, PACES[0], budget, evenly_merged)
 
 
 def _numbers_of_chunks(goal: Goal, arcs: ArcSet, ticks: Ticks, total_bytes: int) -> tuple[int, ...]:
@@ -102,9 +131,9 @@ def _pairs(
     roots: NDArray[np.int32],
     kind: tuple[float, float],
     seed: int,
+    pairs: int,
 ) -> Forest:
     """Pairs of trees, each for its share of the chunks."""
-    pairs = min(MOST_PAIRS, num_chunks)
     return pack(
         arcs,
         replace(ticks, overhead=ticks.overhead * num_chunks // pairs),
@@ -119,11 +148,12 @@ def _pairs(
     )
 
 
-def _paced(forest: Forest, scene: Scene, budget: Budget) -> Iterator[Answer]:
+def _paced(
+    forest: Forest, scene: Scene, pace: float, budget: Budget, manners_for: Callable[[float], tuple[Manner, ...]]
+) -> Iterator[Answer]:
     """Chunks dealt out to the trees in turn, each meant to be a little later than the one before."""
     number = np.arange(len(scene.chunks))
     tree = (number % len(forest.root)).astype(np.int32)
-    for pace in PACES:
-        lateness = np.rint(number * (pace * forest.peak_ticks / len(number))).astype(np.int64)
-        work = summing_and_spreading_work(forest, tree, scene.arcs, lateness)
-        yield from scheduled(work, scene, forest.peak_ticks, budget)
+    lateness = np.rint(number * (pace * forest.peak_ticks / len(number))).astype(np.int64)
+    work = summing_and_spreading_work(forest, tree, scene.arcs, lateness)
+    yield from scheduled(work, scene, forest.peak_ticks, budget, manners_for)

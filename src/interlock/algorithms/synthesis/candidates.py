@@ -11,26 +11,30 @@ import numpy as np
 from interlock.algorithms.synthesis.answer import Answer
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
-from interlock.algorithms.synthesis.timed import Timed, Work, run
+from interlock.algorithms.synthesis.timed import NEVER_FULL, Timed, Work, run
 from interlock.schedule import Chunks
 
-__all__ = ["Manner", "Scene", "no_more_parts", "overhead_share", "scheduled"]
+__all__ = ["Manner", "Scene", "evenly_merged", "merged", "no_more_parts", "overhead_share", "scheduled", "unmerged"]
 
 REFINEMENTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How many chunks may share a message, and how long to wait for one more, in parts of the overhead."""
+    """How many chunks may share a message, how long to wait for one more, and how long a message may get by more than
+    one (both in parts of the overhead)."""
 
     max_merge: int
     patience: float = 0.0
+    full: float = np.inf
 
 
 # Where overhead is a small part of a chunk's time, short messages keep the pipeline full; where it is large, chunks
 # must travel together, and are worth a short wait.
 LIGHT = tuple(Manner(merge) for merge in (2, 3, 4, 8))
 HEAVY = tuple(Manner(4096, patience) for patience in (0.0, 0.1, 0.3, 0.5, 0.8))
+# Messages that take about as long on links of any speed.
+LEVEL = tuple(Manner(4096, full=full) for full in (20.0, 30.0, 12.0, 45.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +48,15 @@ class Scene:
 
     def run(self, work: Work, manner: Manner, rounds: int) -> Timed:
         """The times of the work."""
-        patience_ticks = int(manner.patience * float(np.median(self.ticks.overhead)))
+        overhead = float(np.median(self.ticks.overhead))
         return run(
             work,
             self.arcs,
             self.ticks,
             self.chunks.length,
             max_merge=manner.max_merge,
-            patience_ticks=patience_ticks,
+            patience_ticks=int(manner.patience * overhead),
+            full_ticks=int(min(NEVER_FULL, manner.full * overhead)),
             rounds=rounds,
         )
 
@@ -67,7 +72,28 @@ def no_more_parts(arcs: ArcSet, chunks: Chunks, parts: int, best_parts: int) -> 
     return parts >= 16 * best_parts or (parts >= 4 * best_parts and overhead_share(arcs, chunks) > 0.05)
 
 
-def scheduled(work: Work, scene: Scene, peak_ticks: int, budget: Budget) -> Iterator[Answer]:
+def unmerged(share: float) -> tuple[Manner, ...]:
+    """Never merge."""
+    return ()
+
+
+def merged(share: float) -> tuple[Manner, ...]:
+    """How to merge chunks, by the part that overhead takes of their time."""
+    return () if share < 0.004 else LIGHT if share < 0.1 else LIGHT + HEAVY
+
+
+def evenly_merged(share: float) -> tuple[Manner, ...]:
+    """The same where many chunks are on their way at once, so that no link need wait for a message to fill up."""
+    return () if share < 0.004 else LEVEL if share < 0.5 else LIGHT + HEAVY
+
+
+def scheduled(
+    work: Work,
+    scene: Scene,
+    peak_ticks: int,
+    budget: Budget,
+    manners_for: Callable[[float], tuple[Manner, ...]] = merged,
+) -> Iterator[Answer]:
     """Single messages first, refined where the busiest link still rests; then merged, where overhead is felt."""
     timed = scene.run(work, Manner(1), 0)
     budget.spend(len(work))
@@ -77,18 +103,17 @@ def scheduled(work: Work, scene: Scene, peak_ticks: int, budget: Budget) -> Iter
         budget.spend(2 * REFINEMENTS * len(work))
         yield scene.made(timed)
     best = timed.makespan_ticks
-    share = overhead_share(scene.arcs, scene.chunks)
-    manners = () if share < 0.004 else LIGHT if share < 0.1 else LIGHT + HEAVY
+    manners = manners_for(overhead_share(scene.arcs, scene.chunks))
     cost = (1 + 2 * REFINEMENTS) * len(work)
     while manners and budget.affords(cost):
         # Two at a time, whatever the threads: what is tried must not depend on their number.
         now, manners = manners[:2], manners[2:]
         attempts = [partial(scene.run, work, manner, REFINEMENTS) for manner in now]
-        merged = list(budget.together(attempts, len(work)))
+        made = list(budget.together(attempts, len(work)))
         budget.spend(cost * len(now))
-        yield from (scene.made(timed) for timed in merged)
-        least = min(timed.makespan_ticks for timed in merged)
-        if least >= best and set(now) <= set(LIGHT):
+        yield from (scene.made(timed) for timed in made)
+        least = min(timed.makespan_ticks for timed in made)
+        if least >= best and not set(now) <= set(HEAVY):
             # Longer messages still are worse, unless they are worth a wait.
             manners = tuple(manner for manner in manners if manner in HEAVY)
         best = min(best, least)

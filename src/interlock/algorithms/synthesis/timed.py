@@ -15,6 +15,9 @@ from interlock.schedule import Chunks, Kind, TransferSchedule
 __all__ = ["Timed", "Work", "concatenated", "run", "to_schedule"]
 
 
+NEVER_FULL = 2**62  # ticks
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Timed:
     """Chunks over arcs; those of one message start together."""
@@ -83,6 +86,7 @@ def run(
     *,
     max_merge: int = 1,
     patience_ticks: int = 0,
+    full_ticks: int = NEVER_FULL,
     rounds: int = 0,
 ) -> Timed:
     """List-schedule the work: a free lane sends what has most waiting for it; then refine back and forth."""
@@ -105,6 +109,7 @@ def run(
         work.lateness,
         max_merge,
         patience_ticks,
+        full_ticks,
         rounds,
     )
     return Timed(work.arc, work.chunk, np.asarray(start), np.asarray(message), work.reduces, makespan)
