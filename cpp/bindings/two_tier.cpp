@@ -75,7 +75,9 @@ LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles,
                              {hot_ends.data(), hot_ends.data() + hot_ends.size()}};
     if (way == static_cast<std::int32_t>(Way::kDetour)) return detour_lanes(as_span(demand_bytes), tiles, targets);
     if (crosses_rails) return cross_lanes(tiles, targets);
-    return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
+    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with unlike ends.
+    const bool has_side_by_side = pace == Pace::kBurst && tiles.servers > 2;
+    return rail_lanes(tiles, targets, has_side_by_side ? ShareRule::kServer : ShareRule::kTile);
 }
 
 auto to_columns(ScheduleRows&& rows) {

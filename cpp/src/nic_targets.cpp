@@ -309,6 +309,21 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     return pairs;
 }
 
+std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates) {
+    const std::size_t ranks = rates.nic.size();
+    std::vector<HeavyPair> pairs;
+    for (std::size_t src = 0; src < ranks; ++src) {
+        for (std::size_t dst = 0; dst < ranks; ++dst) {
+            const std::int64_t bytes = demand_bytes[src * ranks + dst];
+            if (src == dst || bytes == 0) continue;
+            const double nic = std::min(rates.nic[src], rates.nic[dst]);
+            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), 1,
+                             static_cast<std::int64_t>(static_cast<double>(bytes) * nic / (nic + rates.scale_up))});
+        }
+    }
+    return pairs;
+}
+
 NicTargets rate_targets(const Rates& rates) {
     NicTargets targets;
     if (std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; })) return targets;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
@@ -13,14 +14,26 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 // Fitted to simulations of 24 loads on 2 to 16 servers at 4.5:1 and 2:1 (benchmarks/bench_quality.py).
-constexpr double kDetourLoss = 1.04, kPairDetourLoss = 1.20, kCrowdedLoss = 1.4;
+constexpr double kDetourLoss = 1.04, kFewDetourLoss = 1.20, kCrowdedLoss = 1.4;
 constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
 constexpr std::size_t kFewServers = 12, kManyServers = 24;
+constexpr std::size_t kFewToDetour = 3, kFewToTakeTurns = 8;
+constexpr double kShort_s = 400e-6;
+constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
+constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
 constexpr double kManyPartners = 24;  // so many lanes end one after the other that few slices hide as much
+// Slices of an average lane, by how often a message's cost goes into the wire's time; fitted at 1 to 64 MB, 2 to 16 servers.
+constexpr double kSlices = 0.367, kPartnersExponent = 0.6, kRoundUp = 0.62;
+// Of the wire's latency, that a burst waits before its first slices and between them.
+constexpr double kFirstWait = 0.75, kSliceWait = 0.6;
+constexpr double kStageGap = 0.1;  // of a stage's cost, that partners with unlike loads lose once more
+constexpr double kDetourPartners = 1.5;  // a detour's receiver has more senders than a straight one
 constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
 // A staged plan's slices are this part of the busiest NIC's load. From 13 servers on many of them end up in the last moves
 // of a hot receiver, and twice as many pay; from 25 on most segments are smaller than that.
 constexpr double kStageParts = 48;
+// Finer slices hide more of the last moves, each costs its overhead: best where both grow alike, fitted at 1 to 64 MB.
+constexpr double kStageSlice = 3.7, kBurstSlice = 0.5, kDetourSlice = 1.0;
 constexpr double kMostSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
 
 class Planner {
@@ -43,8 +56,8 @@ public:
         Stages stages;
         // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
         const bool needs_stages = costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) + 1 < tiles_.servers;
-        if (wanted(Way::kStaged) && has_rails && (only >= 0 || needs_stages)) {
-            const bool is_strict = costs_.fan_in <= 1;
+        if (wanted(Way::kStaged) && has_rails && (only >= 0 || needs_stages || may_take_turns(decision.predicted_s[1]))) {
+            const bool is_strict = costs_.fan_in <= 1 || !needs_stages;
             stages = make_stages(tiles_, rates_, is_strict ? costs_.stage_overhead_s : 0.0);
             decision.predicted_s[2] = is_strict ? staged_seconds(stages) : window_seconds(slices_per_lane);
             if (!is_strict) {
@@ -64,17 +77,18 @@ public:
         }
         if (decision.way == Way::kDirect) return decision;
         if (decision.way != Way::kStaged) {
-            decision.heavy_pairs = heavy_pairs(demand_, loads_, rates_, cut_s_, joins_own_);
+            decision.heavy_pairs = tiles_.servers == 1 && joins_own_ ? looped_pairs(demand_, rates_)
+                                                                     : heavy_pairs(demand_, loads_, rates_, cut_s_, joins_own_);
         }
         if (decision.way == Way::kBurst) {
             decision.targets = nic_targets(loads_, rates_, cut_s_, decision.heavy_pairs);
             const bool is_even = std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
-            decision.crosses_rails = joins_own_ && is_even && costs_.fan_in == 0;
+decision.crosses_rails = joins_own_ && (is_even || rails_mismatch()) && costs_.fan_in == 0;
         } else if (decision.way == Way::kDetour) {
             decision.targets = nic_limits(loads_, rates_, cut_s_, decision.heavy_pairs);
         } else {
             decision.targets = rate_targets(rates_);
-            decision.pace = costs_.fan_in <= 1 && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
+            decision.pace = (costs_.fan_in <= 1 || !needs_stages) && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
             decision.window = std::max(1, costs_.fan_in);
             decision.segments = std::move(stages.segments);
             decision.num_stages = std::max(stages.num_stages, 1);
@@ -84,6 +98,12 @@ public:
     }
 
 private:
+    /// Whether one partner at a time may be faster although the fabric tolerates more: nothing waits for an arrival before
+    /// the next message leaves, which tells where everything takes little time.
+    [[nodiscard]] bool may_take_turns(double burst_s) const {
+        return tiles_.servers > 1 && tiles_.servers <= kFewToTakeTurns && burst_s < kShort_s && costs_.uplink_bytes_per_s <= 0;
+    }
+
     /// Whether every two servers that must talk have a GPU index whose NICs work at both.
     [[nodiscard]] bool all_tiles_have_rails() const {
         if (std::ranges::all_of(rates_.nic, [](double rate) { return rate > 0; })) return true;
@@ -97,6 +117,24 @@ private:
             if (!joined) return false;
         }
         return true;
+    }
+
+    /// Whether there are so few servers, and such unlike NICs on the rails between two of them, that rails waste some of them.
+    [[nodiscard]] bool rails_mismatch() const {
+        if (tiles_.servers > kFewToMatch) return false;
+        for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+            if (tile / tiles_.servers == tile % tiles_.servers || tiles_.bytes[tile] == 0) continue;
+            double out = 0, in = 0, matched = 0;
+            for (std::size_t rail = 0; rail < tiles_.width; ++rail) {
+                const double src = rates_.nic[tile / tiles_.servers * tiles_.width + rail];
+                const double dst = rates_.nic[tile % tiles_.servers * tiles_.width + rail];
+                out += src;
+                in += dst;
+                matched += std::min(src, dst);
+            }
+            if (matched < kMatched * std::min(out, in)) return true;
+        }
+        return false;
     }
 
     /// Part of a receiver's rate that many senders leave.
@@ -115,7 +153,7 @@ private:
 
     [[nodiscard]] double direct_seconds() const {
         double most = 0;
-        const double senders = static_cast<double>(ranks_ - rates_.width);
+        const double senders = mean_partners();
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
             const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];
             if (out == 0 && in == 0) continue;
@@ -129,15 +167,35 @@ private:
 
     /// Straight ways as long as no NIC is above what the bound lets it carry; the rest takes other NICs of the server.
     [[nodiscard]] double detour_seconds() const {
-        if (!costs_.crosses_rails || rates_.width == 1 || tiles_.servers == 1) return kNever;
+        if (!costs_.crosses_rails || rates_.width == 1) return kNever;
+        if (tiles_.servers == 1) return loop_seconds();
         double overhead = 0;
         for (std::size_t rank = 0; rank < ranks_; ++rank) {
             overhead = std::max(overhead, 2 * costs_.message_overhead_s * tiles_.num_far[rank]);
         }
-        const double good = goodput(static_cast<double>(ranks_ - rates_.width));
-        const double loss = tiles_.servers == 2 && !has_low_ratio() ? kPairDetourLoss : kDetourLoss;
+        const double good = goodput(kDetourPartners * mean_partners());
+        const double loss = tiles_.servers <= kFewToDetour && !has_low_ratio() ? kFewDetourLoss : kDetourLoss;
         const double wire = loss * cut_s_ * (has_crowded_receiver() ? kCrowdedLoss : 1.0) / good;
-        return costs_.stage_overhead_s + wire + overhead + costs_.scale_out_latency_s + hops_seconds(16);
+        const double waits = kFirstWait * costs_.scale_out_latency_s + 2 * (costs_.scale_up_latency_s + costs_.message_overhead_s);
+        return costs_.stage_overhead_s + wire + overhead + costs_.scale_out_latency_s + hops_seconds(16) + waits;
+    }
+
+    /// How many GPUs of other servers one sends to, on average.
+    [[nodiscard]] double mean_partners() const {
+        const double all = std::accumulate(tiles_.num_far.begin(), tiles_.num_far.end(), 0.0);
+        return all / static_cast<double>(ranks_);
+    }
+
+    /// A single server, whose NICs take a part of every pair's bytes.
+    [[nodiscard]] double loop_seconds() const {
+        const auto partners = static_cast<double>(rates_.width) - 1;
+        if (!joins_own_ || goodput(partners) < 1) return kNever;
+        double most = 0;
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            const auto bytes = static_cast<double>(std::max(loads_.out_near[rank], loads_.in_near[rank]));
+            most = std::max(most, bytes / (rates_.scale_up + rates_.nic[rank]));
+        }
+        return costs_.stage_overhead_s + most + 2 * costs_.message_overhead_s * partners + costs_.scale_out_latency_s;
     }
 
     /// Whether scale-up is only a little faster than scale-out.
@@ -199,17 +257,42 @@ private:
         return static_cast<double>(most) * (1.0 - 1.0 / static_cast<double>(rates_.width)) / rates_.scale_up;
     }
 
+    /// What the GPU that sends most takes to pass on what is above its share.
+    [[nodiscard]] double surplus_seconds() const {
+        double most = 0;
+        for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+            const auto out = std::span(loads_.out_far).subspan(first, rates_.width);
+            const auto all = static_cast<double>(std::accumulate(out.begin(), out.end(), std::int64_t{0}));
+            most = std::max(most, static_cast<double>(*std::ranges::max_element(out)) - all / static_cast<double>(rates_.width));
+        }
+        return most / rates_.scale_up;
+    }
+
     /// Slices of an average lane: more hide more of the last redistribution, but each costs its overhead.
     [[nodiscard]] double choose_slices() const {
         const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
         const double most = std::clamp(std::floor(64 / partners), partners < kManyPartners ? 6.0 : 4.0, 48.0);
         if (costs_.message_overhead_s <= 0) return std::max(most, std::floor(kFreeSlices / partners));
-        return std::clamp(std::floor(std::sqrt(restore_seconds() / (2 * costs_.message_overhead_s * partners))), 1.0, most);
+        std::int64_t bytes = 0;
+        for (const std::int64_t in : loads_.in_far) bytes += in;
+        const double nics = std::accumulate(rates_.nic.begin(), rates_.nic.end(), 0.0);
+        const double wire = nics > 0 ? static_cast<double>(bytes) / nics : 0.0;
+        const double slices = kSlices * std::sqrt(wire / costs_.message_overhead_s) / std::pow(partners, kPartnersExponent);
+        return std::clamp(std::floor(slices + kRoundUp), 1.0, most);
     }
 
     [[nodiscard]] double hops_seconds(double slices) const {
         if (rates_.width == 1) return 0;
         return restore_seconds() / (4 * slices) + costs_.scale_up_latency_s + 2 * costs_.message_overhead_s;
+    }
+
+    /// Whether no GPU sends more to other servers than its neighbours do.
+    [[nodiscard]] bool is_balanced() const {
+        for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+            const auto out = std::span(loads_.out_far).subspan(first, rates_.width);
+            if (std::ranges::any_of(out, [&](std::int64_t bytes) { return bytes != out[0]; })) return false;
+        }
+        return true;
     }
 
     [[nodiscard]] double burst_seconds(double slices) const {
@@ -219,13 +302,19 @@ private:
         // Ports that have little time to spare end late: what they do last waits for what the wire brings last.
         const bool is_tight = has_low_ratio() && !has_crowded_receiver();
         const double ports = (is_tight ? kTightPorts : kLoosePorts) * burst_port_seconds();
+        // The next slice of a lane leaves when one before it has arrived, and lanes of one size all wait at once. Of few slices
+        // the first moves before the wire and the last ones after it hide behind nothing.
+        const double waits = costs_.scale_out_latency_s * (kFirstWait + (is_balanced() ? kSliceWait * (slices - 1) : 0.0)) +
+                             (surplus_seconds() + restore_seconds()) / (slices * slices);
         return costs_.stage_overhead_s +
-               std::max({near_seconds(), ports, wire + costs_.scale_out_latency_s + hops_seconds(slices)});
+               std::max({near_seconds(), ports, wire + costs_.scale_out_latency_s + hops_seconds(slices) + waits});
     }
 
     [[nodiscard]] double staged_seconds(const Stages& stages) const {
         if (stages.segments.empty()) return costs_.stage_overhead_s + near_seconds();
-        const double wire = std::max(stages.seconds, cut_s_);
+        // Partners of one stage do not all start at once, and less so where they have unlike amounts to move.
+        const double gap = 2 * costs_.message_overhead_s + (is_balanced() ? 0.0 : kStageGap * costs_.stage_overhead_s);
+        const double wire = std::max(stages.seconds, cut_s_) + gap * stages.num_stages;
         return std::max(near_seconds(), wire + costs_.scale_out_latency_s + hops_seconds(8));
     }
 
@@ -253,13 +342,15 @@ private:
         }
         for (std::size_t rank = 0; rank < ranks_; ++rank) busiest = std::max(busiest, cut_s_ * rates_.nic[rank]);
         const bool is_middling = tiles_.servers > kFewServers && tiles_.servers <= kManyServers;
+        const double overhead = costs_.message_overhead_s * *std::ranges::max_element(rates_.nic);  // in bytes
         const double stage_parts = is_middling ? 2 * kStageParts : kStageParts;
         for (std::size_t src = 0; src < tiles_.servers; ++src) {
-            double bytes = busiest / stage_parts;
+            double bytes = std::max(busiest / stage_parts, kStageSlice * std::sqrt(busiest * overhead));
             if (decision.way != Way::kStaged) {
                 const double lanes = decision.way == Way::kDetour ? width * width : width;
                 const double lane = static_cast<double>(out[src]) / lanes / std::max(1.0, static_cast<double>(partners[src]));
-                bytes = std::max(lane / slices, busiest / kMostSliceParts);
+                const double least = (decision.way == Way::kDetour ? kDetourSlice : kBurstSlice) * std::sqrt(busiest * overhead);
+                bytes = std::max({lane / slices, busiest / kMostSliceParts, least});
             }
             decision.slice_bytes[src] = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes));
         }
@@ -276,55 +367,6 @@ private:
 };
 
 }  // namespace
-
-std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds) {
-    require(rounds > 0, "rounds must be at least 1");
-    std::vector<Segment> segments;
-    for (std::int32_t round = 0; round < rounds; ++round) {
-        for (std::size_t src = 0; src < tiles.servers; ++src) {
-            for (std::size_t dst = 0; dst < tiles.servers; ++dst) {
-                const std::int64_t bytes = src == dst ? 0 : tiles.bytes[src * tiles.servers + dst];
-                const std::int64_t first = portion(bytes, round, rounds), last = portion(bytes, round + 1, rounds);
-                if (first == last) continue;
-                segments.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), round, first, last - first});
-            }
-        }
-    }
-    return segments;
-}
-
-std::vector<Segment> scale_segments(std::span<const Segment> segments, const Tiles& tiles) {
-    std::vector<std::int64_t> before(tiles.bytes.size(), 0);
-    const auto tile_of = [&](const Segment& segment) {
-        const auto src = static_cast<std::size_t>(segment.src_server), dst = static_cast<std::size_t>(segment.dst_server);
-        require(src < tiles.servers && dst < tiles.servers && src != dst, "a segment must join two servers");
-        return src * tiles.servers + dst;
-    };
-    std::int32_t last_stage = 0;
-    for (const Segment& segment : segments) {
-        require(segment.bytes > 0 && segment.first_byte >= 0, "a segment must have bytes");
-        before[tile_of(segment)] += segment.bytes;
-        last_stage = std::max(last_stage, segment.stage);
-    }
-    std::vector<Segment> scaled;
-    scaled.reserve(segments.size());
-    for (const Segment& segment : segments) {
-        const std::size_t tile = tile_of(segment);
-        const std::int64_t first = portion(tiles.bytes[tile], segment.first_byte, before[tile]);
-        const std::int64_t last = portion(tiles.bytes[tile], segment.first_byte + segment.bytes, before[tile]);
-        if (last > first) scaled.push_back({segment.src_server, segment.dst_server, segment.stage, first, last - first});
-    }
-    // Traffic where there was none: shift by shift, each in a stage of its own, behind the rest.
-    for (std::size_t shift = 1; shift < tiles.servers; ++shift) {
-        for (std::size_t src = 0; src < tiles.servers; ++src) {
-            const std::size_t dst = (src + shift) % tiles.servers, tile = src * tiles.servers + dst;
-            if (before[tile] > 0 || tiles.bytes[tile] == 0) continue;
-            scaled.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst),
-                              last_stage + static_cast<std::int32_t>(shift), 0, tiles.bytes[tile]});
-        }
-    }
-    return scaled;
-}
 
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
                               std::int32_t only, std::int32_t slices) {

@@ -49,6 +49,9 @@ struct HeavyPair {
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
                                    double seconds, bool joins_own);
 
+/// Every pair of a single server whose NICs reach each other: both tiers carry it in proportion to their rates.
+std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
+
 /// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes more of
 /// their own bytes, and they help others less.
 /// @param pairs inside servers whose bytes take NICs too

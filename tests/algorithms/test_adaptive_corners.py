@@ -1,0 +1,99 @@
+"""Our planner where problems are odd: one server, one GPU each, huge entries, unlike NICs, missing GPUs, small sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.schedule import Phase
+
+FREE = {"scale_out_latency": "0 us", "scale_up_latency": "0 us", "message_overhead": "0 us", "stage_overhead": "0 us"}
+RIVALS = ("fast", "no-stage", "direct", "pxn", "forward")
+
+
+def over_bound(cluster: il.Cluster, demand: il.Demand) -> float:
+    certificate = il.plan(cluster, demand, algorithm="adaptive").certificate(tolerance=1e-3)
+    assert certificate.valid
+    return certificate.makespan_s / certificate.lower_bound_s
+
+
+def single(ranks: int, src: int, dst: int) -> il.Demand:
+    bytes_matrix = np.zeros((ranks, ranks), np.int64)
+    bytes_matrix[src, dst] = 500_000_000
+    return il.traffic.matrix(bytes_matrix)
+
+
+@pytest.mark.parametrize("corner", ["above 2^32", "empty rows and columns", "single far", "single near"])
+def test_odd_matrices_stay_near_the_bound(corner: str) -> None:
+    cluster, random = il.cluster("h200", servers=4, **FREE), np.random.default_rng(0)
+    huge = random.integers(2**32, 2**34, (32, 32))
+    holes = random.integers(0, 10**8, (32, 32))
+    holes[[3, 20]] = holes[:, 7] = 0
+    demand = {
+        "above 2^32": il.traffic.matrix(huge),
+        "empty rows and columns": il.traffic.matrix(holes),
+        "single far": single(32, 1, 9),
+        "single near": single(32, 1, 2),
+    }[corner]
+    assert over_bound(cluster, demand) <= 1.06
+
+
+@pytest.mark.parametrize(("servers", "gpus"), [(1, 8), (8, 1)])
+@pytest.mark.parametrize("skew", [0.0, 0.8, 1.2])
+def test_one_server_and_one_gpu_each_stay_near_the_bound(servers: int, gpus: int, skew: float) -> None:
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=gpus, **FREE)
+    assert over_bound(cluster, il.traffic.zipf(cluster, skew=skew, bytes_per_gpu="500 MB", seed=1)) <= 1.06
+
+
+def test_a_single_server_uses_its_nics_too_where_they_reach_each_other() -> None:
+    cluster = il.cluster("h200", servers=1)
+    messages = il.plan(cluster, il.traffic.uniform(cluster, bytes_per_gpu="500 MB"), algorithm="adaptive").messages
+    wire = messages["phase"] == Phase.SCALE_OUT
+    assert messages["size_bytes"][wire].sum() == pytest.approx(0.1 * messages["size_bytes"].sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("scale_out", ["flat", "rail"])
+@pytest.mark.parametrize("servers", [2, 3, 4])
+def test_nics_that_do_not_match_are_all_used(servers: int, scale_out: str) -> None:
+    """On two servers nothing makes up for a rail with unlike ends; where NICs reach any other, lanes cross rails."""
+    slow = [il.slow_nic(server=server, gpu=gpu, bandwidth="200 Gb/s") for server, gpu in ((0, 3), (1, 0))]
+    missing = [il.missing_gpu(server=0, gpu=3), il.missing_gpu(server=1, gpu=0)]
+    for faults in (slow, missing):
+        cluster = il.cluster("h200", servers=servers, scale_out=scale_out, faults=faults, stage_overhead="0 us")
+        demand = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="500 MB", seed=1)
+        assert over_bound(cluster, demand) <= 1.08
+
+
+@pytest.mark.parametrize("kind", ["two NICs per GPU", "mesh", "1:1"])
+def test_other_servers_stay_near_the_bound(kind: str) -> None:
+    settings: dict[str, object] = {
+        "two NICs per GPU": {"nics_per_gpu": 2},
+        "mesh": {"scale_up": "mesh"},
+        "1:1": {"scale_out_bandwidth": "3600 Gb/s"},
+    }[kind]
+    cluster = il.cluster("h200", servers=4, stage_overhead="0 us", **settings)  # type: ignore[arg-type]
+    demand = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="500 MB", seed=1)
+    assert over_bound(cluster, demand) <= (1.25 if kind == "1:1" else 1.06)
+
+
+@pytest.mark.parametrize(("servers", "seed"), [(2, 6), (4, 1), (8, 4)])
+def test_a_hot_expert_at_half_the_ratio_stays_near_the_bound(servers: int, seed: int) -> None:
+    """Its port inside the server sets the time and must never idle."""
+    cluster = il.cluster("h200", servers=servers, scale_out_bandwidth="800 Gb/s", stage_overhead="0 us")
+    demand = il.traffic.hot_expert(cluster, skew=0.8, bytes_per_gpu="500 MB", seed=seed + 3)
+    assert over_bound(cluster, demand) <= 1.05
+
+
+@pytest.mark.parametrize("fan_in", [None, 1])
+@pytest.mark.parametrize("servers", [2, 4, 8])
+def test_decoding_is_behind_no_rival(servers: int, fan_in: int | None) -> None:
+    """128 tokens per GPU, top-8 of hidden 7168 in FP8."""
+    cluster = il.cluster("h200", servers=servers, fan_in=fan_in)
+    for skew in (0.0, 0.8):
+        demand = il.traffic.zipf(cluster, skew=skew, bytes_per_gpu=128 * 8 * 7168, seed=1)
+        ours, *others = (
+            il.plan(cluster, demand, algorithm=name).simulate(tolerance=1e-3).makespan_s
+            for name in ("adaptive", *RIVALS)
+        )
+        assert ours <= 1.01 * min(others)
