@@ -17,7 +17,9 @@ constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers 
 constexpr double kDetourLoss = 1.04, kFewDetourLoss = 1.20, kCrowdedLoss = 1.4;
 constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
 constexpr std::size_t kFewServers = 12, kManyServers = 24;
-constexpr std::size_t kFewToDetour = 3, kFewToTakeTurns = 8;
+constexpr std::size_t kFewToDetour = 3;  // servers up to which detours end late
+// Up to so many servers, and where a burst would take less than this, one partner at a time may be faster on any fabric.
+constexpr std::size_t kFewToTakeTurns = 8;
 constexpr double kShort_s = 400e-6;
 constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
 constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use

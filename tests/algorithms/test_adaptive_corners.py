@@ -1,4 +1,4 @@
-"""Our planner where problems are odd: one server, one GPU each, huge entries, unlike NICs, missing GPUs, small sizes."""
+"""Our planner where problems are odd: one server, one GPU each, huge entries, unlike NICs, missing GPUs, few bytes."""
 
 from __future__ import annotations
 
