@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -22,6 +24,7 @@ from interlock.traffic import parse
 SHAPES = [(4, 4), (2, 8), (8, 2)]
 TRAFFIC = ["zipf:0.8", "hot:0.8", "balanced"]
 SMALL_BYTES = 4096  # per pair
+SMALL_WARM_UP = 5
 
 
 def main() -> None:
@@ -51,13 +54,24 @@ def main() -> None:
                         "most_ms": ours.measured_most_s * 1e3,
                         "faster": native.measured_s / ours.measured_s,
                         "over_bound": 1 + ours.gap,
+                        "busiest_nic_over_bound": busiest_nic_s(spec, demand) / ours.lower_bound_s,
                         "predicted_over_measured": ours.predicted_s / ours.measured_s,
                         "exchange_ms": ours.exchange_s * 1e3,
                         "valid": ours.valid and native.valid,
                     }
                 )
             small.append(_small(ranks.call(small_calls, spec.to_cluster(), 10 * options.repeats), servers, gpus))
-    report("lab", rows, options, small_messages=small, load_average=os.getloadavg()[0])
+    congestion_control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    load_average = os.getloadavg()[0]
+    report("lab", rows, options, small_messages=small, congestion_control=congestion_control, load_average=load_average)
+
+
+def busiest_nic_s(spec: LabSpec, demand: il.Demand) -> float:
+    """What the busiest NIC takes if every pair talks straight: torch's own call cannot be faster."""
+    server = np.arange(spec.num_ranks) // spec.gpus
+    far = np.where(server[:, None] != server[None, :], demand.bytes_matrix, 0)
+    rate = spec.to_cluster().nic_bandwidth_bytes_per_s
+    return float(max((far.sum(axis=0) / rate).max(), (far.sum(axis=1) / rate).max()))
 
 
 def _small(told: list[dict[str, float]], servers: int, gpus: int) -> dict[str, object]:
@@ -88,14 +102,14 @@ def small_calls(context: RankContext, cluster: il.Cluster, repeats: int) -> dict
     }
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
-    for turn in range(repeats + 2):
+    for turn in range(repeats + SMALL_WARM_UP):
         for name in names[turn % 3 :] + names[: turn % 3]:
             call = calls[name]
             start_together(context)
             begin_s = time.perf_counter()
             call()
             took_s = slowest(context, time.perf_counter() - begin_s)
-            if turn >= 2:
+            if turn >= SMALL_WARM_UP:
                 seconds[name].append(took_s)
     handle.close()
     return {name: statistics.median(times) for name, times in seconds.items()}

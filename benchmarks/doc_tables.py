@@ -232,6 +232,42 @@ def synthesis_growth() -> str:
     return markdown(list(keys), lines) + f"\nCPU time grows with the number of ranks to the power of {exponent:.2f}.\n"
 
 
+def lab() -> str:
+    """Wall clock in the lab: torch's own call beside ours."""
+    result = stored("lab")
+    header = ["lab", "traffic", "torch's own", "adaptive", "times as fast", "over the bound", "predicted / measured"]
+    lines = [
+        [
+            f"{row['shape']}",
+            f"{row['traffic']}",
+            f"{row['native_ms']:.0f} ms ({row['busiest_nic_over_bound']:.2f})",
+            f"{row['adaptive_ms']:.0f} ms ({row['least_ms']:.0f}-{row['most_ms']:.0f})",
+            *(f"{row[key]:.2f}" for key in ("faster", "over_bound", "predicted_over_measured")),
+        ]
+        for row in rows_of(result)
+    ]
+    machine = result["machine"]
+    assert isinstance(machine, dict)
+    facts = f"{machine['cpu']}, {machine['cores']} cores, TCP {result['congestion_control']}, seed {result['seed']}"
+    return markdown(header, lines) + f"\n{facts}, commit {machine['commit']}.\n"
+
+
+def lab_small() -> str:
+    """Small calls in the lab, as a part of torch's own speed."""
+    small = stored("lab")["small_messages"]
+    assert isinstance(small, list)
+    lines = [
+        [
+            row["shape"],
+            f"{row['native_ms']:.1f} ms",
+            f"{row['handle_of_native']:.2f}",
+            f"{row['drop_in_of_native']:.2f}",
+        ]
+        for row in small
+    ]
+    return markdown(["lab", "torch's own", "handle that holds its demand", "drop-in"], lines)
+
+
 def _ratios(rows: list[Row]) -> str:
     """Rows as they are, ratios with three digits after the point."""
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -244,8 +280,9 @@ def _seconds(value: object) -> str:
 
 
 FAST = (quality, quality_faults, quality_corners)
+LAB = (lab, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
-WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST)
+WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)
 SYNTHESIS = (synthesis, synthesis_growth)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 

@@ -13,14 +13,15 @@ from interlock.errors import InvalidInput
 from interlock.planning import Plan, planner
 from interlock.problem import demand_problem
 from interlock.runtime import Choice, Layout, Placement, Runner, Session
-from interlock.topology import Cluster
+from interlock.topology import Cluster, MissingGpu
+from interlock.topology import cluster as cluster_preset
 from interlock.traffic import Demand
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["execute", "least_seconds", "native_seconds", "open_session"]
+__all__ = ["execute", "least_seconds", "native_seconds", "open_session", "with_gaps"]
 
 NATIVE = "native"
 MARGIN = 1.05  # a plan must promise to beat the backend's own call by this much
@@ -62,6 +63,15 @@ def open_session(
         return Choice(makers[id(where)](demand), f"planned by {algorithm}")
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
+
+
+def with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
+    """The cluster, with places that no rank plays marked as missing GPUs."""
+    servers, width = max(placement.server_of) + 1, placement.ranks_per_server
+    where = cluster_preset("h200", servers=servers, gpus_per_server=width) if cluster is None else cluster
+    placement.check_cluster(where)
+    gaps = tuple(MissingGpu(rank // width, rank % width) for rank in placement.empty)
+    return where.with_(faults=(*where.faults, *gaps)) if gaps else where
 
 
 def _always_native(where: Cluster, demand: Demand) -> Choice:

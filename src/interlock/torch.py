@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from torch.distributed.distributed_c10d import _world
 
 from interlock.errors import InvalidInput
-from interlock.execution import execute, native_seconds, open_session
+from interlock.execution import execute, native_seconds, open_session, with_gaps
 from interlock.planning import Plan
 from interlock.runtime import Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate
+from interlock.runtime.direct import Direct, check_held
 from interlock.runtime.experts import Experts
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
-from interlock.topology import Cluster, MissingGpu, read_cluster
-from interlock.topology import cluster as cluster_preset
+from interlock.runtime.together import all_to_all_natively
+from interlock.topology import Cluster, read_cluster
 
 __all__ = [
     "AllToAll",
@@ -130,15 +131,16 @@ class AllToAll:
         placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
         self.session = open_session(
             self.group,
-            _with_gaps(cluster, placement),
+            with_gaps(cluster, placement),
             placement,
             algorithm=algorithm,
             fallback=fallback,
             timeout_s=timeout_s,
         )
         self.rank, self.placement = self.session.rank, placement
-        self.report: Report | None = None
         self._held: Prepared | None = None
+        self._direct: Direct | None = None  # the held demand, where the backend's own call moves it
+        self._last: tuple[Prepared, float, float, float] | None = None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="interlock-call")
 
     def __call__(
@@ -151,6 +153,10 @@ class AllToAll:
     ) -> Pending | None:
         """As `torch.distributed.all_to_all_single`; without splits, the held demand if there is one."""
         needs_gradient = input.requires_grad and torch.is_grad_enabled()
+        is_plain = output_split_sizes is None and input_split_sizes is None and not (async_op or needs_gradient)
+        if is_plain and self._direct is not None and self._direct.fits(output, input):
+            self._move_directly(self._direct, output, input)
+            return None
         if async_op:
             if needs_gradient:
                 raise InvalidInput("async_op=True cannot be combined with an input that requires gradients")
@@ -169,10 +175,14 @@ class AllToAll:
         each = row_bytes(like)
         sends = [size * each for size in input_split_sizes]
         self._held = self.session.prepare(self.session.share(sends, [size * each for size in output_split_sizes]))
+        self._direct = None
+        if self._held.lowered is None:
+            device = self.session.runner.device
+            self._direct = Direct(self._held, list(output_split_sizes), list(input_split_sizes), each, device)
 
     def release(self) -> None:
         """Forget the held demand."""
-        self._held = None
+        self._held = self._direct = None
 
     def share_rows(self, input_split_sizes: Sequence[int]) -> NDArray[np.int64]:
         """Rows that every rank has for every rank, for `move_rows`. Every rank must call it."""
@@ -193,8 +203,8 @@ class AllToAll:
 
     def replan(self, cluster: Cluster) -> None:
         """Plan for another description of the same machines from now on. Every rank must call it."""
-        self.session.replan(_with_gaps(cluster, self.session.placement))
-        self._held = None
+        self.session.replan(with_gaps(cluster, self.session.placement))
+        self.release()
 
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
@@ -212,7 +222,7 @@ class AllToAll:
         sent = flat(source.detach())
         held = self._held if output_splits is None and input_splits is None else None
         if held is not None:
-            _check_held(held, output, source)
+            check_held(held, output, source)
             prepared, has_come = held, False
         else:
             prepared, has_come = self._agree(output, source, sent, output_splits, input_splits)
@@ -257,15 +267,31 @@ class AllToAll:
         if not output.is_contiguous():
             output.detach().copy_(received.view(output.dtype).view(output.shape))
 
+    def _move_directly(self, direct: Direct, output: torch.Tensor, source: torch.Tensor) -> None:
+        """The backend's own call with the caller's tensors as they are."""
+        start_s, group = time.perf_counter(), self.session.runner.group
+        self.session.runner.guard(
+            lambda: all_to_all_natively(group, output, source, direct.output_rows, direct.input_rows), "moving bytes"
+        )
+        self._last = direct.held, 0.0, 0.0, time.perf_counter() - start_s
+
     def _note(self, prepared: Prepared, is_held: bool, agree_s: float, move_s: float) -> None:
-        plan = cast(Plan | None, prepared.choice.plan)
-        is_new = not is_held and (self.report is None or self.report.plan is not plan)
+        is_new = not is_held and (self._last is None or self._last[0] is not prepared)
         plan_s = prepared.prepare_s if is_new else 0.0
-        self.report = Report(
+        self._last = prepared, max(0.0, agree_s - plan_s), plan_s, move_s
+
+    @property
+    def report(self) -> Report | None:
+        """What the last call did; None before the first."""
+        if self._last is None:
+            return None
+        prepared, exchange_s, plan_s, measured_s = self._last
+        plan = cast(Plan | None, prepared.choice.plan)
+        return Report(
             algorithm="native" if plan is None else plan.algorithm,
             reason=prepared.choice.reason,
-            measured_s=move_s,
-            exchange_s=max(0.0, agree_s - plan_s),
+            measured_s=measured_s,
+            exchange_s=exchange_s,
             plan_s=plan_s,
             stages=1 if plan is None else plan.num_stages,
             messages=0 if prepared.lowered is None else len(prepared.lowered.program.sends),
@@ -370,19 +396,3 @@ def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
     """What the last drop-in call on the group did; None before the first."""
     handle = _handles.get(id(dist.group.WORLD if group is None else group))
     return None if handle is None else handle.report
-
-
-def _with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
-    """The cluster, with places that no rank plays marked as missing GPUs."""
-    servers, width = max(placement.server_of) + 1, placement.ranks_per_server
-    where = cluster_preset("h200", servers=servers, gpus_per_server=width) if cluster is None else cluster
-    placement.check_cluster(where)
-    gaps = tuple(MissingGpu(rank // width, rank % width) for rank in placement.empty)
-    return where.with_(faults=(*where.faults, *gaps)) if gaps else where
-
-
-def _check_held(held: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:
-    for tensor, wanted, name in ((source, sum(held.sends), "input"), (output, sum(held.receives), "output")):
-        size_bytes = tensor.numel() * tensor.element_size()
-        if size_bytes != wanted:
-            raise InvalidInput(f"{name} has {size_bytes} bytes but the held demand moves {wanted}")

@@ -17,7 +17,7 @@ import pytest
 import interlock as il
 from interlock.algorithms import registry
 from interlock.lab import LabSpec, Network, check_available, compare_in_lab, ranks_in, reap, running
-from interlock.lab.network import LabUnavailable
+from interlock.lab.network import BURST_BYTES, LabUnavailable
 from interlock.problem import demand_problem
 
 needs_lab = pytest.mark.skipif(
@@ -70,8 +70,10 @@ def test_a_lab_whose_owner_was_killed_is_reaped(small_spec: LabSpec) -> None:
 
 @needs_lab
 def test_links_are_as_fast_as_declared_and_servers_use_scale_up() -> None:
-    spec = LabSpec(2, 2, 40e6 / 8, 400e6 / 8, {3: 20e6 / 8})
+    spec = LabSpec(2, 2, 40e6 / 8, 400e6 / 8, {3: 20e6 / 8}, port_queue_bytes=64_000)
     with Network(spec) as network:
+        port = subprocess.run(["tc", "-n", network.hub, "-json", "qdisc", "show", "dev", "nic0"], capture_output=True)
+        assert json.loads(port.stdout)[0]["options"]["lat"] == (64_000 - BURST_BYTES) * 8 / 40  # in microseconds
         for rank, rate in ((0, "40Mbit"), (3, "20Mbit")):
             shown = subprocess.run(
                 ["tc", "-n", network.namespace(rank), "qdisc", "show", "dev", "nic0"], capture_output=True, text=True
@@ -93,7 +95,7 @@ def test_without_root_the_lab_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_impossible_labs_are_refused() -> None:
-    for arguments in ((0, 2, 1e6, 1e6), (64, 64, 1e6, 1e6), (2, 2, 1e6, 1e6, {4: 1e6})):
+    for arguments in ((0, 2, 1e6, 1e6), (64, 64, 1e6, 1e6), (2, 2, 1e6, 1e6, {4: 1e6}), (2, 2, 1e6, 1e6, {}, 1000)):
         with pytest.raises(il.InvalidInput):
             LabSpec(*arguments)  # type: ignore[arg-type]
 

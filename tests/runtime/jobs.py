@@ -197,6 +197,49 @@ def small_calls_in_a_row(
     return told
 
 
+def held_natively(context: RankContext, cluster: il.Cluster) -> list[str]:
+    """Calls of a handle that holds a demand for the backend's own call; what went wrong with them."""
+    ranks, rank, wrong = context.num_ranks, context.rank, []
+    sends = [1 + (rank + peer) % 3 for peer in range(ranks)]
+    source = torch.repeat_interleave(torch.arange(ranks) + 10 * rank, torch.tensor(sends)).repeat(2, 1).T
+    wanted = torch.repeat_interleave(10 * torch.arange(ranks) + rank, torch.tensor(sends)).repeat(2, 1).T
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm="native") as move:
+        move.hold(sends, sends, like=source)
+        outputs = {
+            "as they are": torch.zeros(wanted.shape, dtype=wanted.dtype),
+            "not contiguous": torch.zeros(wanted.T.shape, dtype=wanted.dtype).T,
+            "other shape": torch.zeros(wanted.shape, dtype=wanted.dtype).view(-1),
+        }
+        for name, output in outputs.items():
+            move(output, source.contiguous() if name == "as they are" else source)
+            if not torch.equal(output.reshape(wanted.shape), wanted) or move.report is None or move.report.plan_s:
+                wrong.append(name)
+        try:
+            move(torch.zeros(1, 2, dtype=wanted.dtype), source)
+            wrong.append("wrong size")
+        except il.InvalidInput:
+            pass
+    return wrong
+
+
+def move_device_memory(
+    context: RankContext, cluster: il.Cluster, rows: NDArray[np.int64], algorithm: str
+) -> dict[str, bool]:
+    """CUDA tensors over gloo: whether they arrive, twice, and whether they are staged through pinned memory."""
+    rank, device = context.rank, torch.device("cuda", 0)
+    sends, receives = rows[rank].tolist(), rows[:, rank].tolist()
+    source = torch.repeat_interleave(torch.arange(len(rows)) + 10.0 * rank, rows[rank]).to(device)
+    wanted = torch.repeat_interleave(10.0 * torch.arange(len(rows)) + rank, rows[:, rank]).to(device)
+    is_right = True
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm=algorithm, fallback=False) as move:
+        for _ in range(2):
+            output = torch.zeros(sum(receives), device=device)
+            move(output, source, receives, sends)
+            is_right &= torch.equal(output, wanted)
+        staged = [move.session.runner.host_memory(name, 1) for name in ("input", "output")]
+    return {"right": is_right, "pinned": all(memory.is_pinned() for memory in staged)}
+
+
 def bad_calls(context: RankContext, cluster: il.Cluster, algorithm: str) -> list[str]:
     """What each rank is told when one rank's splits are wrong; the handle works before and afterwards."""
     ranks, rank = context.num_ranks, context.rank

@@ -99,6 +99,21 @@ def test_small_demands_travel_with_their_bytes_until_one_does_not_fit(group_of: 
     assert results == [[(True, has_come) for has_come in comes]] * 4
 
 
+def test_a_held_demand_takes_any_tensors_of_its_size(group_of: Groups) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    assert group_of(4).call(jobs.held_natively, cluster) == [[]] * 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("algorithm", ["adaptive", "native"])
+def test_device_memory_goes_through_pinned_host_memory_on_gloo(group_of: Groups, algorithm: str) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    for rows in (np.full((4, 4), 3000), np.arange(16).reshape(4, 4)):
+        told = group_of(4).call(jobs.move_device_memory, cluster, rows, algorithm)
+        assert told[0]["pinned"]
+        assert all(each["right"] for each in told)
+
+
 @pytest.mark.parametrize("algorithm", ["direct", "native"])
 def test_wrong_splits_are_an_error_on_every_rank(group_of: Groups, algorithm: str) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)

@@ -14,7 +14,7 @@ import typer
 from interlock.cli.options import HtmlOption, JsonOption, SeedOption, SizeOption, TrafficOption, build_traffic
 from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
-from interlock.units import format_bandwidth, format_seconds, parse_bandwidth
+from interlock.units import format_bandwidth, format_seconds, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
     from interlock.lab import LabRow, LabSpec, Network
@@ -31,6 +31,7 @@ ScaleUpOption = Annotated[str, typer.Option("--scale-up", help="Rate of each lin
 NicOfOption = Annotated[
     list[str] | None, typer.Option("--nic-of", metavar="RANK=RATE", help="Another rate for one NIC; 0 is dead.")
 ]
+PortQueueOption = Annotated[str, typer.Option("--port-queue", help="What a switch port holds of what goes to a NIC.")]
 NameOption = Annotated[str | None, typer.Option("--name", help="Lab made by `lab up`; default: one made for this run.")]
 
 
@@ -41,6 +42,7 @@ def run(
     nic: NicOption = "50Mbit",
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
+    port_queue: PortQueueOption = "150kB",
     traffic: TrafficOption = "zipf:0.8",
     size: SizeOption = "1.5MB",
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each algorithm.")] = 10,
@@ -69,7 +71,7 @@ def run(
     if repeat < 1 or repeat > 10_000:
         raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
     names = [word.strip() for word in algorithms.split(",") if word.strip()]
-    with _network(name, servers, gpus, nic, scale_up, nic_of) as network, progress_of(4, "lab") as step:
+    with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, progress_of(4, "lab") as step:
         spec = network.spec
         demand = build_traffic(traffic, spec.to_cluster(), size, seed)
         step("starting ranks")
@@ -94,6 +96,7 @@ def calibrate(
     nic: NicOption = "50Mbit",
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
+    port_queue: PortQueueOption = "150kB",
     seconds: Annotated[float, typer.Option("--seconds", help="Roughly how long to measure each tier.")] = 2.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="TOML file to write.")] = None,
     name: NameOption = None,
@@ -110,7 +113,7 @@ def calibrate(
     from interlock.lab.jobs import calibrated
     from interlock.topology import cluster_to_toml, write_cluster
 
-    with _network(name, servers, gpus, nic, scale_up, nic_of) as network, ranks_in(network) as ranks:
+    with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, ranks_in(network) as ranks:
         made = ranks.call(calibrated, network.spec.gpus, seconds)[0]
     if output is not None:
         write_cluster(made, output)
@@ -131,6 +134,7 @@ def up(
     nic: NicOption = "50Mbit",
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
+    port_queue: PortQueueOption = "150kB",
     as_json: JsonOption = False,
 ) -> int:
     """Make a lab that stays until `lab down`.
@@ -141,7 +145,7 @@ def up(
     """
     from interlock.lab import Network
 
-    network = Network(_spec(servers, gpus, nic, scale_up, nic_of), name)
+    network = Network(_spec(servers, gpus, nic, scale_up, nic_of, port_queue), name)
     network.up()
     made = {"name": name, "hub": network.hub, "namespaces": [network.namespace(r) for r in range(servers * gpus)]}
     if as_json:
@@ -198,7 +202,7 @@ def list_labs(as_json: JsonOption = False) -> int:
     return 0
 
 
-def _spec(servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None) -> LabSpec:
+def _spec(servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None, port_queue: str) -> LabSpec:
     from interlock.lab import LabSpec
 
     overrides: dict[int, float] = {}
@@ -208,17 +212,17 @@ def _spec(servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | 
             raise InvalidInput(f"--nic-of {words!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
         overrides[int(rank)] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
     rates = parse_bandwidth(nic, "--nic"), parse_bandwidth(scale_up, "--scale-up")
-    return LabSpec(servers, gpus, *rates, overrides)
+    return LabSpec(servers, gpus, *rates, overrides, parse_bytes(port_queue, "--port-queue"))
 
 
 @contextmanager
 def _network(
-    name: str | None, servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None
+    name: str | None, servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None, port_queue: str
 ) -> Iterator[Network]:
     """A lab that is up: the named one, or one for this command that goes whatever ends the command."""
     from interlock.lab import Network, check_available, reap, running
 
-    spec = _spec(servers, gpus, nic, scale_up, nic_of)
+    spec = _spec(servers, gpus, nic, scale_up, nic_of, port_queue)
     check_available()
     reap()
     if name is not None:

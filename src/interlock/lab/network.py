@@ -27,6 +27,7 @@ MAX_RANKS = 128
 PREFIX = "ilk-"
 HEADER_BYTES, SEGMENT_BYTES = 66, 1448  # Ethernet, IP and TCP with timestamps around a full segment
 PORT_QUEUE_BYTES = 150_000  # of a switch port towards a rank: a shallow data-centre switch
+LEAST_QUEUE_BYTES = 20_000  # a burst and a frame
 HOST_QUEUE_BYTES = 1_500_000  # of a rank's own interface: 1000 packets, Linux's default; TCP keeps it short by itself
 BURST_BYTES = 16_000
 OFFLOAD_BYTES = 15_000  # most that TCP hands a NIC at once; less than a burst passes uncut, which spares the processor
@@ -49,6 +50,7 @@ class LabSpec:
     nic_bytes_per_s: float
     scale_up_bytes_per_s: float
     nic_overrides: dict[int, float] = field(default_factory=dict)  # by rank; 0 is a dead NIC
+    port_queue_bytes: int = PORT_QUEUE_BYTES  # that a switch port holds of what goes to a rank's NIC
 
     def __post_init__(self) -> None:
         for name, value in (("servers", self.servers), ("gpus", self.gpus)):
@@ -56,6 +58,8 @@ class LabSpec:
                 raise InvalidInput(f"{name}={value!r} must be a whole number from 1 to {MAX_RANKS}")
         if self.num_ranks > MAX_RANKS:
             raise InvalidInput(f"servers={self.servers} x gpus={self.gpus} is above {MAX_RANKS} ranks of a lab")
+        if self.port_queue_bytes < LEAST_QUEUE_BYTES:
+            raise InvalidInput(f"port_queue_bytes={self.port_queue_bytes} must be at least {LEAST_QUEUE_BYTES}")
         for rank in self.nic_overrides:
             if not 0 <= rank < self.num_ranks:
                 raise InvalidInput(f"NIC of rank {rank}: ranks go from 0 to {self.num_ranks - 1}")
@@ -152,7 +156,7 @@ class Network:
         shaping = [
             line
             for rank in range(spec.num_ranks)
-            for line in _shaping(f"nic{rank}", f"up{rank}", spec, rank, PORT_QUEUE_BYTES)
+            for line in _shaping(f"nic{rank}", f"up{rank}", spec, rank, spec.port_queue_bytes)
         ]
         _batch(["tc", "-n", self.hub], shaping)
 
@@ -164,6 +168,7 @@ class Network:
             "gpus": spec.gpus,
             "nic": spec.nic_bytes_per_s,
             "up": spec.scale_up_bytes_per_s,
+            "queue": spec.port_queue_bytes,
         }
         note["owner"] = os.getpid() if self.is_temporary else 0
         for bridge in ("fabric", "control", *(f"server{s}" for s in range(self.spec.servers))):
@@ -244,7 +249,8 @@ def _read_note(name: str) -> _Note | None:
         alias = {link["ifname"]: link["ifalias"] for link in json.loads(done.stdout) if "ifalias" in link}
         note = json.loads(alias.pop("fabric"))
         overrides = {int(port.removeprefix("nic")): float(rate) for port, rate in alias.items()}
-        return _Note(LabSpec(note["servers"], note["gpus"], note["nic"], note["up"], overrides), note["owner"])
+        spec = LabSpec(note["servers"], note["gpus"], note["nic"], note["up"], overrides, note["queue"])
+        return _Note(spec, note["owner"])
     except (ValueError, KeyError, TypeError):
         return None  # not one of ours, or not finished
 

@@ -18,7 +18,7 @@ from interlock.lab.ranks import Ranks, Seat
 from interlock.planning import Plan, solve
 from interlock.problem import Problem, demand_problem
 from interlock.topology import Cluster
-from interlock.traffic import Demand
+from interlock.traffic import Demand, random, uniform
 
 __all__ = ["NATIVE", "LabRow", "compare_in_lab", "ranks_in"]
 
@@ -92,7 +92,7 @@ def compare_in_lab(
     if calibrate_s > 0:
         progress("calibrating")
         cluster = with_measured(declared, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
-        cluster = with_trial(ranks, cluster, int(demand.bytes_matrix.sum()))
+        cluster = with_trial(ranks, cluster, demand)
     progress("measuring")
     limit_s = TIMEOUT_S * (repeat + WARM_UP)
     timings = ranks.call(measure, cluster, demand.bytes_matrix, list(algorithms), repeat, WARM_UP, timeout_s=limit_s)
@@ -114,19 +114,36 @@ def with_measured(declared: Cluster, measured: Cluster) -> Cluster:
     )
 
 
-def with_trial(ranks: Ranks, cluster: Cluster, total_bytes: int) -> Cluster:
-    """The cluster with NICs as fast as a planned exchange of equal parts finds them.
+def with_trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> Cluster:
+    """The cluster with NICs as fast as planned exchanges find them: one of equal parts, one of random ones.
 
-    Links measured one by one do not show what it costs that all ranks share this machine's processors.
+    Links measured one by one do not show what it costs that all ranks share this machine's processors. The more NICs
+    are busy at once, the more it costs: the two exchanges tell how much at two points.
     """
-    each = total_bytes // cluster.num_ranks**2
-    if cluster.servers == 1 or each == 0:
+    each_bytes = int(demand.bytes_matrix.sum()) // cluster.num_ranks
+    if cluster.servers == 1 or each_bytes < cluster.num_ranks:
         return cluster
-    matrix = np.full((cluster.num_ranks, cluster.num_ranks), each, np.int64)
-    told = ranks.call(measure, cluster, matrix, [TRIAL_ALGORITHM], TRIALS, 1)[0][TRIAL_ALGORITHM]
-    plan = solve(demand_problem(cluster, Demand(matrix, "trial")), TRIAL_ALGORITHM)
-    found = min(1.0, plan.simulate().makespan_s / statistics.median(told.measured_s))
-    return cluster.with_(scale_out_bandwidth_bytes_per_s=found * cluster.scale_out_bandwidth_bytes_per_s)
+    trials = [kind(cluster, bytes_per_gpu=each_bytes) for kind in (random, uniform)]
+    found = [_trial(ranks, cluster, trial) for trial in trials]
+    part = float(np.interp(_busy(cluster, demand), [_busy(cluster, trial) for trial in trials], found))
+    bandwidth = min(1.0, part) * cluster.scale_out_bandwidth_bytes_per_s
+    return cluster.with_(scale_out_bandwidth_bytes_per_s=bandwidth)
+
+
+def _busy(cluster: Cluster, demand: Demand) -> float:
+    """The part of the busiest server's traffic that servers have on average."""
+    shape = (cluster.servers, cluster.gpus_per_server)
+    between = demand.bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3))
+    np.fill_diagonal(between, 0)
+    load = np.maximum(between.sum(axis=0), between.sum(axis=1))
+    return float(load.mean() / max(1, load.max()))
+
+
+def _trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> float:
+    """Predicted over measured time of a demand."""
+    told = ranks.call(measure, cluster, demand.bytes_matrix, [TRIAL_ALGORITHM], TRIALS, 1)[0][TRIAL_ALGORITHM]
+    plan = solve(demand_problem(cluster, demand), TRIAL_ALGORITHM)
+    return float(plan.simulate().makespan_s / statistics.median(told.measured_s))
 
 
 def _row(name: str, told: Sequence[Timings], problem: Problem, bound_s: float) -> LabRow:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.runtime.layout import Layout
-from interlock.runtime.peers import backend_errors
 from interlock.runtime.placement import Placement
 from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
 from interlock.runtime.together import all_to_all_natively, room_for
@@ -207,7 +206,8 @@ class Session:
     def move(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
         """Move the bytes of `source` (flat uint8, on the runner's device) to the others, and theirs into `target`."""
         if prepared.lowered is None:
-            self.runner.guard(lambda: self._move_natively(prepared, source, target), "moving bytes")
+            group, splits = self.runner.group, (prepared.receives, prepared.sends)
+            self.runner.guard(lambda: all_to_all_natively(group, target, source, *splits), "moving bytes")
         else:
             self.runner.run(prepared.lowered, source, target)
 
@@ -222,10 +222,6 @@ class Session:
     def close(self) -> None:
         """Stop threads and heartbeat; the group stays the caller's."""
         self.runner.close()
-
-    def _move_natively(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
-        with backend_errors():
-            all_to_all_natively(self.runner.group, target, source, prepared.receives, prepared.sends)
 
 
 def _leaders(cluster: Cluster, placement: Placement) -> list[int]:

@@ -60,8 +60,7 @@ class Together:
         self._leaving.rows[:] = row
         if max(sizes, default=room_bytes + 1) <= room_bytes:
             self._leaving.fill(source, sizes)
-        with backend_errors():
-            all_to_all_natively(self._group, self._arrived.memory, self._leaving.memory, [], [])
+        all_to_all_natively(self._group, self._arrived.memory, self._leaving.memory, [], [])
         return self._arrived.rows
 
     def hand_out(self, sizes: Sequence[int], target: torch.Tensor) -> None:
@@ -109,13 +108,14 @@ def all_to_all_natively(
     group: dist.ProcessGroup,
     output: torch.Tensor,
     source: torch.Tensor,
-    output_splits: Sequence[int],
-    input_splits: Sequence[int],
+    output_splits: list[int],
+    input_splits: list[int],
 ) -> None:
     """The backend's own call, without the checks and logging around it."""
-    work = group.alltoall_base(output, source, list(output_splits), list(input_splits), _blocking())
-    if work is not None:
-        work.wait()
+    with backend_errors():
+        work = group.alltoall_base(output, source, output_splits, input_splits, _blocking())
+        if work is not None:
+            work.wait()
 
 
 @cache
