@@ -126,6 +126,9 @@ def measured(collective: Collective, family: str, ranks: tuple[int, int], seed: 
 CASES = (
     ("all-gather", il.all_gather("1 GiB"), (4, 24), True, 1.10),
     ("all-reduce", il.all_reduce("1 GiB"), (4, 16), True, 1.10),
+    ("reduce-scatter", il.reduce_scatter("1 GiB"), (4, 24), True, 1.10),
+    ("all-to-all", il.all_to_all("1 GiB"), (4, 24), True, 1.25),
+    ("broadcast", il.broadcast("1 GiB"), (4, 24), True, 1.25),
     ("all-gather", il.all_gather("1 GiB"), (32, 64), False, 1.25),
     ("all-reduce", il.all_reduce("1 GiB"), (32, 64), False, 1.25),
 )

@@ -268,6 +268,15 @@ def lab_small() -> str:
     return markdown(["lab", "torch's own", "handle that holds its demand", "drop-in"], lines)
 
 
+def synthesis_quality() -> str:
+    """How far from the optimum or the bound on random graphs, by collective and family."""
+    result = stored("synthesis_quality")
+    rows = rows_of(result)
+    keys = ("collective", "ranks", "family", "against", "graphs", "median", "worst", "limit", "above limit", "valid")
+    cells = [[f"{v:.3f}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows]
+    return markdown(list(keys), cells) + f"\nSeeds from {result['seed']} on, which nothing was tuned on.\n"
+
+
 def _ratios(rows: list[Row]) -> str:
     """Rows as they are, ratios with three digits after the point."""
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -283,7 +292,7 @@ FAST = (quality, quality_faults, quality_corners)
 LAB = (lab, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)
-SYNTHESIS = (synthesis, synthesis_growth)
+SYNTHESIS = (synthesis, synthesis_growth, synthesis_quality)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 
 
