@@ -30,7 +30,11 @@ from interlock.schedule import CompactSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "guided"]
 
-MOST_FOR_SUMS = 8_000_000  # transfers tried where sums go to all ranks: trees and their orders matter more there
+MOST_TRANSFERS = 4_000_000  # tried for an answer
+MOST_FOR_SUMS = 8_000_000  # where sums go to all ranks: trees and their orders matter more there
+# More where many links differ in speed: what is slow on some needs more chunks, and trees cost more to lay.
+MORE_PER_ARC = 6_000
+MOST_RANKS_FOR_MORE = 100
 
 
 def guided(
@@ -70,20 +74,28 @@ def guided(
     if shortcut is not None and shortcut.makespan_s <= _least_without_switch_s(goal, arcs):
         return shortcut.compact(staged=staged)
 
+    more = _more_for_mixed_speeds(arcs)
+
     def budget() -> Budget:
-        return Budget(parts, seed, options, report=report)
+        return Budget(parts, seed, options, limit=MOST_TRANSFERS + more, report=report)
 
     if goal.flow is Flow.SPREAD:
         answer = spread(goal, arcs, quotient, budget())
     elif goal.flow is Flow.COLLECT:
         answer = collect(goal, arcs, quotient, budget())
     else:
-        whole = replace(budget(), limit=MOST_FOR_SUMS)
+        whole = replace(budget(), limit=MOST_FOR_SUMS + 3 * more)
         ways = _sums_for_all(goal, arcs, quotient, budget, whole)
         answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
     if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
         return shortcut.compact(staged=staged)
     return answer.compact(staged=staged)
+
+
+def _more_for_mixed_speeds(arcs: ArcSet) -> int:
+    if arcs.num_ranks > MOST_RANKS_FOR_MORE or np.ptp(arcs.seconds_per_byte) == 0.0:
+        return 0
+    return MORE_PER_ARC * len(arcs)
 
 
 def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
