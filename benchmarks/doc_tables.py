@@ -199,6 +199,21 @@ def quality_corners() -> str:
     return _ratios(rows)
 
 
+def grid() -> str:
+    """Where adaptive is behind its best rival, of all problems of the grid."""
+    result = stored("grid")
+    keys = ("cluster", "fan-in", "load", "size", "way", "ours us", "best", "best us", "ratio")
+    lines = [
+        [f"{v:.4g}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows_of(result)
+    ]
+    largest, median = float(str(result["largest"])), float(str(result["median"]))
+    words = (
+        f"\nOf {result['points']} problems {result['above_1_00']} are above 1.00, {result['above_1_01']} above 1.01; "
+        f"the largest is {largest:.3f}, the median {median:.3f}.\n"
+    )
+    return markdown(list(keys), lines) + words
+
+
 def synthesis() -> str:
     """The table of synthesis: what public TACOS takes, what we take."""
     lines = []
@@ -288,7 +303,7 @@ def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-FAST = (quality, quality_faults, quality_corners)
+FAST = (quality, quality_faults, quality_corners, grid)
 LAB = (lab, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)

@@ -17,7 +17,7 @@ constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers 
 constexpr double kDetourLoss = 1.04, kFewDetourLoss = 1.20, kCrowdedLoss = 1.4;
 constexpr double kLowRatio = 3.0, kTightPorts = 1.25, kLoosePorts = 0.85;
 constexpr std::size_t kFewServers = 12, kManyServers = 24;
-constexpr std::size_t kFewToDetour = 3;  // servers up to which detours end late
+constexpr std::size_t kFewToDetour = 4;  // servers up to which detours end late
 // Up to so many servers, and where a burst would take less than this, one partner at a time may be faster on any fabric.
 constexpr std::size_t kFewToTakeTurns = 8;
 constexpr double kShort_s = 400e-6;
@@ -27,7 +27,7 @@ constexpr double kManyPartners = 24;  // so many lanes end one after the other t
 // Slices of an average lane, by how often a message's cost goes into the wire's time; fitted at 1 to 64 MB, 2 to 16 servers.
 constexpr double kSlices = 0.367, kPartnersExponent = 0.6, kRoundUp = 0.62;
 // Of the wire's latency, that a burst waits before its first slices and between them.
-constexpr double kFirstWait = 0.75, kSliceWait = 0.6;
+constexpr double kFirstWait = 0.75, kSliceWait = 0.6, kMostWait = 8;
 constexpr double kStageGap = 0.1;  // of a stage's cost, that partners with unlike loads lose once more
 constexpr double kDetourPartners = 1.5;  // a detour's receiver has more senders than a straight one
 constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
@@ -176,7 +176,8 @@ private:
             overhead = std::max(overhead, 2 * costs_.message_overhead_s * tiles_.num_far[rank]);
         }
         const double good = goodput(kDetourPartners * mean_partners());
-        const double loss = tiles_.servers <= kFewToDetour && !has_low_ratio() ? kFewDetourLoss : kDetourLoss;
+        const bool has_far = std::ranges::any_of(tiles_.num_far, [](std::int32_t partners) { return partners > 0; });
+        const double loss = !has_far ? 1.0 : tiles_.servers <= kFewToDetour && !has_low_ratio() ? kFewDetourLoss : kDetourLoss;
         const double wire = loss * cut_s_ * (has_crowded_receiver() ? kCrowdedLoss : 1.0) / good;
         const double waits = kFirstWait * costs_.scale_out_latency_s + 2 * (costs_.scale_up_latency_s + costs_.message_overhead_s);
         return costs_.stage_overhead_s + wire + overhead + costs_.scale_out_latency_s + hops_seconds(16) + waits;
@@ -304,10 +305,11 @@ private:
         // Ports that have little time to spare end late: what they do last waits for what the wire brings last.
         const bool is_tight = has_low_ratio() && !has_crowded_receiver();
         const double ports = (is_tight ? kTightPorts : kLoosePorts) * burst_port_seconds();
-        // The next slice of a lane leaves when one before it has arrived, and lanes of one size all wait at once. Of few slices
-        // the first moves before the wire and the last ones after it hide behind nothing.
+        // The next slice of a lane leaves when one before it has arrived, and lanes of one size all wait at once. Of few small
+        // slices the first moves before the wire and the last ones after it hide behind nothing.
+        const double moves = (surplus_seconds() + restore_seconds()) / (slices * slices);
         const double waits = costs_.scale_out_latency_s * (kFirstWait + (is_balanced() ? kSliceWait * (slices - 1) : 0.0)) +
-                             (surplus_seconds() + restore_seconds()) / (slices * slices);
+                             std::min(moves, kMostWait * costs_.scale_out_latency_s);
         return costs_.stage_overhead_s +
                std::max({near_seconds(), ports, wire + costs_.scale_out_latency_s + hops_seconds(slices) + waits});
     }
