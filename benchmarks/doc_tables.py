@@ -203,9 +203,7 @@ def grid() -> str:
     """Where adaptive is behind its best rival, of all problems of the grid."""
     result = stored("grid")
     keys = ("cluster", "fan-in", "load", "size", "way", "ours us", "best", "best us", "ratio")
-    lines = [
-        [f"{v:.4g}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows_of(result)
-    ]
+    lines = [[f"{v:.4g}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows_of(result)]
     largest, median = float(str(result["largest"])), float(str(result["median"]))
     words = (
         f"\nOf {result['points']} problems {result['above_1_00']} are above 1.00, {result['above_1_01']} above 1.01; "
