@@ -340,8 +340,7 @@ def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) ->
         if found is not None and found.problem.demand == traffic:
             kept.move_to_end(key)
             return found
-        made = plan_once(traffic, previous)
-        kept[key] = made
+        kept[key] = made = plan_once(traffic, previous)
         if len(kept) > CACHED_PLANS:
             kept.popitem(last=False)
         return made

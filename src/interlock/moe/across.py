@@ -30,7 +30,7 @@ MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
 # Slices of a lane, over the root of (time on the wire / overhead of a message) divided by the servers to talk to. Finer
 # ones start sooner, which combine needs, and cost more. Fitted at 4x8 and 8x8 with 128 to 1024 tokens per GPU.
 DISPATCH_FINENESS, COMBINE_FINENESS = 0.62, 0.8
-FINER_IF_HOT = 0.6  # more where a scale-up port is as busy as the wire: sums for it must be ready in time
+FINER_IF_HOT = 0.6  # more where a scale-up port is as busy as the wire: sums for it must be ready in time; fitted too
 MOST_SLICES = 48
 
 Ints = NDArray[np.int64]

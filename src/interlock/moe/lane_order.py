@@ -14,8 +14,9 @@ from interlock.topology import Cluster
 
 __all__ = ["ordered_in_lanes"]
 
-LATE_FROM = 0.5  # of a lane: tokens that another GPU brings to the carrier have this long to arrive
-HEAT_SHIFT = 0.7  # of a lane: how much earlier tokens for a GPU go whose port is as busy as the wire
+# Both of a lane, fitted at 4x8 and 8x8 with 256 to 4096 tokens per GPU.
+LATE_FROM = 0.5  # tokens that another GPU brings to the carrier have this long to arrive
+HEAT_SHIFT = 0.7  # how much earlier tokens for a GPU go whose port is as busy as the wire
 
 Ints = NDArray[np.int64]
 
