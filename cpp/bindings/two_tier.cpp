@@ -150,9 +150,9 @@ void bind_two_tier(nb::module_& m) {
                 const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
                 require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
                 // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
-                const bool restores_in_turn = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
+                const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
                 const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
-                                       pace,        setting(3), setting(4), pairs, restores_in_turn};
+                                       pace,        setting(3), setting(4), pairs, is_pair_burst};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));

@@ -242,7 +242,7 @@ private:
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
-            if (plan_.restores_in_turn && !plan_.lanes.is_hot_receiver(to_size(receiver))) {
+            if (plan_.is_pair_burst && !plan_.lanes.is_hot_receiver(to_size(receiver))) {
                 const std::int32_t earlier = std::exchange(before[to_size(wire.dst)], restore_.message[bucket]);
                 if (earlier != kNone) rows_.deps.push_back(earlier);
             }

@@ -187,7 +187,7 @@ private:
         // partner two are needed to keep the wire busy while an arrival is on its way.
         const std::int64_t share = (2 * typical_in_flight_ * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
-            cut.in_flight = plan_.restores_in_turn ? 2 : std::clamp<std::int64_t>(share, 1, kMostInFlight);
+            cut.in_flight = plan_.is_pair_burst ? 2 : std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];

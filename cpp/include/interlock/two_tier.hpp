@@ -35,7 +35,8 @@ struct TwoTierPlan {
     std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
     std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
     std::span<const HeavyPair> heavy_pairs;  ///< inside servers, by src and dst
-    bool restores_in_turn = false;  ///< whether a GPU redistributes one message after the other
+    /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the other.
+    bool is_pair_burst = false;
 };
 
 /// The rows of a schedule: messages in columns, pieces beside them.
