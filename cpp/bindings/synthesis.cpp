@@ -11,6 +11,7 @@
 #include "interlock/slot_replay.hpp"
 #include "interlock/translate.hpp"
 #include "interlock/tree_packing.hpp"
+#include "interlock/tree_sweeps.hpp"
 
 namespace interlock::bindings {
 
@@ -93,6 +94,12 @@ void bind_random_match(nb::module_& m) {
         "TACOS's random matching on a time-expanded network: links, chunks, starts, makespan.");
 }
 
+auto packed(Packing packing, std::size_t nodes) {
+    const std::size_t trees = packing.root.size(), paired = packing.arc_outof.size() / nodes;
+    return std::make_tuple(column(std::move(packing.root)), table(std::move(packing.arc_into), trees, nodes),
+                           table(std::move(packing.arc_outof), paired, nodes), column(std::move(packing.load_ticks)));
+}
+
 void bind_tree_packing(nb::module_& m) {
     m.def(
         "pack_trees",
@@ -108,16 +115,32 @@ void bind_tree_packing(nb::module_& m) {
                                         as_span(free_roots)};
                 packing = pack_trees(graph, demand, {passes, slack, haste, seed});
             }
-            const auto nodes = num_nodes(columns);
-            const std::size_t paired = packing.arc_outof.size() / nodes;
-            return std::make_tuple(column(std::move(packing.root)), table(std::move(packing.arc_into), root.size(), nodes),
-                                  table(std::move(packing.arc_outof), paired, nodes),
-                                  column(std::move(packing.load_ticks)));
+            return packed(std::move(packing), num_nodes(columns));
         },
         "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "wanted"_a.noconvert(),
         "mask"_a.noconvert(), "free_roots"_a.noconvert(), "passes"_a, "slack"_a, "haste"_a, "seed"_a,
         "Trees along the cheapest arcs, so that the busiest resource is as little busy as possible: roots, arcs into "
         "each node, arcs out of each node, load of each resource.");
+}
+
+void bind_tree_sweeps(nb::module_& m) {
+    m.def(
+        "sweep_trees",
+        [](const GraphColumns& columns, const Array1<std::int32_t>& root, const Array1<std::int64_t>& bytes,
+           const Array1<std::int32_t>& free_roots, const Array1<double>& hop_ticks, std::int32_t passes, double haste,
+           std::uint64_t seed) {
+            Packing packing;
+            {
+                const nb::gil_scoped_release nogil;
+                const ArcGraph graph = as_graph(columns);
+                packing = sweep_trees(graph, {as_span(root), as_span(bytes), {}, {}, as_span(free_roots)},
+                                      {as_span(hop_ticks), passes, haste, seed});
+            }
+            return packed(std::move(packing), num_nodes(columns));
+        },
+        "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "free_roots"_a.noconvert(),
+        "hop_ticks"_a.noconvert(), "passes"_a, "haste"_a, "seed"_a,
+        "The same for trees that span all nodes, laid quickly where nodes have many arcs.");
 }
 
 void bind_alike_trees(nb::module_& m) {
@@ -254,6 +277,7 @@ void bind_synthesis(nb::module_& m) {
     bind_replay_slots<std::uint32_t>(m);
     bind_random_match(m);
     bind_tree_packing(m);
+    bind_tree_sweeps(m);
     bind_alike_trees(m);
     bind_path_routing(m);
     bind_list_schedule(m);

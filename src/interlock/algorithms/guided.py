@@ -35,6 +35,7 @@ MOST_FOR_SUMS = 8_000_000  # where sums go to all ranks: trees and their orders 
 # More where many links differ in speed: what is slow on some needs more chunks, and trees cost more to lay.
 MORE_PER_ARC = 6_000
 MOST_RANKS_FOR_MORE = 100
+APART = 1.25  # where sums and copies one after the other need so much more than both at once, those come first
 
 
 def guided(
@@ -125,7 +126,23 @@ def collect(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget)
 def _sums_for_all(
     goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
 ) -> Iterator[Answer]:
-    """A sum into each rank and a copy out of it, one after the other; then both at once."""
+    """A sum into each rank and a copy out of it, one after the other, unless that must be long; then both at once."""
+    apart_s = least_seconds(goal, arcs) + least_seconds(goal, arcs.reversed())
+    best_s = np.inf
+    if apart_s > APART * least_seconds_both_ways(goal, arcs):
+        for answer in both_ways(goal, arcs, whole):
+            yield answer
+            best_s = min(best_s, answer.makespan_s)
+        if best_s <= apart_s:
+            return
+    yield from _one_after_the_other(goal, arcs, quotient, budget, whole)
+    if best_s == np.inf:
+        yield from both_ways(goal, arcs, whole)
+
+
+def _one_after_the_other(
+    goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
+) -> Iterator[Answer]:
     out = budget()
     outward = spread(goal, arcs, quotient, out)
     alike = replace(budget(), parts=int(np.count_nonzero(outward.chunks.item == 0)))
@@ -138,7 +155,6 @@ def _sums_for_all(
     whole.spend(out.spent + alike.spent)
     if isinstance(inward, TranslatedAnswer) == isinstance(outward, TranslatedAnswer):
         yield inward.then(outward)
-    yield from both_ways(goal, arcs, whole)
 
 
 def supports(problem: Problem) -> str | None:

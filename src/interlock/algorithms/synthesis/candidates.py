@@ -14,9 +14,22 @@ from interlock.algorithms.synthesis.budget import Budget
 from interlock.algorithms.synthesis.timed import NEVER_FULL, Timed, Work, run
 from interlock.schedule import Chunks
 
-__all__ = ["Manner", "Scene", "evenly_merged", "merged", "no_more_parts", "overhead_share", "scheduled", "unmerged"]
+__all__ = [
+    "FELT",
+    "LEVEL",
+    "Manner",
+    "Scene",
+    "evenly_merged",
+    "merged",
+    "no_more_parts",
+    "overhead_share",
+    "scheduled",
+    "tried",
+    "unmerged",
+]
 
 REFINEMENTS = 2
+FELT = 0.004  # from here on the part that overhead takes of a chunk's time matters
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +92,12 @@ def unmerged(share: float) -> tuple[Manner, ...]:
 
 def merged(share: float) -> tuple[Manner, ...]:
     """How to merge chunks, by the part that overhead takes of their time."""
-    return () if share < 0.004 else LIGHT if share < 0.1 else LIGHT + HEAVY
+    return () if share < FELT else LIGHT if share < 0.1 else LIGHT + HEAVY
 
 
 def evenly_merged(share: float) -> tuple[Manner, ...]:
     """The same where many chunks are on their way at once, so that no link need wait for a message to fill up."""
-    return () if share < 0.004 else LEVEL if share < 0.5 else LIGHT + HEAVY
+    return () if share < FELT else LEVEL if share < 0.5 else LIGHT + HEAVY
 
 
 def scheduled(
@@ -102,8 +115,14 @@ def scheduled(
         timed = scene.run(work, Manner(1), REFINEMENTS)
         budget.spend(2 * REFINEMENTS * len(work))
         yield scene.made(timed)
-    best = timed.makespan_ticks
     manners = manners_for(overhead_share(scene.arcs, scene.chunks))
+    yield from tried(work, scene, manners, budget, timed.makespan_ticks)
+
+
+def tried(
+    work: Work, scene: Scene, manners: tuple[Manner, ...], budget: Budget, best: float = np.inf
+) -> Iterator[Answer]:
+    """One manner after another, while they are better than the best so far (in ticks) and there is budget."""
     cost = (1 + 2 * REFINEMENTS) * len(work)
     while manners and budget.affords(cost):
         # Two at a time, whatever the threads: what is tried must not depend on their number.

@@ -17,6 +17,7 @@ from interlock.algorithms.synthesis.goal import Goal, cut
 from interlock.algorithms.synthesis.matching import matched
 from interlock.algorithms.synthesis.paths import path_work, route
 from interlock.algorithms.synthesis.rounds import gather_in_rounds, least_rounds
+from interlock.algorithms.synthesis.sweeps import are_many, swept_copies
 from interlock.algorithms.synthesis.symmetry import Quotient
 from interlock.algorithms.synthesis.translated import translated_answers
 from interlock.algorithms.synthesis.trees import alike, pack, spreading_work, wanted_by
@@ -56,6 +57,8 @@ def _answers(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget
             return
     elif goal.spans_all and arcs.is_simple:
         yield from _matched_answers(goal, arcs, budget)
+    if are_many(goal, arcs) and (yield from swept_copies(goal, arcs, budget)):
+        return
     if not in_rounds or goal.num_moves <= MANY_TRANSFERS:
         yield from _tree_answers(goal, arcs, budget)
 

@@ -14,7 +14,7 @@ from interlock.algorithms.synthesis.timed import Work
 from interlock.problem import RankSets
 from interlock.ragged import Ragged
 
-__all__ = ["Forest", "alike", "pack", "spreading_work", "summing_and_spreading_work", "wanted_by"]
+__all__ = ["Forest", "alike", "pack", "spreading_work", "summing_and_spreading_work", "sweep", "wanted_by"]
 
 Mask = tuple[NDArray[np.uint8], NDArray[np.int32]]
 
@@ -51,6 +51,32 @@ def pack(
         np.zeros(0, np.int32) if free_roots is None else np.ascontiguousarray(free_roots, np.int32),
         passes,
         slack,
+        haste,
+        seed,
+    )
+    return Forest(np.asarray(roots), np.asarray(into), np.asarray(outof), int(np.asarray(load).max(initial=0)))
+
+
+def sweep(
+    arcs: ArcSet,
+    ticks: Ticks,
+    root: NDArray[np.int32],
+    size_bytes: NDArray[np.int64],
+    hop_ticks: NDArray[np.float64],
+    *,
+    passes: int,
+    haste: float,
+    seed: int = 0,
+    free_roots: NDArray[np.int32] | None = None,
+) -> Forest:
+    """Lay a tree per root to all ranks, quickly, where ranks have many arcs; see `sweep_trees` of the core."""
+    roots, into, outof, load = _core.sweep_trees(
+        arcs.columns(ticks),
+        np.ascontiguousarray(root, np.int32),
+        np.ascontiguousarray(size_bytes, np.int64),
+        np.zeros(0, np.int32) if free_roots is None else np.ascontiguousarray(free_roots, np.int32),
+        np.ascontiguousarray(hop_ticks, np.float64),
+        passes,
         haste,
         seed,
     )

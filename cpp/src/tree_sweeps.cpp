@@ -1,0 +1,195 @@
+#include "interlock/tree_sweeps.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "interlock/prices.hpp"
+#include "interlock/shortest_tree.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+/// Trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
+class Hanger {
+public:
+    Hanger(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head,
+           std::span<const double> hop_ticks)
+        : nodes_(at(num_nodes)),
+          tail_(tail),
+          hop_ticks_(hop_ticks),
+          entering_(num_nodes, head),
+          order_(nodes_ * nodes_),
+          reached_(nodes_) {
+        ShortestTree ways(num_nodes, tail, head);
+        for (std::int32_t root = 0; root < num_nodes; ++root) {
+            ways.search(root, hop_ticks);
+            const std::span<const double> distance = ways.distance();
+            const std::span<std::int32_t> order = std::span(order_).subspan(at(root) * nodes_, nodes_);
+            std::iota(order.begin(), order.end(), 0);
+            std::ranges::stable_sort(order, {}, [&](std::int32_t node) { return distance[at(node)]; });
+            require(distance[at(order.back())] < kNever, "every node must be reachable from every other");
+        }
+    }
+
+    /// Every node takes the best arc from one that is nearer to the root; returns their price.
+    double hang(std::int32_t root, std::span<const double> cost, double price_per_tick, std::span<std::int32_t> arcs) {
+        std::ranges::fill(reached_, kNever);
+        reached_[at(root)] = 0.0;
+        arcs[at(root)] = -1;
+        double price = 0.0;
+        for (const std::int32_t node : std::span(order_).subspan(at(root) * nodes_, nodes_)) {
+            if (node == root) continue;
+            double least = kNever;
+            std::int32_t best = -1;
+            for (const std::int32_t arc : entering_[node]) {
+                const double reached = reached_[at(tail_[at(arc)])] + hop_ticks_[at(arc)];
+                const double value = cost[at(arc)] + price_per_tick * reached;
+                if (reached < kNever && (best < 0 || value < least)) {
+                    least = value;
+                    best = arc;
+                }
+            }
+            require(best >= 0, "times of hops are too far apart");
+            arcs[at(node)] = best;
+            reached_[at(node)] = reached_[at(tail_[at(best)])] + hop_ticks_[at(best)];
+            price += cost[at(best)];
+        }
+        return price;
+    }
+
+private:
+    std::size_t nodes_;
+    std::span<const std::int32_t> tail_;
+    std::span<const double> hop_ticks_;
+    Adjacency entering_;
+    std::vector<std::int32_t> order_;  // [num_nodes, num_nodes] nodes by their distance from each root
+    std::vector<double> reached_;      // when, in the tree at hand
+};
+
+class Sweeper {
+public:
+    Sweeper(const ArcGraph& graph, const TreeDemand& demand, const SweepOptions& options)
+        : graph_(graph),
+          demand_(demand),
+          options_(options),
+          nodes_(at(graph.num_nodes)),
+          is_paired_(!demand.free_roots.empty()),
+          prices_(graph),
+          away_(graph.num_nodes, graph.arc_src, graph.arc_dst, options.hop_ticks),
+          towards_(graph.num_nodes, graph.arc_dst, graph.arc_src, options.hop_ticks),
+          trial_(nodes_) {
+        const std::size_t trees = demand.root.size();
+        packing_.root.assign(demand.root.begin(), demand.root.end());
+        packing_.arc_into.assign(trees * nodes_, -1);
+        if (is_paired_) packing_.arc_outof.assign(trees * nodes_, -1);
+    }
+
+    Packing pack() {
+        const std::size_t trees = packing_.root.size();
+        prices_.set_slope(kFirstSlope, least_peak());
+        for (std::int32_t pass = 0; pass < options_.passes; ++pass) {
+            // Steeper in later passes: coarse balance first, then the last few per cent.
+            if (pass > 0) {
+                prices_.set_slope(kFirstSlope + kSlopePerPass * pass, static_cast<double>(prices_.peak_load()));
+            }
+            const Shuffle order(trees, options_.seed * 1000003 + static_cast<std::uint64_t>(pass));
+            for (std::size_t step = 0; step < trees; ++step) {
+                count(order[step], -1);
+                lay(order[step], pass);
+                count(order[step], 1);
+            }
+        }
+        packing_.load_ticks = prices_.load();
+        return std::move(packing_);
+    }
+
+private:
+    static constexpr double kFirstSlope = 12.0;
+    static constexpr double kSlopePerPass = 10.0;
+    static constexpr std::size_t kRootsTried = 3;
+
+    std::span<std::int32_t> into(std::size_t tree) { return std::span(packing_.arc_into).subspan(tree * nodes_, nodes_); }
+    std::span<std::int32_t> outof(std::size_t tree) {
+        return is_paired_ ? std::span(packing_.arc_outof).subspan(tree * nodes_, nodes_) : std::span<std::int32_t>{};
+    }
+
+    // The busiest node if every tree entered it over all its arcs at once: a scale for the first prices.
+    double least_peak() const {
+        std::vector<double> rate(nodes_);
+        const std::int64_t bytes = demand_.bytes.front();
+        for (std::size_t arc = 0; arc < graph_.num_arcs(); ++arc) {
+            rate[at(graph_.arc_dst[arc])] += 1.0 / static_cast<double>(std::max<std::int64_t>(1, prices_.ticks(arc, bytes)));
+        }
+        return static_cast<double>(demand_.bytes.size()) / std::ranges::min(rate) * (is_paired_ ? 2.0 : 1.0);
+    }
+
+    void count(std::size_t tree, std::int64_t sign) {
+        for (const std::span<const std::int32_t> arcs : {into(tree), outof(tree)}) {
+            for (const std::int32_t arc : arcs) {
+                if (arc >= 0) prices_.add(arc, demand_.bytes[tree], sign);
+            }
+        }
+    }
+
+    void lay(std::size_t tree, std::int32_t pass) {
+        const std::span<const double> cost = prices_.costs(demand_.bytes[tree]);
+        const double price_per_tick = options_.haste * prices_.mean();
+        std::int32_t& root = packing_.root[tree];
+        if (is_paired_) root = choose_root(tree, pass, cost, price_per_tick);
+        away_.hang(root, cost, price_per_tick, into(tree));
+        if (is_paired_) towards_.hang(root, cost, price_per_tick, outof(tree));
+    }
+
+    // The present root or one of a few others, whichever has the cheapest pair of trees.
+    std::int32_t choose_root(std::size_t tree, std::int32_t pass, std::span<const double> cost, double price_per_tick) {
+        const auto pair_price = [&](std::int32_t root) {
+            return away_.hang(root, cost, price_per_tick, trial_) + towards_.hang(root, cost, price_per_tick, trial_);
+        };
+        const std::size_t choices = demand_.free_roots.size();
+        std::int32_t best = packing_.root[tree];
+        double least = pair_price(best);
+        const Shuffle order(choices, scramble(options_.seed ^ (static_cast<std::uint64_t>(pass) << 40) ^ tree));
+        for (std::size_t k = 0; k < std::min(choices, kRootsTried); ++k) {
+            const std::int32_t root = demand_.free_roots[order[k]];
+            const double price = pair_price(root);
+            if (price < least) {
+                least = price;
+                best = root;
+            }
+        }
+        return best;
+    }
+
+    const ArcGraph& graph_;
+    const TreeDemand& demand_;
+    const SweepOptions& options_;
+    std::size_t nodes_;
+    bool is_paired_;
+    Prices prices_;
+    Hanger away_, towards_;
+    std::vector<std::int32_t> trial_;
+    Packing packing_;
+};
+
+}  // namespace
+
+Packing sweep_trees(const ArcGraph& graph, const TreeDemand& demand, const SweepOptions& options) {
+    graph.check();
+    require(options.passes >= 1 && options.haste >= 0.0, "at least one pass, and haste that is not negative");
+    require(options.hop_ticks.size() == graph.num_arcs(), "every arc needs the time of a hop");
+    for (const double ticks : options.hop_ticks) require(ticks > 0.0 && ticks < kNever, "every hop must take time");
+    require(demand.bytes.size() == demand.root.size(), "every tree needs a size");
+    require(demand.wanted.empty() && demand.mask.empty(), "trees must span all nodes");
+    for (const std::span<const std::int32_t> roots : {demand.root, demand.free_roots}) {
+        for (const std::int32_t root : roots) require(root >= 0 && root < graph.num_nodes, "roots must be nodes");
+    }
+    if (demand.root.empty()) return {{}, {}, {}, std::vector<std::int64_t>(at(graph.num_resources))};
+    return Sweeper(graph, demand, options).pack();
+}
+
+}  // namespace interlock
