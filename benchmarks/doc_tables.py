@@ -265,6 +265,24 @@ def lab() -> str:
     return markdown(header, lines) + f"\n{facts}, commit {machine['commit']}.\n"
 
 
+def lab_queues() -> str:
+    """Torch's own call beside ours, by congestion control and queue of a switch port."""
+    header = ["TCP", "queue", "torch's own", "over the bound", "adaptive", "over the bound", "times as fast"]
+    lines = [
+        [
+            f"{row['congestion control']}",
+            f"{row['queue kB']} kB ({row['queue ms']:.3g} ms)",
+            f"{row['native_ms']:.0f} ms",
+            f"{row['native_over_bound']:.2f}",
+            f"{row['adaptive_ms']:.0f} ms",
+            f"{row['adaptive_over_bound']:.2f}",
+            f"{row['faster']:.2f}",
+        ]
+        for row in rows_of(stored("lab_queues"))
+    ]
+    return markdown(header, lines)
+
+
 def lab_small() -> str:
     """Small calls in the lab, as a part of torch's own speed."""
     small = stored("lab")["small_messages"]
@@ -302,7 +320,7 @@ def _seconds(value: object) -> str:
 
 
 FAST = (quality, quality_faults, quality_corners, grid)
-LAB = (lab, lab_small)
+LAB = (lab, lab_queues, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)
 SYNTHESIS = (synthesis, synthesis_growth, synthesis_quality)

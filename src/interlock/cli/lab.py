@@ -42,7 +42,7 @@ def run(
     nic: NicOption = "50Mbit",
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
-    port_queue: PortQueueOption = "150kB",
+    port_queue: PortQueueOption = "24kB",
     traffic: TrafficOption = "zipf:0.8",
     size: SizeOption = "1.5MB",
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each algorithm.")] = 10,
@@ -96,7 +96,7 @@ def calibrate(
     nic: NicOption = "50Mbit",
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
-    port_queue: PortQueueOption = "150kB",
+    port_queue: PortQueueOption = "24kB",
     seconds: Annotated[float, typer.Option("--seconds", help="Roughly how long to measure each tier.")] = 2.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="TOML file to write.")] = None,
     name: NameOption = None,
@@ -134,7 +134,7 @@ def up(
     nic: NicOption = "50Mbit",
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
-    port_queue: PortQueueOption = "150kB",
+    port_queue: PortQueueOption = "24kB",
     as_json: JsonOption = False,
 ) -> int:
     """Make a lab that stays until `lab down`.

@@ -26,11 +26,11 @@ __all__ = ["LabSpec", "LabUnavailable", "Network", "check_available", "reap", "r
 MAX_RANKS = 128
 PREFIX = "ilk-"
 HEADER_BYTES, SEGMENT_BYTES = 66, 1448  # Ethernet, IP and TCP with timestamps around a full segment
-PORT_QUEUE_BYTES = 150_000  # of a switch port towards a rank: a shallow data-centre switch
-LEAST_QUEUE_BYTES = 20_000  # a burst and a frame
+PORT_QUEUE_BYTES = 24_000  # of a switch port towards a rank: 4 ms at 50 Mbit/s, some ten round trips when idle
+LEAST_QUEUE_BYTES = 12_000  # a burst and a frame
 HOST_QUEUE_BYTES = 1_500_000  # of a rank's own interface: 1000 packets, Linux's default; TCP keeps it short by itself
-BURST_BYTES = 16_000
-OFFLOAD_BYTES = 15_000  # most that TCP hands a NIC at once; less than a burst passes uncut, which spares the processor
+BURST_BYTES = 10_000
+OFFLOAD_BYTES = 9_000  # most that TCP hands a NIC at once; less than a burst passes uncut, which spares the processor
 SCALE_UP_QUEUE_BYTES = 1_500_000
 SCALE_UP_BURST_BYTES = 130_000  # whole 64 KiB segments pass uncut, which spares the processor
 
@@ -94,7 +94,7 @@ class LabSpec:
             scale_out_latency_s=500e-6,
             message_overhead_s=300e-6,  # all ranks share the machine's processors
             stage_overhead_s=100e-6,
-            fabric=Fabric(name="tcp", fan_in=4, loss_per_sender=0.15),
+            fabric=Fabric(name="tcp", fan_in=8, loss_per_sender=0.15),
             faults=faults,
         )
         return base.with_(**changes)

@@ -1,8 +1,9 @@
 """Runs a rank's program over a process group whose receives can be waited for one by one (gloo).
 
-All receives that may come at any time are posted at once. Receives that the schedule paces are posted in its order, a
-few at a time: gloo's senders wait for the receiver to be ready, so a posted receive is a grant, and no more bytes are
-on the way to a NIC than the window lets in. One thread waits for each peer whose messages are paced or waited for; the
+Where ranks have connections of their own (`interlock.runtime.lanes`), senders keep to the program's rates. All receives
+that may come at any time are posted at once. Receives that the schedule paces are posted in its order, a few at a time:
+gloo's senders wait for the receiver to be ready, so a posted receive is a grant, and no more bytes are on the way to a
+NIC than the window lets in. One thread waits for each peer whose messages are paced or waited for; the
 caller's thread waits for the rest.
 """
 
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from interlock.runtime.buffers import copy, start, unpack
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
@@ -23,6 +24,8 @@ from interlock.runtime.program import Program, Send
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
+
+    from interlock.runtime.lanes import Lanes
 
 __all__ = ["Flow"]
 
@@ -39,9 +42,14 @@ class Flow:
 
     def __init__(self, group: dist.ProcessGroup, peers: Sequence[int], window_bytes: int = WINDOW_BYTES) -> None:
         self._group, self._peers = group, list(peers)
+        self._given, self._lanes = group, cast("Lanes | None", None)
         self._window_bytes = window_bytes
         self.before_send: Callable[[Send], None] | None = None  # told of every message before it is sent
         self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-lane")
+
+    def use(self, lanes: Lanes) -> None:
+        """Send over connections that can be held to rates from now on."""
+        self._group, self._lanes = lanes.group, lanes
 
     def run(
         self, program: Program, buffers: Sequence[torch.Tensor], timeout_s: float, element: torch.dtype | None = None
@@ -51,14 +59,16 @@ class Flow:
         `element` is the type to add with, needed where the program sums.
         """
         start(program, buffers)
+        if self._lanes is not None:
+            self._lanes.pace({self._peers[rank]: rate for rank, rate in program.rates.items()})
         call = _Call(self._group, self._peers, program, buffers, element, time.monotonic() + timeout_s)
         call.before_send = self.before_send
         lanes: list[Future[None]] = []
         failures: list[BaseException] = []
         try:
             gate = _Gate(call, self._window_bytes)
-            call.run_steps(program.first)
             gate.post_unqueued()
+            call.run_steps(program.first)
             lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(program.awaited))]
             if not lanes:
                 call.run_later(len(program.later))
@@ -77,7 +87,8 @@ class Flow:
         raise failures[0]
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads and let go of connections of our own."""
+        self._group, self._lanes = self._given, None
         self._pool.shutdown(wait=False)
 
 

@@ -18,6 +18,7 @@ from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.runtime.layout import Layout
 from interlock.runtime.levels import is_in_order, levels
+from interlock.runtime.pacing import sending_rates
 from interlock.runtime.program import Arrival, Buffer, Copy, Program, Receive, Send
 from interlock.runtime.runs import Held, Rows, Runs, copies, is_one_run, locate, merge, rows_of, tags
 from interlock.schedule import Kind, Phase, RankProgram, Schedule
@@ -58,8 +59,8 @@ class _Moves:
     start_zeros: tuple[tuple[int, int, int], ...] = ()
 
 
-def lower(program: RankProgram, problem: Problem, layout: Layout) -> Program:
-    """Lower one rank's program to buffers."""
+def lower(program: RankProgram, problem: Problem, layout: Layout, *, is_paced: bool = False) -> Program:
+    """Lower one rank's program to buffers; `is_paced` where senders keep to rates, on every rank alike."""
     schedule, rank = program.schedule, program.rank
     first_byte = np.cumsum(problem.items.size_bytes) - problem.items.size_bytes
     sends = rows_of(schedule, program.sends, schedule.dst, rank, first_byte)
@@ -70,12 +71,14 @@ def lower(program: RankProgram, problem: Problem, layout: Layout) -> Program:
         moves = _place_sums(problem, layout, sends, receives, first_byte, scratch)
     else:
         moves = _place_copies(layout, sends, receives, first_byte, scratch)
-    made_sends = _make_sends(schedule, sends, moves, scratch, _num_parts(problem, rank, sends))
+    num_parts = [_num_parts(problem, rank, rows, is_paced=is_paced) for rows in (sends, receives)]
+    made_sends = _make_sends(schedule, sends, moves, scratch, num_parts[0])
     waits, releases = _order(schedule, sends, receives, are_summed=are_summed)
     first, later = _ready_steps(waits, releases, made_sends, len(receives))
     made_receives = _make_receives(schedule, receives, moves, may_add=are_summed)
-    arrivals = _arrivals(made_receives, receives, _num_parts(problem, rank, receives))
-    queues, awaited, rest = _waiting(schedule, problem, rank, receives, releases[len(sends) :], arrivals)
+    arrivals = _arrivals(made_receives, receives, num_parts[1])
+    released = releases[len(sends) :]
+    queues, awaited, rest = _waiting(schedule, problem, rank, receives, released, arrivals, is_paced=is_paced)
     return Program(
         rank=rank,
         sends=made_sends,
@@ -89,6 +92,7 @@ def lower(program: RankProgram, problem: Problem, layout: Layout) -> Program:
         shares=_shares(schedule, problem, queues, arrivals),
         awaited=awaited,
         rest=rest,
+        rates=sending_rates(schedule, problem.cluster, rank) if is_paced and problem.cluster is not None else {},
         start_copies=moves.start_copies,
         start_zeros=moves.start_zeros,
         own_copies=moves.own_copies,
@@ -176,9 +180,11 @@ def _place_sums(
     return _Moves(source, True, stays, landing, unpacking, start_copies=begin, start_zeros=zeros)
 
 
-def _num_parts(problem: Problem, rank: int, rows: Rows) -> Ints:
+def _num_parts(problem: Problem, rank: int, rows: Rows, *, is_paced: bool) -> Ints:
     """How often each message is cut, so that no more than a window of bytes need be on the way."""
     parts = np.ones(len(rows), np.int64)
+    if is_paced:
+        return parts
     cut = _crosses_limited_fabric(problem, rank, rows)
     parts[cut] = np.maximum(1, -(-rows.size_bytes[cut] // PART_BYTES))
     return parts
@@ -267,12 +273,15 @@ def _waiting(
     rows: Rows,
     releases: Sequence[tuple[int, ...]],
     arrivals: tuple[Arrival, ...],
+    *,
+    is_paced: bool,
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[int, ...]]:
     """Queues of arrivals to be let in a few at a time, arrivals to wait for by peer, and the rest.
 
     Messages that hold their links alone, or wait for a message from another rank to the same one, stand in one queue.
-    On a fabric that bears few senders, other messages between servers queue by peer. The order respects every
-    dependency, so that whoever waits for the first of a queue waits for a message that can come.
+    On a fabric that bears few senders, other messages between servers queue by peer, unless senders keep to rates:
+    then all may come at once. The order respects every dependency, so that whoever waits for the first of a queue
+    waits for a message that can come.
     """
     is_ordered = schedule.exclusive[rows.message].copy()
     deps = schedule.deps.take(rows.message)
@@ -285,7 +294,7 @@ def _waiting(
     depth = rows.message if is_in_order(schedule) else levels(schedule, problem.topology)[rows.message]
     key = np.where(schedule.exclusive[rows.message], schedule.order[rows.message], depth)
     queue_of = np.where(is_ordered, -1, rows.peer).tolist()
-    is_queued, peer = (is_ordered | crosses).tolist(), rows.peer.tolist()
+    is_queued, peer = (is_ordered if is_paced else is_ordered | crosses).tolist(), rows.peer.tolist()
     arrivals_of: list[list[int]] = [[] for _ in range(len(rows))]
     for number, arrival in enumerate(arrivals):
         arrivals_of[arrival.place].append(number)
@@ -295,7 +304,7 @@ def _waiting(
     for place in np.lexsort((rows.message, key)).tolist():
         if is_queued[place]:
             queues.setdefault(queue_of[place], []).extend(arrivals_of[place])
-        is_awaited = is_queued[place] or releases[place]
+        is_awaited = is_queued[place] or crosses[place] or releases[place]
         (awaited.setdefault(peer[place], []) if is_awaited else rest).extend(arrivals_of[place])
     return tuple(map(tuple, queues.values())), tuple(map(tuple, awaited.values())), tuple(rest)
 

@@ -84,6 +84,7 @@ class Program:
     shares: tuple[float, ...]  # of the window, by queue
     awaited: tuple[tuple[int, ...], ...]  # by peer, arrivals that are in a queue or that something waits for
     rest: tuple[int, ...]  # the other arrivals
+    rates: dict[int, float]  # bytes per second to each rank that is sent to at a rate
     start_copies: tuple[Copy, ...]  # accumulators that begin with the rank's own contribution
     start_zeros: tuple[tuple[int, int, int], ...]  # accumulators that begin empty: buffer, start, length
     own_copies: tuple[Copy, ...]  # bytes that stay at this rank

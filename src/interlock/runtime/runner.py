@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
@@ -15,8 +16,10 @@ from interlock.runtime.buffers import Arena
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
+from interlock.runtime.lanes import Lanes, open_lanes
 from interlock.runtime.layout import Layout
 from interlock.runtime.lowering import lower
+from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.program import Program
 from interlock.runtime.rounds import Rounds, round_of_messages
@@ -104,6 +107,8 @@ class Runner:
         self._number = group.get_group_store().add(f"interlock/runners{self.rank}", 1)
         self._num_exchanges = 0
         self._digests = self.exchange(1)
+        self._lanes: Lanes | None = None
+        self._has_tried_lanes = False
         self._heartbeat = Heartbeat(group, str(self._number))
         self._arena = Arena()
 
@@ -120,9 +125,21 @@ class Runner:
             return None
         return Together(self.group, width)
 
+    def open_lanes(self) -> None:
+        """Make connections whose rates can be set, once; every rank must call it. Without them windows pace."""
+        if self.uses_batches or self._has_tried_lanes:
+            return
+        self._has_tried_lanes = True
+        names, name = self.exchange(self.num_ranks), f"lanes{self._number}"
+        share = partial(names.share, timeout_s=self.timeout_s)
+        self._lanes = self.guard(lambda: open_lanes(self.group, name, share), "opening connections")
+        if self._lanes is not None:
+            self.flow.use(self._lanes)
+
     def lower(self, plan: Planned, layout: Layout) -> Lowered:
         """A plan's program for the rank of the plan that `layout` belongs to."""
-        program = lower(plan.for_rank(layout.rank), plan.problem, layout)
+        is_paced = self._lanes is not None and may_pace(plan.problem.cluster)
+        program = lower(plan.for_rank(layout.rank), plan.problem, layout, is_paced=is_paced)
         if not self.uses_batches:
             return Lowered(program, None)
         return Lowered(program, round_of_messages(plan.compact.expand(), plan.problem))
@@ -174,6 +191,7 @@ class Runner:
         """Stop threads and heartbeat; the group stays the caller's."""
         self._heartbeat.close()
         self.flow.close()
+        self._lanes = None
 
 
 def timeout_of(group: dist.ProcessGroup) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.runtime.layout import Layout
+from interlock.runtime.pacing import may_pace
 from interlock.runtime.placement import Placement
 from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
 from interlock.runtime.together import all_to_all_natively, room_for
@@ -191,13 +192,15 @@ class Session:
         start_s = time.perf_counter()
         demand_bytes = self.placement.to_cluster_order(matrix)
         choice = self._choose(self.cluster, Demand(demand_bytes, "shared"))
+        self.runner.compare(choice.plan)
         lowered = None
         if choice.plan is not None:
+            if may_pace(self.cluster):
+                self.runner.open_lanes()
             layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
             lowered = self.runner.lower(choice.plan, layout)
         sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
         made = Prepared(choice, matrix, demand_bytes, sends, receives, lowered, time.perf_counter() - start_s)
-        self.runner.compare(choice.plan)
         self._prepared[key] = made
         if len(self._prepared) > MAX_PLANS:
             self._prepared.popitem(last=False)

@@ -1,0 +1,130 @@
+"""Connections of our own beside a gloo group's, each told how fast to send.
+
+A switch port that many senders reach at once drops what its queue cannot hold. If every sender keeps to its share of
+the port, nobody needs to wait for permission and nothing is dropped. Linux holds a TCP socket to a rate
+(SO_MAX_PACING_RATE); gloo does not hand out its sockets, but those that appear while a group is made are its own, and
+ranks that tell each other their names know which leads where. The caller's group keeps its connections as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.runtime.peers import backend_errors
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+__all__ = ["Lanes", "open_lanes"]
+
+SO_MAX_PACING_RATE = 47
+UNPACED = (1 << 64) - 1
+OPEN_FILES = Path("/proc/self/fd")
+
+Share = Callable[[Sequence[int]], NDArray[np.int64]]
+
+
+class Lanes:
+    """Connections between the same ranks, as a group that sends and receives, and the sockets that lead to each."""
+
+    def __init__(self, group: dist.ProcessGroup, inodes: Mapping[int, Mapping[int, int]]) -> None:
+        self.group = group
+        self._inodes = inodes  # by peer: inode by descriptor
+        self._rates = dict.fromkeys(inodes, UNPACED)
+
+    def pace(self, bytes_per_s: Mapping[int, float]) -> None:
+        """Send to each peer no faster than this; to peers that are not named, as fast as TCP goes."""
+        for peer, set_before in self._rates.items():
+            rate = min(UNPACED, max(1, int(bytes_per_s.get(peer, UNPACED))))
+            if rate != set_before:
+                self._rates[peer] = rate
+                for descriptor, inode in self._inodes[peer].items():
+                    _set_rate(descriptor, inode, rate)
+
+
+def _set_rate(descriptor: int, inode: int, rate: int) -> None:
+    """Pace one socket, unless it has been closed since."""
+    try:
+        copy = os.dup(descriptor)
+    except OSError:
+        return
+    # The copy must not live on: a connection is closed only with its last descriptor.
+    with socket.socket(fileno=copy) as own:
+        if os.fstat(copy).st_ino == inode:
+            own.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("Q", rate))
+
+
+def open_lanes(group: dist.ProcessGroup, name: str, share: Share) -> Lanes | None:
+    """Connect every rank with every other; None on all ranks unless each found its socket to every other.
+
+    All ranks must call it. `share` gives every rank's row of as many numbers as there are ranks.
+    """
+    before = _sockets()
+    with backend_errors():
+        connected = _connect(group, name)
+    made = {descriptor: inode for descriptor, inode in _sockets().items() if before.get(descriptor) != inode}
+    ends = {descriptor: ends for descriptor in made if (ends := _ends(descriptor)) is not None}
+    row = sorted({own for own, _ in ends.values()})[: group.size()]
+    rows = share([*row, *[0] * (group.size() - len(row))])
+    peer_by_name = {number: peer for peer, numbers in enumerate(rows.tolist()) for number in numbers if number}
+    inodes: dict[int, dict[int, int]] = {}
+    for descriptor, (_, other) in ends.items():
+        if (peer := peer_by_name.get(other)) is not None:
+            inodes.setdefault(peer, {})[descriptor] = made[descriptor]
+    found_all = len(inodes.keys() - {group.rank()}) == group.size() - 1
+    has_found = share([int(found_all)] * group.size())
+    return Lanes(connected, inodes) if has_found.all() else None
+
+
+def _connect(group: dist.ProcessGroup, name: str) -> dist.ProcessGroup:
+    """A gloo backend over the group's ranks, interface and timeout; it sends and receives as a group does."""
+    import torch
+    import torch.distributed as dist
+
+    theirs = group._get_backend(torch.device("cpu")).options
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._devices, options._timeout, options._threads = theirs._devices, theirs._timeout, 1  # type: ignore[attr-defined]
+    store = dist.PrefixStore(f"interlock/{name}", group.get_group_store())  # type: ignore[attr-defined]
+    return cast("dist.ProcessGroup", dist.ProcessGroupGloo(store, group.rank(), group.size(), options))
+
+
+def _sockets() -> dict[int, int]:
+    """Inode by descriptor of this process's open sockets."""
+    if sys.platform != "linux":
+        return {}
+    found = {}
+    for entry in OPEN_FILES.iterdir():
+        try:
+            kind, _, inode = str(entry.readlink()).partition(":")
+        except OSError:
+            continue  # closed meanwhile
+        if kind == "socket":
+            found[int(entry.name)] = int(inode.strip("[]"))
+    return found
+
+
+def _ends(descriptor: int) -> tuple[int, int] | None:
+    """Numbers that stand for both ends of a connected socket; None for any other."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as own:
+            if own.family not in (socket.AF_INET, socket.AF_INET6):
+                return None
+            return _number(own.getsockname()), _number(own.getpeername())
+    except OSError:
+        return None
+
+
+def _number(name: tuple[object, ...]) -> int:
+    """A positive number that stands for an address and port."""
+    digest = hashlib.blake2b(f"{name[0]} {name[1]}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big") | 1
