@@ -179,13 +179,17 @@ private:
         dirty_.clear();
     }
 
+    bool is_full(std::int32_t lane, std::int64_t body) const {
+        return !merging_.lane_full_ticks.empty() && body > merging_.lane_full_ticks[at(lane)];
+    }
+
     void send(std::int32_t lane, std::int64_t now) {
         const auto message = static_cast<std::int32_t>(sent_.size());
         const auto first = static_cast<std::int32_t>(carried_.size());
         const std::vector<std::int32_t>& ready = ready_[at(lane)];
         std::int64_t body = 0;
         for (std::int32_t merged = 0; merged < merging_.most && !ready.empty(); ++merged) {
-            if (merged > 0 && body + work_.task_ticks[at(ready.front())] > merging_.full_ticks) break;
+            if (merged > 0 && is_full(lane, body + work_.task_ticks[at(ready.front())])) break;
             const std::int32_t task = pop_ready(lane);
             carried_.push_back(task);
             body += work_.task_ticks[at(task)];
@@ -281,6 +285,8 @@ ListSchedule list_schedule(const LaneWork& work, std::span<const std::int64_t> p
     check(work);
     require(priority.size() == work.task_lane.size(), "every task needs a priority");
     require(merging.most >= 1 && merging.patience_ticks >= 0, "a message must carry at least one task");
+    require(merging.lane_full_ticks.empty() || merging.lane_full_ticks.size() == work.lane_resources.num_rows(),
+            "every lane needs a time for its messages, or none");
     return Machine(work, priority, merging).run();
 }
 

@@ -142,12 +142,16 @@ public:
                 lay(tree, pass, pass > 0);
                 count(tree, 1);
             }
+            packing_.load_ticks = prices_.load();
+            // Prices that are too steep can upset what was balanced.
+            if (pass == 0 || peak(packing_) < peak(best_packing_)) best_packing_ = packing_;
         }
-        packing_.load_ticks = prices_.load();
-        return std::move(packing_);
+        return std::move(best_packing_);
     }
 
 private:
+    static std::int64_t peak(const Packing& packing) { return std::ranges::max(packing.load_ticks); }
+
     static constexpr double kFirstSlope = 12.0;
     static constexpr double kSlopePerPass = 10.0;
     static constexpr std::size_t kRootsTried = 8;
@@ -247,7 +251,7 @@ private:
     Planter away_, towards_;
     std::vector<double> length_;
     std::vector<std::int32_t> trial_, best_;
-    Packing packing_;
+    Packing packing_, best_packing_;
 };
 
 void check(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options) {

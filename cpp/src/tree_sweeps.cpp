@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "interlock/prices.hpp"
 #include "interlock/shortest_tree.hpp"
@@ -23,26 +22,42 @@ public:
           tail_(tail),
           hop_ticks_(hop_ticks),
           entering_(num_nodes, head),
-          order_(nodes_ * nodes_),
+          ways_(num_nodes, tail, head),
+          by_time_(nodes_ * nodes_),
+          length_(tail.size()),
           reached_(nodes_) {
-        ShortestTree ways(num_nodes, tail, head);
         for (std::int32_t root = 0; root < num_nodes; ++root) {
-            ways.search(root, hop_ticks);
-            const std::span<const double> distance = ways.distance();
-            const std::span<std::int32_t> order = std::span(order_).subspan(at(root) * nodes_, nodes_);
-            std::iota(order.begin(), order.end(), 0);
-            std::ranges::stable_sort(order, {}, [&](std::int32_t node) { return distance[at(node)]; });
-            require(distance[at(order.back())] < kNever, "every node must be reachable from every other");
+            std::ranges::copy(rank(root, hop_ticks), by_time_.begin() + static_cast<std::ptrdiff_t>(at(root) * nodes_));
         }
     }
 
-    /// Every node takes the best arc from one that is nearer to the root; returns their price.
+    /// Nodes ranked by how soon they can be reached: quick, as that never changes. Returns the price.
     double hang(std::int32_t root, std::span<const double> cost, double price_per_tick, std::span<std::int32_t> arcs) {
+        return hang_in(std::span(by_time_).subspan(at(root) * nodes_, nodes_), root, cost, price_per_tick, arcs);
+    }
+
+    /// Nodes ranked by price and time together: now one, now another is the first that scarce arcs lead to.
+    double hang_by_price(std::int32_t root, std::span<const double> cost, double price_per_tick,
+                         std::span<std::int32_t> arcs) {
+        for (std::size_t arc = 0; arc < length_.size(); ++arc) length_[arc] = cost[arc] + price_per_tick * hop_ticks_[arc];
+        return hang_in(rank(root, length_), root, cost, price_per_tick, arcs);
+    }
+
+private:
+    std::span<const std::int32_t> rank(std::int32_t root, std::span<const double> length) {
+        ways_.search(root, length);
+        require(ways_.order().size() == nodes_, "every node must be reachable from every other");
+        return ways_.order();
+    }
+
+    // Every node takes the best arc from one before it.
+    double hang_in(std::span<const std::int32_t> order, std::int32_t root, std::span<const double> cost,
+                   double price_per_tick, std::span<std::int32_t> arcs) {
         std::ranges::fill(reached_, kNever);
         reached_[at(root)] = 0.0;
         arcs[at(root)] = -1;
         double price = 0.0;
-        for (const std::int32_t node : std::span(order_).subspan(at(root) * nodes_, nodes_)) {
+        for (const std::int32_t node : order) {
             if (node == root) continue;
             double least = kNever;
             std::int32_t best = -1;
@@ -54,7 +69,7 @@ public:
                     best = arc;
                 }
             }
-            require(best >= 0, "times of hops are too far apart");
+            require(best >= 0, "a node must come after one that leads to it");
             arcs[at(node)] = best;
             reached_[at(node)] = reached_[at(tail_[at(best)])] + hop_ticks_[at(best)];
             price += cost[at(best)];
@@ -62,13 +77,14 @@ public:
         return price;
     }
 
-private:
     std::size_t nodes_;
     std::span<const std::int32_t> tail_;
     std::span<const double> hop_ticks_;
     Adjacency entering_;
-    std::vector<std::int32_t> order_;  // [num_nodes, num_nodes] nodes by their distance from each root
-    std::vector<double> reached_;      // when, in the tree at hand
+    ShortestTree ways_;
+    std::vector<std::int32_t> by_time_;  // [num_nodes, num_nodes] nodes by their distance from each root
+    std::vector<double> length_;
+    std::vector<double> reached_;  // when, in the tree at hand
 };
 
 class Sweeper {
@@ -103,12 +119,16 @@ public:
                 lay(order[step], pass);
                 count(order[step], 1);
             }
+            packing_.load_ticks = prices_.load();
+            // Prices that are too steep can upset what was balanced.
+            if (pass == 0 || peak(packing_) < peak(best_packing_)) best_packing_ = packing_;
         }
-        packing_.load_ticks = prices_.load();
-        return std::move(packing_);
+        return std::move(best_packing_);
     }
 
 private:
+    static std::int64_t peak(const Packing& packing) { return std::ranges::max(packing.load_ticks); }
+
     static constexpr double kFirstSlope = 12.0;
     static constexpr double kSlopePerPass = 10.0;
     static constexpr std::size_t kRootsTried = 3;
@@ -141,8 +161,8 @@ private:
         const double price_per_tick = options_.haste * prices_.mean();
         std::int32_t& root = packing_.root[tree];
         if (is_paired_) root = choose_root(tree, pass, cost, price_per_tick);
-        away_.hang(root, cost, price_per_tick, into(tree));
-        if (is_paired_) towards_.hang(root, cost, price_per_tick, outof(tree));
+        away_.hang_by_price(root, cost, price_per_tick, into(tree));
+        if (is_paired_) towards_.hang_by_price(root, cost, price_per_tick, outof(tree));
     }
 
     // The present root or one of a few others, whichever has the cheapest pair of trees.
@@ -173,7 +193,7 @@ private:
     Prices prices_;
     Hanger away_, towards_;
     std::vector<std::int32_t> trial_;
-    Packing packing_;
+    Packing packing_, best_packing_;
 };
 
 }  // namespace

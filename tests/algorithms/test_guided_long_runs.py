@@ -23,17 +23,19 @@ class Stop:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("call", [3, 8, 20])
-def test_interrupted_all_reduce_ends_soon_with_a_valid_schedule(call: int) -> None:
-    """Whichever half is interrupted, only what makes it whole is still done."""
+def test_interrupted_all_reduce_ends_with_a_valid_schedule() -> None:
+    """Whichever half is interrupted, and whenever, what makes it whole is still done."""
     torus = il.topology.torus(3, 4, bandwidth=("10 GB/s", "4 GB/s"))
     links = torus.link_src, torus.link_dst, torus.bandwidth_bytes_per_s
     topology = il.topology.from_edges(*links, message_overhead="1 us")  # of which no symmetry is known
     problem = collective_problem(topology, il.all_reduce("900 MB"))
-    all_of_it, stop = Stop(10**9), Stop(call)
+    all_of_it = Stop(10**9)
     guided(problem, threads=1, report=all_of_it)
-    assert check(guided(problem, threads=1, report=stop), problem).valid
-    assert call <= len(stop.shares) < len(all_of_it.shares)
+    assert len(all_of_it.shares) > 10
+    for call in range(2, len(all_of_it.shares) + 1):
+        stop = Stop(call)
+        assert check(guided(problem, threads=1, report=stop), problem).valid
+        assert call <= len(stop.shares) <= call + 4
 
 
 def test_interruption_before_any_answer_is_passed_on() -> None:

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,9 +33,9 @@ struct ListSchedule {
 struct Merging {
     std::int32_t most = 1;            ///< tasks in one message
     std::int64_t patience_ticks = 0;  ///< how long a lane waits for a task that is on its way to it
-    /// A task joins a message only if all its tasks then take no more than this, so that lanes of any speed are held
-    /// about as long.
-    std::int64_t full_ticks = std::numeric_limits<std::int64_t>::max();
+    /// A task joins a message only if all its tasks then take no more than this on the lane, so that lanes of any speed
+    /// are held about as long; empty: any number.
+    std::span<const std::int64_t> lane_full_ticks = {};
 };
 
 /// Whenever a lane can send, it sends the ready task of the highest priority, ties by index.

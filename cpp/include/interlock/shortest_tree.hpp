@@ -26,12 +26,14 @@ public:
         std::ranges::fill(distance_, std::numeric_limits<double>::infinity());
         std::ranges::fill(arc_into_, -1);
         distance_[static_cast<std::size_t>(root)] = 0.0;
+        order_.clear();
         heap_.assign(1, {0.0, root});
         while (!heap_.empty()) {
             const auto [here, node] = heap_.front();
             std::ranges::pop_heap(heap_, std::greater<>{});
             heap_.pop_back();
             if (here > distance_[static_cast<std::size_t>(node)]) continue;
+            order_.push_back(node);
             for (const std::int32_t arc : leaving_[node]) {
                 const std::int32_t next = head_[static_cast<std::size_t>(arc)];
                 const double reached = here + length[static_cast<std::size_t>(arc)];
@@ -46,13 +48,15 @@ public:
     }
 
     [[nodiscard]] std::span<const double> distance() const { return distance_; }
+    /// Nodes that were reached, nearest first: each after the one that it was reached from.
+    [[nodiscard]] std::span<const std::int32_t> order() const { return order_; }
     [[nodiscard]] std::span<const std::int32_t> arc_into() const { return arc_into_; }
 
 private:
     std::span<const std::int32_t> head_;
     Adjacency leaving_;
     std::vector<double> distance_;
-    std::vector<std::int32_t> arc_into_;
+    std::vector<std::int32_t> arc_into_, order_;
     std::vector<std::pair<double, std::int32_t>> heap_;
 };
 

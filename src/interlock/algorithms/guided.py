@@ -25,6 +25,7 @@ from interlock.algorithms.synthesis.reach import unreachable
 from interlock.algorithms.synthesis.rounds import RoundsOptions
 from interlock.algorithms.synthesis.spread import spread
 from interlock.algorithms.synthesis.symmetry import Quotient, quotient_of
+from interlock.cost import lower_bound
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule, empty_schedule
 
@@ -35,6 +36,7 @@ MOST_FOR_SUMS = 8_000_000  # where sums go to all ranks: trees and their orders 
 # More where many links differ in speed: what is slow on some needs more chunks, and trees cost more to lay.
 MORE_PER_ARC = 6_000
 MOST_RANKS_FOR_MORE = 100
+MOST_RANKS_TO_PROVE = 100  # the certificate's bound is asked for below, which may end the search sooner
 APART = 1.25  # where sums and copies one after the other need so much more than both at once, those come first
 
 
@@ -77,15 +79,20 @@ def guided(
 
     more = _more_for_mixed_speeds(arcs)
 
+    proves = arcs.num_ranks <= MOST_RANKS_TO_PROVE
+
+    def prove() -> float:
+        return lower_bound(problem).seconds if proves else 0.0
+
     def budget() -> Budget:
         return Budget(parts, seed, options, limit=MOST_TRANSFERS + more, report=report)
 
     if goal.flow is Flow.SPREAD:
-        answer = spread(goal, arcs, quotient, budget())
+        answer = spread(goal, arcs, quotient, replace(budget(), prove=prove))
     elif goal.flow is Flow.COLLECT:
-        answer = collect(goal, arcs, quotient, budget())
+        answer = collect(goal, arcs, quotient, replace(budget(), prove=prove))
     else:
-        whole = replace(budget(), limit=MOST_FOR_SUMS + 3 * more)
+        whole = replace(budget(), limit=MOST_FOR_SUMS + 3 * more, prove=prove)
         ways = _sums_for_all(goal, arcs, quotient, budget, whole)
         answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
     if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
@@ -149,10 +156,15 @@ def _one_after_the_other(
     if out.is_stopped:
         alike.stop()
     symmetry = quotient if isinstance(outward, TranslatedAnswer) else None
-    inward = collect(goal, arcs, symmetry, alike)
+    try:
+        inward = collect(goal, arcs, symmetry, alike)
+    except KeyboardInterrupt:
+        # Half an answer is none: the first that makes it whole will do, unless that is interrupted too.
+        alike.stop()
+        inward = collect(goal, arcs, symmetry, alike)
     if alike.is_stopped:
         whole.stop()
-    whole.spend(out.spent + alike.spent)
+    whole.spent += out.spent + alike.spent
     if isinstance(inward, TranslatedAnswer) == isinstance(outward, TranslatedAnswer):
         yield inward.then(outward)
 

@@ -23,6 +23,8 @@ __all__ = ["both_ways"]
 
 LEAST_CHUNK_BYTES = 64
 MOST_PAIRS = 256  # of trees
+MOST_PAIRS_ON_FEW_ARCS = 1024
+MOST_PAIRED_ARCS = 30_000  # of all pairs together, where they are more than those
 PASSES = 6
 MOST_CHUNKS = 4096
 CENTRAL = 1.3  # how much farther from its farthest rank a root may be than the most central one
@@ -80,12 +82,13 @@ def _forests(goal: Goal, arcs: ArcSet, ticks: Ticks, num_chunks: int, budget: Bu
     members = goal.ends.shared
     assert members is not None
     choices = _choices_of_roots(members, arcs, ticks, int(goal.size_bytes.sum()) // num_chunks)
-    cost = min(MOST_PAIRS, num_chunks) * len(arcs) * PASSES // 2
+    most = int(np.clip(MOST_PAIRED_ARCS // len(arcs), MOST_PAIRS, MOST_PAIRS_ON_FEW_ARCS))
+    cost = min(most, num_chunks) * len(arcs) * PASSES // 2
     for place, (kind, roots) in enumerate(product(TREES, choices)):
         if place > 0 and not budget.affords(4 * cost):
             return
         budget.spend(cost)
-        yield _pairs(goal, arcs, ticks, num_chunks, roots, kind, budget.seed, min(MOST_PAIRS, num_chunks))
+        yield _pairs(goal, arcs, ticks, num_chunks, roots, kind, budget.seed, min(most, num_chunks))
 
 
 def _on_other_trees(goal: Goal, arcs: ArcSet, scene: Scene, budget: Budget) -> Iterator[Answer]:
@@ -94,7 +97,8 @@ def _on_other_trees(goal: Goal, arcs: ArcSet, scene: Scene, budget: Budget) -> I
     assert members is not None
     num_chunks = len(scene.chunks)
     choices = _choices_of_roots(members, arcs, scene.ticks, int(goal.size_bytes.sum()) // num_chunks)
-    pairs = min(MORE_PAIRS, num_chunks)
+    most = int(np.clip(MOST_PAIRED_ARCS // len(arcs), MORE_PAIRS, MOST_PAIRS_ON_FEW_ARCS))
+    pairs = min(most, num_chunks)
     cost = pairs * len(arcs) * PASSES // 2
     for attempt, kind in enumerate(OTHER_TREES):
         if not budget.affords(4 * cost + 20 * num_chunks * goal.num_ranks):

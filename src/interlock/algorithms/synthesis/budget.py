@@ -30,6 +30,8 @@ class Budget:
     fair: float = 1.055
     spent: int = 0
     report: Callable[[float], None] = field(default=lambda share: None)
+    prove: Callable[[], float] | None = None  # a better bound, asked for when much has been spent
+    proven_s: float | None = None
 
     def spend(self, transfers: int) -> None:
         """Count some work, and say how far we are."""
@@ -53,7 +55,12 @@ class Budget:
         """Whether to stop: at the bound, at a fair answer after fair effort, or out of budget."""
         if answer.makespan_s <= GOOD_ENOUGH * least_s or self.spent >= self.limit:
             return True
-        return self.spent >= self.fair_after and answer.makespan_s <= self.fair * least_s
+        return self.spent >= self.fair_after and answer.makespan_s <= self.fair * max(least_s, self._proven_s())
+
+    def _proven_s(self) -> float:
+        if self.proven_s is None:
+            self.proven_s = 0.0 if self.prove is None else self.prove()
+        return self.proven_s
 
     def ladder(self) -> Sequence[int]:
         """Numbers of chunks per item to try."""

@@ -11,7 +11,7 @@ import numpy as np
 from interlock.algorithms.synthesis.answer import Answer
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
-from interlock.algorithms.synthesis.timed import NEVER_FULL, Timed, Work, run
+from interlock.algorithms.synthesis.timed import Timed, Work, run
 from interlock.schedule import Chunks
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 REFINEMENTS = 2
+MOST_REFINEMENTS = 8
+REFINED_TRANSFERS = 60_000  # in all rounds together, where they are more than the least
 FELT = 0.004  # from here on the part that overhead takes of a chunk's time matters
 
 
@@ -69,9 +71,14 @@ class Scene:
             self.chunks.length,
             max_merge=manner.max_merge,
             patience_ticks=int(manner.patience * overhead),
-            full_ticks=int(min(NEVER_FULL, manner.full * overhead)),
+            full_overheads=manner.full,
             rounds=rounds,
         )
+
+
+def refinements(work: Work) -> int:
+    """How often to refine: more often where it costs little."""
+    return int(np.clip(REFINED_TRANSFERS // max(1, len(work)), REFINEMENTS, MOST_REFINEMENTS))
 
 
 def overhead_share(arcs: ArcSet, chunks: Chunks) -> float:
@@ -111,9 +118,10 @@ def scheduled(
     timed = scene.run(work, Manner(1), 0)
     budget.spend(len(work))
     yield scene.made(timed)
-    if timed.makespan_ticks > 1.01 * peak_ticks and budget.affords(4 * len(work)):
-        timed = scene.run(work, Manner(1), REFINEMENTS)
-        budget.spend(2 * REFINEMENTS * len(work))
+    rounds = refinements(work)
+    if timed.makespan_ticks > 1.01 * peak_ticks and budget.affords(2 * rounds * len(work)):
+        timed = scene.run(work, Manner(1), rounds)
+        budget.spend(2 * rounds * len(work))
         yield scene.made(timed)
     manners = manners_for(overhead_share(scene.arcs, scene.chunks))
     yield from tried(work, scene, manners, budget, timed.makespan_ticks)
@@ -123,11 +131,12 @@ def tried(
     work: Work, scene: Scene, manners: tuple[Manner, ...], budget: Budget, best: float = np.inf
 ) -> Iterator[Answer]:
     """One manner after another, while they are better than the best so far (in ticks) and there is budget."""
-    cost = (1 + 2 * REFINEMENTS) * len(work)
+    rounds = refinements(work)
+    cost = (1 + 2 * rounds) * len(work)
     while manners and budget.affords(cost):
         # Two at a time, whatever the threads: what is tried must not depend on their number.
         now, manners = manners[:2], manners[2:]
-        attempts = [partial(scene.run, work, manner, REFINEMENTS) for manner in now]
+        attempts = [partial(scene.run, work, manner, rounds) for manner in now]
         made = list(budget.together(attempts, len(work)))
         budget.spend(cost * len(now))
         yield from (scene.made(timed) for timed in made)

@@ -15,9 +15,6 @@ from interlock.schedule import Chunks, Kind, TransferSchedule
 __all__ = ["Timed", "Work", "concatenated", "run", "to_schedule"]
 
 
-NEVER_FULL = 2**62  # ticks
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Timed:
     """Chunks over arcs; those of one message start together."""
@@ -86,7 +83,7 @@ def run(
     *,
     max_merge: int = 1,
     patience_ticks: int = 0,
-    full_ticks: int = NEVER_FULL,
+    full_overheads: float = np.inf,
     rounds: int = 0,
 ) -> Timed:
     """List-schedule the work: a free lane sends what has most waiting for it; then refine back and forth."""
@@ -109,10 +106,17 @@ def run(
         work.lateness,
         max_merge,
         patience_ticks,
-        full_ticks,
+        _full_ticks(ticks.overhead, lane_arc, full_overheads),
         rounds,
     )
     return Timed(work.arc, work.chunk, np.asarray(start), np.asarray(message), work.reduces, makespan)
+
+
+def _full_ticks(overhead: NDArray[np.int64], lane_arc: NDArray[np.int64], overheads: float) -> NDArray[np.int64]:
+    """How long messages may get by merging, in overheads: those of the lane, or the usual where they are less."""
+    if np.isinf(overheads):
+        return np.zeros(0, np.int64)
+    return (overheads * np.maximum(overhead[lane_arc], np.median(overhead))).astype(np.int64)
 
 
 def _stages(start_ticks: NDArray[np.int64], shortest_ticks: int) -> NDArray[np.int64]:
