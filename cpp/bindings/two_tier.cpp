@@ -113,7 +113,8 @@ void bind_two_tier(nb::module_& m) {
             }
             std::vector<std::int64_t> settings = {static_cast<std::int64_t>(decision.way), decision.num_stages,
                                                   static_cast<std::int64_t>(decision.pace), decision.window,
-                                                  decision.local_window, 1, decision.crosses_rails ? 1 : 0};
+                                                  decision.local_window, 1, decision.crosses_rails ? 1 : 0,
+                                                  decision.least_part_bytes};
             std::vector<double> predicted(decision.predicted_s, decision.predicted_s + kNumWays);
             auto& targets = decision.targets;
             const std::size_t rows = targets.are_equal() ? 0 : 3, ranks = targets.out_bytes.size();
@@ -127,7 +128,7 @@ void bind_two_tier(nb::module_& m) {
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
-        "whether rails are crossed), "
+        "whether rails are crossed, least bytes of a part), "
         "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
@@ -140,7 +141,7 @@ void bind_two_tier(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
-                require(settings.size() == 7, "settings must be 7 numbers");
+                require(settings.size() == 8, "settings must be 8 numbers");
                 const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
@@ -152,7 +153,7 @@ void bind_two_tier(nb::module_& m) {
                 // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
                 const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
                 const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
-                                       pace,        setting(3), setting(4), pairs, is_pair_burst};
+                                       pace,        setting(3), setting(4), pairs, is_pair_burst, settings.data()[7]};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));

@@ -16,7 +16,8 @@ bool HotEnds::is_any() const {
     return std::ranges::any_of(of_receivers, [](std::uint8_t ends) { return (ends & kHotReceiver) != 0; });
 }
 
-LaneAssigner::LaneAssigner(std::int32_t width) : width_(static_cast<std::size_t>(width)) {
+LaneAssigner::LaneAssigner(std::int32_t width, std::int64_t least_part_bytes)
+    : width_(static_cast<std::size_t>(width)), least_part_(std::max<std::int64_t>(least_part_bytes, 1)) {
     left_.resize(width_ * width_);
     used_.resize(width_ * width_);
     surplus_.resize(width_);
@@ -35,6 +36,12 @@ std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::si
     return std::span(loads_).first(lanes.size());
 }
 
+/// Where a round begins in a parcel: after whole parts, so that small parcels leave in the first rounds.
+std::int64_t LaneAssigner::round_start(std::int64_t bytes, std::int64_t round) const {
+    const std::int64_t start = portion(bytes, round, kRounds);
+    return std::min(bytes, (start + least_part_ - 1) / least_part_ * least_part_);
+}
+
 /// Receivers in rounds, those whose port is short before all others: such a port should receive all the time, not in a
 /// block, and what waits for it at its neighbours keeps it busy to the end.
 void LaneAssigner::interleave(std::size_t num_lanes, const HotEnds& hot) {
@@ -47,8 +54,8 @@ void LaneAssigner::interleave(std::size_t num_lanes, const HotEnds& hot) {
                 for (std::int64_t round = 0; round < kRounds; ++round) {
                     for (const Parcel& whole : *parcels) {
                         if (hot.hurries(whole.sender, whole.receiver) != is_first) continue;
-                        const std::int64_t first = portion(whole.bytes, round, kRounds);
-                        const std::int64_t bytes = portion(whole.bytes, round + 1, kRounds) - first;
+                        const std::int64_t first = round_start(whole.bytes, round);
+                        const std::int64_t bytes = round_start(whole.bytes, round + 1) - first;
                         if (bytes > 0) mixed.push_back({whole.sender, whole.receiver, whole.offset + first, bytes});
                     }
                 }
@@ -114,7 +121,8 @@ void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& ho
     }
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         const auto [own, receiver, bytes] = lanes[lane];
-        if (!hot.receives(receiver)) continue;
+        // A sender without any time to spare fills its lanes itself.
+        if (!hot.receives(receiver) || hot.is_over(own)) continue;
         const auto width = static_cast<std::int32_t>(width_);
         for (std::int32_t turn = 1; turn < width && room_[lane] > 0; ++turn) {
             if (!hot.sends((own + turn) % width)) take_helped(lane, (own + turn) % width, receiver, room_[lane]);

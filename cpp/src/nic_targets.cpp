@@ -13,7 +13,10 @@ namespace {
 constexpr double kPortShare = 0.96;  // of a scale-up port's time that a plan may count on
 constexpr double kPressed = 0.7;    // of it, from which a port should never idle
 constexpr double kHeavyShare = 0.3;  // of it, that one pair inside a server takes to count as heavy
-constexpr std::int32_t kHeavyParts = 4;
+constexpr double kWorthParts = 0.02;  // of it, that one pair must take where a port cannot do all in time
+// Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot do
+// all in time, and of one whose port cannot even do what stays inside the server.
+constexpr std::int32_t kHeavyParts = 3, kOverParts = 4, kLoneParts = 6;
 constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
 
 std::int64_t sum(std::span<const std::int64_t> values) {
@@ -47,34 +50,45 @@ struct Limits {
     std::vector<std::uint8_t> is_short;  // whether that is less than its share
 };
 
-Limits port_limits(const Direction& way, const Rates& rates, double seconds) {
+/// @param helped [ranks] others' bytes that the port of this direction passes on beside its own; empty: none
+Limits port_limits(const Direction& way, const Rates& rates, double seconds, std::span<const double> helped) {
     const std::size_t ranks = rates.nic.size();
     const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
     Limits limits{std::vector<double>(ranks, 0), std::vector<double>(ranks, 0), std::vector<double>(ranks, 0),
                   std::vector<std::uint8_t>(ranks, 0)};
+    std::vector<double> full(rates.width, 0);  // what a NIC may carry when its GPU's port is busy to the end
     for (std::size_t first = 0; first < ranks; first += rates.width) {
         double rate = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) rate += rates.nic[rank];
         const auto bytes = static_cast<double>(sum(std::span(way.far).subspan(first, rates.width)));
-        double lacking = bytes, room = 0;
+        double lacking = bytes, port_room = 0, room = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
             const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
             const auto far = static_cast<double>(way.far[rank]), near = static_cast<double>(way.near[rank] - way.taken[rank]);
             limits.equal[rank] = rate > 0 ? bytes * rates.nic[rank] / rate : 0;
             // Its own bytes that do not fit through the scale-up port must take its own NIC.
-            limits.least[rank] = std::clamp(far + near - kPortShare * port, 0.0, std::min(far, nic));
+            const double own = far + near + (helped.empty() ? 0.0 : helped[rank]);
+            limits.least[rank] = std::clamp(own - kPortShare * port, 0.0, std::min(far, nic));
             // Others' bytes come in, or go on, through the port of the other direction.
             const double busy = static_cast<double>(way.other_near[rank] - way.other_taken[rank]) +
                                 others * static_cast<double>(way.other_far[rank]);
-            limits.most[rank] = std::max(limits.least[rank], std::min(nic, far + std::max(0.0, kHelpShare * port - busy)));
+            const auto most = [&](double share) {
+                return std::max(limits.least[rank], std::min(nic, far + std::max(0.0, share * port - busy)));
+            };
+            limits.most[rank] = most(kHelpShare);
+            full[rank - first] = most(kPortShare);
             limits.is_short[rank] = limits.most[rank] < limits.equal[rank];
             lacking -= limits.most[rank];
-            room += nic - limits.most[rank];
+            port_room += full[rank - first] - limits.most[rank];
+            room += nic - full[rank - first];
         }
-        // Where the others cannot take it all, those that are short must help after all.
-        for (std::size_t rank = first; rank < first + rates.width && lacking > 0 && room > 0; ++rank) {
+        // Where the others cannot take it all, those that are short must help after all: first those whose ports have time.
+        const double raised = port_room > 0 ? std::clamp(lacking / port_room, 0.0, 1.0) : 0.0;
+        lacking -= raised * port_room;
+        const double forced = room > 0 ? std::clamp(lacking / room, 0.0, 1.0) : 0.0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
             const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
-            limits.most[rank] += (nic - limits.most[rank]) * std::min(1.0, lacking / room);
+            limits.most[rank] += raised * (full[rank - first] - limits.most[rank]) + forced * (nic - full[rank - first]);
         }
     }
     return limits;
@@ -204,18 +218,34 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     const Taken taken(rates.nic.size(), pairs);
     const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near, taken.out, taken.in};
     const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out};
-    const Limits out_limits = port_limits(out, rates, seconds), in_limits = port_limits(in, rates, seconds);
+    // A port passes on what NICs of the other direction carry for others.
+    const auto helped = [&](const Direction& way) {
+        const Limits limits = port_limits(way, rates, seconds, {});
+        std::vector<double> bytes(rates.nic.size(), 0);
+        for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+            const double carried = std::min(limits.equal[rank], limits.most[rank]);
+            bytes[rank] = std::max(0.0, carried - static_cast<double>(way.far[rank]));
+        }
+        return bytes;
+    };
+    const Limits out_limits = port_limits(out, rates, seconds, helped(in));
+    const Limits in_limits = port_limits(in, rates, seconds, helped(out));
     // Where either port of a GPU is short, what arrives at its NIC should be its own, more than a fair mix would hold.
     std::vector<std::uint8_t> hot_ends;
-    const double pressed = kPressed * seconds * rates.scale_up;
+    const double pressed = kPressed * seconds * rates.scale_up, full = kPortShare * seconds * rates.scale_up;
+    const double others = 1.0 - 1.0 / static_cast<double>(rates.width);
     for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
         const auto far = static_cast<double>(loads.in_far[rank]), mixed = far / static_cast<double>(rates.width);
         const bool is_pressed = static_cast<double>(loads.in_near[rank]) + far - mixed > pressed;
-        const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed;
         const auto near = static_cast<double>(loads.out_near[rank]);
+        // A GPU whose own port has no time to pass on what its NIC brings for others.
+        const double passes = others * std::min(in_limits.equal[rank], in_limits.most[rank]);
+        const bool is_full = near - static_cast<double>(taken.out[rank]) + passes > full;
+        const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed || is_full;
         const double passed_on = std::max(0.0, static_cast<double>(loads.out_far[rank]) - rates.nic[rank] * seconds);
         hot_ends.push_back(static_cast<std::uint8_t>((receives ? kHotReceiver : 0) | (near > pressed ? kHotSender : 0) |
-                                                     (near + passed_on > pressed ? kFullSender : 0)));
+                                                     (near + passed_on > pressed ? kFullSender : 0) |
+                                                     (near + passed_on > full ? kOverSender : 0)));
     }
     NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates), nic_bytes(rates, seconds),
                        std::move(hot_ends)};
@@ -269,6 +299,7 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     const std::size_t ranks = rates.nic.size();
     const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
     const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
+    const auto worth = static_cast<std::int64_t>(kWorthParts * port) + kHeavyParts;
     /// How pressed a port is, and what its NIC could take over.
     struct Port {
         bool is_pressed;
@@ -290,19 +321,22 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     for (std::size_t dst = 0; dst < ranks; ++dst) ins[dst] = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst]);
     std::vector<HeavyPair> pairs;
     for (std::size_t src = 0; src < ranks; ++src) {
-        if (loads.out_near[src] < heavy) continue;
         Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src]);
         const std::size_t first = src / rates.width * rates.width;
         for (std::size_t dst = first; dst < first + rates.width; ++dst) {
             const std::int64_t bytes = demand_bytes[src * ranks + dst];
-            if (src == dst || bytes < heavy) continue;
+            if (src == dst || bytes < worth) continue;
             Port& in = ins[dst];
+            const bool is_over = out.over > 0 || in.over > 0;
+            if (bytes < heavy && !(is_over && joins_own)) continue;
+            const bool is_alone = static_cast<double>(std::max(loads.out_near[src], loads.in_near[dst])) > port;
+            const std::int32_t parts = is_alone ? kLoneParts : is_over ? kOverParts : kHeavyParts;
             if (!out.is_pressed && !in.is_pressed) continue;
             double& left = spare[src / rates.width];
             const double over = std::max(
                 0.0, std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)}));
             for (double* amount : {&left, &out.over, &out.room, &in.over, &in.room}) *amount -= over;
-            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), kHeavyParts,
+            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), parts,
                              static_cast<std::int64_t>(over)});
         }
     }

@@ -10,6 +10,7 @@ namespace interlock {
 namespace {
 
 constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; two where tiles take turns
+constexpr std::int64_t kGivenParts = 5;  // of what is redistributed to a GPU, from which what it is given counts as much
 constexpr std::int32_t kNone = -1;
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
@@ -196,10 +197,11 @@ private:
             const Ids& over = sent.ids[is_burst ? kBalanceWaves : 2];
             for (std::int32_t dep = over.first; dep < over.last; ++dep) rows_.deps.push_back(dep);
             auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
-            if (is_burst && pair[window] >= over.last) rows_.deps.push_back(pair[window]);
-            pair = {id, pair[0]};
             for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
-            add_message(sender, wire.src, MessagePhase::kBalance, wire.stage, wire.balance_wave, 0);
+            const std::size_t depth = message_bytes_ < plan_.least_part_bytes ? 1 : window;
+            if (is_burst && pair[depth] >= over.last) rows_.deps.push_back(pair[depth]);
+            pair = {id, pair[0]};
+            add_message(sender, wire.src, MessagePhase::kBalance, wire.stage, wire.slice, 0);
         }
     }
 
@@ -231,6 +233,7 @@ private:
         });
         std::size_t next = 0;
         std::vector<std::int32_t> before(ranks_, kNone);  // last one in turn
+        const std::vector<bool> is_helper = plan_.is_pair_burst ? find_helpers() : std::vector<bool>{};
         for (std::size_t bucket = 0; bucket < restore_.message.size(); ++bucket) {
             if (restore_.message[bucket] == kNone) continue;
             std::int32_t last = kNone, receiver = kNone;
@@ -242,12 +245,25 @@ private:
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
-            if (plan_.is_pair_burst && !plan_.lanes.is_hot_receiver(to_size(receiver))) {
+            if (plan_.is_pair_burst && (!plan_.lanes.is_hot_receiver(to_size(receiver)) || is_helper[to_size(receiver)])) {
                 const std::int32_t earlier = std::exchange(before[to_size(wire.dst)], restore_.message[bucket]);
                 if (earlier != kNone) rows_.deps.push_back(earlier);
             }
-            add_message(wire.dst, receiver, MessagePhase::kRedistribute, wire.stage, wire.restore_wave, 0);
+            add_message(wire.dst, receiver, MessagePhase::kRedistribute, wire.stage, wire.slice, 0);
         }
+    }
+
+    /// Ranks whose NICs wait for much that neighbours must give them: what is redistributed to them should leave time for it.
+    [[nodiscard]] std::vector<bool> find_helpers() const {
+        std::vector<std::int64_t> given(ranks_, 0), restored(ranks_, 0);
+        for (const WirePiece& piece : table_.pieces) {
+            const Wire& wire = table_.wires[to_size(piece.wire)];
+            if (piece.sender != wire.src) given[to_size(wire.src)] += piece.length;
+            if (piece.receiver != wire.dst) restored[to_size(piece.receiver)] += piece.length;
+        }
+        std::vector<bool> is_helper(ranks_);
+        for (std::size_t rank = 0; rank < ranks_; ++rank) is_helper[rank] = given[rank] > restored[rank] / kGivenParts;
+        return is_helper;
     }
 
     static constexpr std::size_t kNoBucket = static_cast<std::size_t>(-1);

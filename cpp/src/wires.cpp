@@ -73,7 +73,7 @@ public:
           typical_in_flight_(plan.servers <= kFewServers ? 2 : 1) {}
 
     WireTable cut() {
-        LaneAssigner assigner(to_int32(width_));
+        LaneAssigner assigner(to_int32(width_), plan_.least_part_bytes);
         std::vector<Lane> scratch;
         // A wave closes at the size of the smallest slices that reach or leave a server.
         const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
@@ -160,6 +160,7 @@ private:
     struct LaneCut {
         std::int64_t first, bytes, count;
         std::int64_t in_flight;               // slices on the wire at once
+        bool is_small;                        // less than a typical lane
         std::vector<std::int32_t> last_ids;   // wire ids of the slices so far
     };
 
@@ -180,14 +181,15 @@ private:
                                    const LaneLoad& load, std::int64_t typical, bool is_end) const {
         const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
         const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
-        LaneCut cut{first, last - first, 1, 1, {}};
+        LaneCut cut{first, last - first, 1, 1, 8 * lane.bytes < 7 * typical, {}};
         const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
         // partner two are needed to keep the wire busy while an arrival is on its way.
         const std::int64_t share = (2 * typical_in_flight_ * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
-            cut.in_flight = plan_.is_pair_burst ? 2 : std::clamp<std::int64_t>(share, 1, kMostInFlight);
+            const std::int64_t of_pair = 4 * lane.bytes < typical ? 1 : 2;
+            cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
@@ -243,7 +245,9 @@ private:
             wire.keeps_own_time = cut.in_flight > typical_in_flight_;
             const std::int64_t part = wire.keeps_own_time ? kMostSlices + slice * kLargeWaves / cut.count : slice;
             const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
-            wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(wave);
+            wire.balance_wave = static_cast<std::int32_t>(2 * wave);
+            // What small lanes bring is passed on before large ones have ended.
+            wire.restore_wave = wire.balance_wave + (cut.is_small ? 0 : 1);
         }
         const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
         add_range(load.own, first - helped_first, last - helped_last, wire, id);

@@ -34,11 +34,15 @@ struct LaneLoad {
 inline constexpr std::uint8_t kHotReceiver = 1;
 inline constexpr std::uint8_t kHotSender = 2;   ///< by traffic inside its server alone
 inline constexpr std::uint8_t kFullSender = 4;  ///< by that and by what other NICs must carry for it
+inline constexpr std::uint8_t kOverSender = 8;  ///< the same, to the last
 
 /// The GPUs at both ends of a tile whose ports have hardly any time to spare; empty where there are none.
 struct HotEnds {
     std::span<const std::uint8_t> of_senders, of_receivers;  ///< [width] bits of each GPU
     [[nodiscard]] bool sends(std::int32_t gpu) const { return (of_senders[static_cast<std::size_t>(gpu)] & kHotSender) != 0; }
+    [[nodiscard]] bool is_over(std::int32_t gpu) const {
+        return (of_senders[static_cast<std::size_t>(gpu)] & kOverSender) != 0;
+    }
     /// Whether a receiver's bytes should leave before others: not those of a sender that cannot hurry.
     [[nodiscard]] bool hurries(std::int32_t sender, std::int32_t receiver) const {
         return receives(receiver) && (of_senders[static_cast<std::size_t>(sender)] & kFullSender) == 0;
@@ -57,7 +61,8 @@ struct HotEnds {
 /// and all lanes to its server serve receivers in rounds.
 class LaneAssigner {
 public:
-    explicit LaneAssigner(std::int32_t width);
+    /// @param least_part_bytes that rounds do not go below: less would cost more than it moves
+    explicit LaneAssigner(std::int32_t width, std::int64_t least_part_bytes = 1);
 
     /// @param tile row-major with `stride` between rows: bytes from GPU i to GPU j, [width, width]
     /// @param lanes whose bytes add up to the tile's
@@ -80,8 +85,10 @@ private:
     void help_rest(std::span<const Lane> lanes);
     void keep_own(std::span<const Lane> lanes);
     void interleave(std::size_t num_lanes, const HotEnds& hot);
+    [[nodiscard]] std::int64_t round_start(std::int64_t bytes, std::int64_t round) const;
 
     std::size_t width_;
+    std::int64_t least_part_;
     std::vector<std::int64_t> left_, used_;     // [width, width] bytes not assigned yet, and first such byte
     std::vector<std::int64_t> surplus_, room_;  // per sender what its lanes cannot hold; per lane what it still takes
     std::vector<std::int64_t> reserved_;        // per lane, own bytes still to be chosen

@@ -40,6 +40,7 @@ struct TwoTierDecision {
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;
     std::int32_t local_window = 2;
+    std::int64_t least_part_bytes = 1;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
 };
@@ -47,7 +48,7 @@ struct TwoTierDecision {
 /// Decides how to move a demand, by predicted time.
 ///
 /// @param only considers this way alone where it is not negative
-/// @param slices per lane of average size; 0 chooses
+/// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
                               std::int32_t only, std::int32_t slices);
 
