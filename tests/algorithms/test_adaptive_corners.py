@@ -77,6 +77,32 @@ def test_other_servers_stay_near_the_bound(kind: str) -> None:
     assert over_bound(cluster, demand) <= (1.25 if kind == "1:1" else 1.06)
 
 
+@pytest.mark.parametrize(
+    ("bandwidth", "seed", "limit"),
+    [("400 Gb/s", 80, 1.06), ("800 Gb/s", 80, 1.10), ("800 Gb/s", 81, 1.10), ("800 Gb/s", 90, 1.10)],
+)
+def test_two_servers_whose_ports_are_short_stay_near_the_bound(bandwidth: str, seed: int, limit: float) -> None:
+    """One GPU has so much for its neighbours, or from everyone, that its scale-up port sets the time."""
+    cluster = il.cluster("h200", servers=2, scale_out_bandwidth=bandwidth, stage_overhead="0 us")
+    assert over_bound(cluster, il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="500 MB", seed=seed)) <= limit
+
+
+@pytest.mark.parametrize(("servers", "seed"), [(16, 81), (32, 81)])
+def test_what_many_servers_send_to_one_gpu_does_not_pile_up(servers: int, seed: int) -> None:
+    """A burst may bring that GPU's bytes last of all: then one partner at a time is better on any fabric."""
+    cluster = il.cluster("h200", servers=servers, stage_overhead="0 us")
+    assert over_bound(cluster, il.traffic.hot_expert(cluster, skew=0.8, bytes_per_gpu="500 MB", seed=seed)) <= 1.03
+
+
+def test_small_parcels_are_not_cut_for_the_sake_of_a_hot_receiver() -> None:
+    """A message of less than a few dozen kilobytes costs more than it moves."""
+    cluster = il.cluster("h200", servers=4, scale_out_bandwidth="800 Gb/s")
+    demand = il.traffic.hot_expert(cluster, skew=0.8, bytes_per_gpu="1 MB", seed=62)
+    messages = il.plan(cluster, demand, algorithm="adaptive", way="burst", slices=2).messages
+    moves = messages["src"][messages["phase"] == Phase.REDISTRIBUTE]
+    assert np.bincount(moves).max() <= 60  # 90 with every parcel cut into eight
+
+
 @pytest.mark.parametrize(("servers", "seed"), [(2, 6), (4, 1), (8, 4)])
 def test_a_hot_expert_at_half_the_ratio_stays_near_the_bound(servers: int, seed: int) -> None:
     """Its port inside the server sets the time and must never idle."""

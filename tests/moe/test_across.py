@@ -88,7 +88,7 @@ def test_a_lane_keeps_its_copies_and_its_last_message_takes_those_that_need_no_m
     problem = dispatch_problem(cluster, routing, 4096)
     copies = _Copies.of(cluster, problem)
     far = _take(copies, copies.src // 8 != copies.server)
-    planned = il.plan(cluster, far.demand(cluster, 4096), "adaptive", slices=4)
+    planned = il.plan(cluster, far.demand(cluster, 4096), "adaptive", way="burst", slices=4)
     before = _carriers(planned, far, cluster, 4096)
     wire = planned.schedule
     after = ordered_in_lanes(wire, before, far.item, far.src, far.wanted, cluster)
