@@ -94,7 +94,7 @@ class LabSpec:
             scale_out_latency_s=500e-6,
             message_overhead_s=300e-6,  # all ranks share the machine's processors
             stage_overhead_s=100e-6,
-            fabric=Fabric(name="tcp", fan_in=8, loss_per_sender=0.15),
+            fabric=Fabric(name="tcp", fan_in=4, loss_per_sender=0.15),
             faults=faults,
         )
         return base.with_(**changes)

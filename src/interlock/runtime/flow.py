@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Flow"]
 
 WINDOW_BYTES = 768 * 1024  # let in at a time by the busiest rank, of messages that queue; others less, in proportion
+TURN_BYTES = 128 * 1024  # the same where senders keep to rates: whoever has its turn fills the NIC alone
 POSTED_AHEAD = 8  # receives that nothing waits for: posting them all would delay what others wait for
 MAX_THREADS = 4096
 
@@ -66,7 +67,7 @@ class Flow:
         lanes: list[Future[None]] = []
         failures: list[BaseException] = []
         try:
-            gate = _Gate(call, self._window_bytes)
+            gate = _Gate(call, self._window_bytes if self._lanes is None else TURN_BYTES)
             gate.post_unqueued()
             call.run_steps(program.first)
             lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(program.awaited))]
