@@ -199,6 +199,14 @@ def quality_corners() -> str:
     return _ratios(rows)
 
 
+def draws() -> str:
+    """Adaptive over the bound on many draws of the loads that differ most."""
+    keys = ("fabric", "servers", "load", "limit", "mean", "worst", "above limit")
+    result = stored("draws")
+    lines = [[f"{v:.3f}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows_of(result)]
+    return markdown([*keys[:-1], f"above it, of {result['draws']}"], lines)
+
+
 def grid() -> str:
     """Where adaptive is behind its best rival, of all problems of the grid."""
     result = stored("grid")
@@ -319,7 +327,7 @@ def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-FAST = (quality, quality_faults, quality_corners, grid)
+FAST = (quality, quality_faults, quality_corners, draws, grid)
 LAB = (lab, lab_queues, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)
