@@ -90,9 +90,9 @@ auto to_columns(ScheduleRows&& rows) {
 
 /// The costs as one array, in the order of the struct's fields, then rates.scale_up.
 TwoTierCosts to_costs(const Array1<double>& costs) {
-    require(costs.size() == 9, "costs must be 9 numbers");
+    require(costs.size() == 10, "costs must be 10 numbers");
     const double* at = costs.data();
-    return {at[0], at[1], at[2], at[3], static_cast<std::int32_t>(at[4]), at[5], at[6] != 0, at[7]};
+    return {at[0], at[1], at[2], at[3], static_cast<std::int32_t>(at[4]), at[5], at[6] != 0, at[7], at[8] != 0};
 }
 
 }  // namespace
@@ -108,13 +108,13 @@ void bind_two_tier(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const TwoTierCosts known = to_costs(costs);
-                const Rates rates{num_servers, demand_bytes.shape(0) / num_servers, as_span(nic), costs.data()[8]};
+                const Rates rates{num_servers, demand_bytes.shape(0) / num_servers, as_span(nic), costs.data()[9]};
                 decision = plan_two_tier(as_span(demand_bytes), rates, known, only, slices);
             }
             std::vector<std::int64_t> settings = {static_cast<std::int64_t>(decision.way), decision.num_stages,
                                                   static_cast<std::int64_t>(decision.pace), decision.window,
                                                   decision.local_window, 1, decision.crosses_rails ? 1 : 0,
-                                                  decision.least_part_bytes};
+                                                  decision.lane_flows, decision.least_part_bytes};
             std::vector<double> predicted(decision.predicted_s, decision.predicted_s + kNumWays);
             auto& targets = decision.targets;
             const std::size_t rows = targets.are_equal() ? 0 : 3, ranks = targets.out_bytes.size();
@@ -128,7 +128,7 @@ void bind_two_tier(nb::module_& m) {
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
-        "whether rails are crossed, least bytes of a part), "
+        "whether rails are crossed, flows of a lane, least bytes of a part), "
         "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
@@ -141,7 +141,7 @@ void bind_two_tier(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
-                require(settings.size() == 8, "settings must be 8 numbers");
+                require(settings.size() == 9, "settings must be 9 numbers");
                 const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
@@ -153,7 +153,7 @@ void bind_two_tier(nb::module_& m) {
                 // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
                 const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
                 const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
-                                       pace,        setting(3), setting(4), pairs, is_pair_burst, settings.data()[7]};
+                                       pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8]};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));

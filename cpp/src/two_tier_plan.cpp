@@ -72,6 +72,7 @@ public:
             decision.num_stages = std::max(stages.num_stages, 1);
         }
         decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
+        decision.lane_flows = times_.lane_flows(decision.way, slices_per_lane);
         decision.slice_bytes = times_.slice_bytes(decision.way, slices_per_lane);
         return decision;
     }

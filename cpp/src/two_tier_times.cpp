@@ -16,11 +16,11 @@ constexpr double kPortBoundLoss = 1.1;  // of a burst where a scale-up port does
 constexpr std::size_t kFewToDetour = 4;  // servers up to which detours end late
 // Up to so many servers, and where a burst would take less than this, one partner at a time may be faster on any fabric.
 constexpr std::size_t kFewToTakeTurns = 8;
-constexpr double kShort_s = 400e-6;
+constexpr double kShort_s = 400e-6, kLong_s = 2e-3;
 // Of the bound, that redistribution to one GPU takes where a burst's last moves may pile up, and what that may cost.
 constexpr std::size_t kManyToPileUp = 8;  // servers
 constexpr double kHighRatio = 6;
-constexpr double kBusyReceiver = 0.4, kShortReceiver = 0.75, kBusyReceiverLoss = 1.02;
+constexpr double kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.02;
 constexpr double kManyPartners = 24;  // so many lanes end one after the other that few slices hide as much
 // Slices of an average lane, by how often a message's cost goes into the time of the wire and of the redistribution to hide;
 // fewer where lanes are unlike, which end one after the other, or all alike. Fitted at 1 to 64 MB, 2 to 16 servers.
@@ -30,10 +30,12 @@ constexpr double kSlices = 0.45, kPartnersExponent = 0.52, kRoundUp = 0.45, kHid
 // GPU with little of its own gets from its neighbours; of a detour.
 constexpr double kFirstWait = 0.75, kLonePartnerWait = 0.91, kLoneSliceWait = 0.47, kSliceWait = 1.2, kShareWait = 1.2;
 constexpr double kDetourWait = 0.75;
-constexpr std::size_t kFewToWait = 4;  // servers up to which equal lanes hardly wait
+constexpr std::size_t kFewToWait = 4;  // servers up to which two slices of a lane are in flight, and equal lanes hardly wait
 constexpr double kStageGap = 0.1;  // of a stage's cost, that partners with unlike loads lose once more
 // Senders of a detour's receiver beside its own: at most, and in parts of the slices that the busiest NIC sends.
 constexpr double kMostHelpers = 5, kHelpersPerSlice = 1.0 / 6;
+constexpr double kSendersMore = 1.03;  // of a burst's receiver, while it lasts, than its bytes tell
+constexpr double kSlicesPerFlow = 8;  // of a typical lane, from which it has twice the flows
 constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
 // A staged plan's slices are this part of the busiest NIC's load. From 13 servers on many of them end up in the last moves
 // of a hot receiver, and twice as many pay; from 25 on most segments are smaller than that.
@@ -62,7 +64,7 @@ bool TwoTierTimes::may_take_turns(double burst_s) const {
 bool TwoTierTimes::has_busy_receiver() const {
     if (rates_.scale_up < kHighRatio * *std::ranges::max_element(rates_.nic)) return false;  // stages need ports that keep up
     const double share = restore_seconds() / std::max(cut_s_, 1e-12);
-    return tiles_.servers >= kManyToPileUp && share > kBusyReceiver && share < kShortReceiver;
+    return cut_s_ > kLong_s && tiles_.servers >= kManyToPileUp && share > kBusyReceiver && share < kShortReceiver;
 }
 
 double TwoTierTimes::goodput(double senders) const {
@@ -202,7 +204,7 @@ double TwoTierTimes::balanced_seconds(double slices, bool is_limited) const {
         }
         if (costs_.uplink_bytes_per_s > 0) rate = std::min(rate, costs_.uplink_bytes_per_s);
         if (rate <= 0) return kNever;
-        const double good = is_limited && squares > 0 ? goodput(in * in / squares) : 1.0;
+        const double good = is_limited && squares > 0 ? goodput(in * in / squares * kSendersMore) : 1.0;
         const double late = has_idle_helper(server) ? costs_.stage_overhead_s : 0.0;
         most = std::max({most, out / rate + costs_.message_overhead_s * messages + late, in / rate / good});
     }
@@ -310,6 +312,12 @@ double TwoTierTimes::window_seconds(double slices) const {
     const double turns = partners / costs_.fan_in;
     return costs_.stage_overhead_s + std::max(near_seconds(), 1.03 * wire + costs_.scale_out_latency_s * (1 + turns) +
                                                                   hops_seconds(slices));
+}
+
+std::int32_t TwoTierTimes::lane_flows(Way way, double slices) const {
+    const std::int32_t few = tiles_.servers <= kFewToWait ? 2 : 1;
+    const bool has_many = way == Way::kBurst && tiles_.servers > 2 && slices >= kSlicesPerFlow * few;
+    return has_many && costs_.is_switched ? 2 * few : few;
 }
 
 std::vector<std::int64_t> TwoTierTimes::slice_bytes(Way way, double slices) const {

@@ -12,7 +12,6 @@ namespace {
 constexpr std::int64_t kMostSlices = 128;
 constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
-constexpr std::size_t kFewServers = 4;  // where two slices of a typical lane are in flight, otherwise one
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
 constexpr std::int64_t kHeadShare = 2;      // helped bytes join a lane after this part of it
 
@@ -70,7 +69,9 @@ public:
           ranks_(plan.servers * plan.width),
           lanes_out_(ranks_),
           lanes_in_(ranks_),
-          typical_in_flight_(plan.servers <= kFewServers ? 2 : 1) {}
+          typical_in_flight_(plan.lane_flows) {
+        require(plan.lane_flows > 0, "a lane needs at least one flow");
+    }
 
     WireTable cut() {
         LaneAssigner assigner(to_int32(width_), plan_.least_part_bytes);

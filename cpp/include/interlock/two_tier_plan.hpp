@@ -18,6 +18,7 @@ struct TwoTierCosts {
     double loss_per_sender = 0;     ///< part of goodput lost per sender beyond
     bool crosses_rails = true;      ///< whether NIC i reaches NIC j of another server
     double uplink_bytes_per_s = 0;  ///< what all NICs of a server share; 0: nothing
+    bool is_switched = true;        ///< whether a GPU's whole scale-up rate can go to one neighbour
 };
 
 /// How the bytes between servers travel.
@@ -40,6 +41,7 @@ struct TwoTierDecision {
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;
     std::int32_t local_window = 2;
+    std::int32_t lane_flows = 2;
     std::int64_t least_part_bytes = 1;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;

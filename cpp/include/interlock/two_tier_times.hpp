@@ -43,6 +43,8 @@ public:
     [[nodiscard]] double detour_seconds() const;
     /// Slices of an average lane: more hide more of the last redistribution, but each costs its overhead.
     [[nodiscard]] double choose_slices() const;
+    /// Slices of a typical lane on the wire at once: the more, the closer unlike lanes come to their parts of a NIC.
+    [[nodiscard]] std::int32_t lane_flows(Way way, double slices) const;
     /// What one slice of a server's lanes carries.
     [[nodiscard]] std::vector<std::int64_t> slice_bytes(Way way, double slices) const;
 

@@ -91,6 +91,7 @@ def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Pla
         fabric.loss_per_sender,
         joins_all,
         _uplink_bytes_per_s(cluster),
+        cluster.scale_up == "switch",
         cluster.scale_up_bandwidth_bytes_per_s,
     ]
     return Planner(
