@@ -41,8 +41,8 @@ class TwoTierPlan:
     """A decided plan.
 
     `settings` holds way, stages, pace, window (partners of a NIC at a time), local window (messages of a GPU to its own
-    server at a time), rounds (parts of the traffic between which scratch is emptied), whether lanes cross rails, the flows
-    of a typical lane and the least bytes of a part.
+    server at a time), rounds (parts of the traffic between which scratch is emptied), whether lanes cross rails, the
+    flows of a typical lane and the least bytes of a part.
     """
 
     cluster: Cluster
