@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 import interlock as il
 from interlock.algorithms.synthesis.arcs import arcs_of
+from interlock.algorithms.synthesis.goal import Goal, goal_of
+from interlock.algorithms.synthesis.sweeps import are_many
 from interlock.algorithms.synthesis.trees import Forest, sweep
+from interlock.problem import collective_problem
 
 GIB = 2**30
 
@@ -69,6 +72,15 @@ def test_swept_trees_lead_from_their_roots_to_all(ranks: int, seed: int, is_pair
             for _ in range(ranks):
                 at = np.where(at == root, root, near[row[at]])
             assert (at == root).all()
+
+
+@pytest.mark.parametrize("wanted", [il.all_gather("1 GiB"), il.all_reduce("1 GiB")])
+def test_ports_of_a_switch_are_not_many_links(wanted: il.Collective) -> None:
+    """Ways from every rank to every other are many, but all pass through one port of each."""
+    problems = [collective_problem(dense(12, seed=3), wanted)]
+    problems.append(collective_problem(il.topology.switch(12, bandwidth="10 GB/s"), wanted))
+    goals = [(goal_of(problem), arcs_of(problem.topology)) for problem in problems]
+    assert [isinstance(goal, Goal) and are_many(goal, arcs) for goal, arcs in goals] == [True, False]
 
 
 def test_sweeps_are_repeatable_and_count_what_they_load() -> None:

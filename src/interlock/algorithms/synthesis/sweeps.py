@@ -25,7 +25,7 @@ __all__ = ["are_many", "swept_copies", "swept_sums"]
 # Trees are laid with more care only where arcs are few, or where these leave links unbalanced.
 TOO_MANY_ARCS = 500
 BALANCED = 1.15  # the time of the busiest link, of the least time
-MANY_ARCS = 6  # for each rank
+MANY_LINKS = 6  # for each rank
 MOST_RANKS = 512
 MOST_TRANSFERS = 1_000_000
 CHUNKS_PER_ARC = (64, 128)
@@ -41,9 +41,10 @@ LEAST_CHUNK_BYTES = 64
 
 
 def are_many(goal: Goal, arcs: ArcSet) -> bool:
-    """Whether ranks have so many arcs each that quick trees will do."""
+    """Whether ranks have so many links each that quick trees will do; ways through the same ports do not count."""
     ranks = goal.num_ranks
-    return goal.spans_all and MANY_ARCS * ranks <= len(arcs) and ranks <= MOST_RANKS and meets_at(0, goal, arcs)
+    is_dense = MANY_LINKS * ranks <= min(len(arcs), arcs.num_resources)
+    return goal.spans_all and is_dense and ranks <= MOST_RANKS and meets_at(0, goal, arcs)
 
 
 def swept_copies(goal: Goal, arcs: ArcSet, budget: Budget) -> Generator[Answer, None, bool]:
