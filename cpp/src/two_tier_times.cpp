@@ -35,7 +35,8 @@ constexpr double kStageGap = 0.1;  // of a stage's cost, that partners with unli
 // Senders of a detour's receiver beside its own: at most, and in parts of the slices that the busiest NIC sends.
 constexpr double kMostHelpers = 5, kHelpersPerSlice = 1.0 / 6;
 constexpr double kSendersMore = 1.03;  // of a burst's receiver, while it lasts, than its bytes tell
-constexpr double kSlicesPerFlow = 8;  // of a typical lane, from which it has twice the flows
+constexpr double kSlicesPerFlow = 8;  // of a typical lane, from which it may have twice the flows
+constexpr double kAlike = 0.93;       // likeness of tiles from which it need not
 constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
 // A staged plan's slices are this part of the busiest NIC's load. From 13 servers on many of them end up in the last moves
 // of a hot receiver, and twice as many pay; from 25 on most segments are smaller than that.
@@ -230,18 +231,11 @@ double TwoTierTimes::choose_slices() const {
     const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
     const double most = std::clamp(std::floor(64 / partners), partners < kManyPartners ? 6.0 : 4.0, 48.0);
     if (costs_.message_overhead_s <= 0) return std::max(most, std::floor(kFreeSlices / partners));
-    double bytes = 0, squares = 0;
-    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
-        if (tile / tiles_.servers == tile % tiles_.servers) continue;
-        const auto size = static_cast<double>(tiles_.bytes[tile]);
-        bytes += size;
-        squares += size * size;
-    }
+    const double bytes = std::accumulate(loads_.in_far.begin(), loads_.in_far.end(), 0.0);
     const double nics = std::accumulate(rates_.nic.begin(), rates_.nic.end(), 0.0);
     if (bytes <= 0 || nics <= 0) return 1;
     const double hidden = bytes / nics + kHidden * restore_seconds();
-    const double likeness = bytes * bytes / squares / (partners * static_cast<double>(tiles_.servers));
-    double slices = kSlices * std::sqrt(hidden / costs_.message_overhead_s) * likeness;
+    double slices = kSlices * std::sqrt(hidden / costs_.message_overhead_s) * likeness();
     slices /= std::pow(partners, kPartnersExponent);
     if (is_balanced() && tiles_.servers > kFewToWait) slices *= kEqualLanes;
     return std::clamp(std::floor(slices + kRoundUp), 1.0, most);
@@ -314,10 +308,22 @@ double TwoTierTimes::window_seconds(double slices) const {
                                                                   hops_seconds(slices));
 }
 
+double TwoTierTimes::likeness() const {
+    double bytes = 0, squares = 0;
+    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+        if (tile / tiles_.servers == tile % tiles_.servers) continue;
+        const auto size = static_cast<double>(tiles_.bytes[tile]);
+        bytes += size;
+        squares += size * size;
+    }
+    const auto all = static_cast<double>(tiles_.servers * (tiles_.servers - 1));
+    return squares > 0 ? bytes * bytes / squares / all : 1.0;
+}
+
 std::int32_t TwoTierTimes::lane_flows(Way way, double slices) const {
     const std::int32_t few = tiles_.servers <= kFewToWait ? 2 : 1;
     const bool has_many = way == Way::kBurst && tiles_.servers > 2 && slices >= kSlicesPerFlow * few;
-    return has_many && costs_.is_switched ? 2 * few : few;
+    return has_many && costs_.is_switched && likeness() < kAlike ? 2 * few : few;
 }
 
 std::vector<std::int64_t> TwoTierTimes::slice_bytes(Way way, double slices) const {

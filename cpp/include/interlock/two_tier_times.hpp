@@ -75,6 +75,8 @@ private:
     /// What redistribution takes at the GPU that receives most.
     [[nodiscard]] double restore_seconds() const;
     [[nodiscard]] double hops_seconds(double slices) const;
+    /// How much alike the tiles are: the part of them that would hold all bytes if those were equal.
+    [[nodiscard]] double likeness() const;
     /// Whether no GPU sends more to other servers than its neighbours do.
     [[nodiscard]] bool is_balanced() const;
     /// What opening a stage costs where some wait for others to have done so.
