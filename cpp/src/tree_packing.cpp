@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "interlock/arborescence.hpp"
-#include "interlock/prices.hpp"
+#include "interlock/laid_trees.hpp"
 #include "interlock/shortest_tree.hpp"
 
 namespace interlock {
@@ -114,52 +114,21 @@ public:
           demand_(demand),
           options_(options),
           nodes_(at(graph.num_nodes)),
-          is_paired_(!demand.free_roots.empty()),
-          prices_(graph),
+          laid_(graph, demand),
           away_(graph.num_nodes, graph.arc_src, graph.arc_dst),
           towards_(graph.num_nodes, graph.arc_dst, graph.arc_src),
           length_(graph.num_arcs()),
           trial_(nodes_),
-          best_(nodes_) {
-        const std::size_t trees = demand.root.size();
-        packing_.root.assign(demand.root.begin(), demand.root.end());
-        packing_.arc_into.assign(trees * nodes_, -1);
-        if (is_paired_) packing_.arc_outof.assign(trees * nodes_, -1);
-    }
+          best_(nodes_) {}
 
     Packing pack() {
-        const std::size_t trees = packing_.root.size();
-        prices_.set_slope(kFirstSlope, least_peak());
-        for (std::int32_t pass = 0; pass < options_.passes; ++pass) {
-            // Steeper in later passes: coarse balance first, then the last few per cent.
-            if (pass > 0) {
-                prices_.set_slope(kFirstSlope + kSlopePerPass * pass, static_cast<double>(prices_.peak_load()));
-            }
-            const Shuffle order(trees, options_.seed * 1000003 + static_cast<std::uint64_t>(pass));
-            for (std::size_t step = 0; step < trees; ++step) {
-                const std::size_t tree = order[step];
-                if (pass > 0) count(tree, -1);
-                lay(tree, pass, pass > 0);
-                count(tree, 1);
-            }
-            packing_.load_ticks = prices_.load();
-            // Prices that are too steep can upset what was balanced.
-            if (pass == 0 || peak(packing_) < peak(best_packing_)) best_packing_ = packing_;
-        }
-        return std::move(best_packing_);
+        return laid_.pack(options_.passes, options_.seed, least_peak(),
+                          [&](std::size_t tree, std::int32_t pass) { lay(tree, pass, pass > 0); });
     }
 
 private:
-    static std::int64_t peak(const Packing& packing) { return std::ranges::max(packing.load_ticks); }
-
-    static constexpr double kFirstSlope = 12.0;
-    static constexpr double kSlopePerPass = 10.0;
     static constexpr std::size_t kRootsTried = 8;
 
-    std::span<std::int32_t> into(std::size_t tree) { return std::span(packing_.arc_into).subspan(tree * nodes_, nodes_); }
-    std::span<std::int32_t> outof(std::size_t tree) {
-        return std::span(packing_.arc_outof).subspan(tree * nodes_, nodes_);
-    }
     std::span<const std::uint8_t> wanted(std::size_t tree) const {
         if (demand_.wanted.empty()) return {};
         return demand_.wanted.subspan((demand_.mask.empty() ? 0 : at(demand_.mask[tree])) * nodes_, nodes_);
@@ -178,31 +147,21 @@ private:
         for (const double r : rate) {
             if (r > 0.0) slowest = std::min(slowest, r);
         }
-        return trees / slowest * (is_paired_ ? 2.0 : 1.0);
-    }
-
-    void count(std::size_t tree, std::int64_t sign) {
-        for (const std::int32_t arc : into(tree)) {
-            if (arc >= 0) prices_.add(arc, demand_.bytes[tree], sign);
-        }
-        if (!is_paired_) return;
-        for (const std::int32_t arc : outof(tree)) {
-            if (arc >= 0) prices_.add(arc, demand_.bytes[tree], sign);
-        }
+        return trees / slowest * (laid_.is_paired() ? 2.0 : 1.0);
     }
 
     void lay(std::size_t tree, std::int32_t pass, bool has_old) {
-        const std::span<const double> cost = prices_.costs(demand_.bytes[tree]);
-        const double haste = options_.haste * prices_.mean();
+        const std::span<const double> cost = laid_.prices().costs(demand_.bytes[tree]);
+        const double haste = options_.haste * laid_.prices().mean();
         for (std::size_t arc = 0; arc < length_.size(); ++arc) {
-            length_[arc] = cost[arc] + haste * static_cast<double>(prices_.ticks(arc, demand_.bytes[tree]));
+            length_[arc] = cost[arc] + haste * static_cast<double>(laid_.prices().ticks(arc, demand_.bytes[tree]));
         }
-        std::int32_t& root = packing_.root[tree];
+        std::int32_t& root = laid_.root(tree);
         const std::int32_t old_root = root;
-        if (is_paired_) root = choose_root(tree, pass, cost);
+        if (laid_.is_paired()) root = choose_root(tree, pass, cost);
         const bool may_keep = has_old && root == old_root;
-        settle(away_, root, tree, cost, may_keep, into(tree));
-        if (is_paired_) settle(towards_, root, tree, cost, may_keep, outof(tree));
+        settle(away_, root, tree, cost, may_keep, laid_.into(tree));
+        if (laid_.is_paired()) settle(towards_, root, tree, cost, may_keep, laid_.outof(tree));
     }
 
     // The shallowest kind of tree that is not much dearer than the cheapest; the old one where it is no dearer.
@@ -220,38 +179,21 @@ private:
         std::copy(trial_.begin(), trial_.end(), arcs.begin());
     }
 
-    // The present root or one of a few others, whichever has the cheapest pair of trees.
     std::int32_t choose_root(std::size_t tree, std::int32_t pass, std::span<const double> cost) {
-        const std::size_t choices = demand_.free_roots.size();
-        std::int32_t best = packing_.root[tree];
-        double least = pair_price(best, tree, cost);
-        const std::uint64_t salt = scramble(options_.seed ^ (static_cast<std::uint64_t>(pass) << 40) ^ tree);
-        const Shuffle order(choices, salt);
-        for (std::size_t k = 0; k < std::min(choices, kRootsTried); ++k) {
-            const std::int32_t root = demand_.free_roots[order[k]];
-            const double price = pair_price(root, tree, cost);
-            if (price < least) {
-                least = price;
-                best = root;
-            }
-        }
-        return best;
-    }
-    double pair_price(std::int32_t root, std::size_t tree, std::span<const double> cost) {
-        return away_.shallow(root, wanted(tree), cost, length_, trial_) +
-               towards_.shallow(root, wanted(tree), cost, length_, trial_);
+        return laid_.cheapest_root(tree, pass, options_.seed, kRootsTried, [&](std::int32_t root) {
+            return away_.shallow(root, wanted(tree), cost, length_, trial_) +
+                   towards_.shallow(root, wanted(tree), cost, length_, trial_);
+        });
     }
 
     const ArcGraph& graph_;
     const TreeDemand& demand_;
     const PackingOptions& options_;
     std::size_t nodes_;
-    bool is_paired_;
-    Prices prices_;
+    LaidTrees laid_;
     Planter away_, towards_;
     std::vector<double> length_;
     std::vector<std::int32_t> trial_, best_;
-    Packing packing_, best_packing_;
 };
 
 void check(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options) {

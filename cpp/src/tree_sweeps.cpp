@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "interlock/prices.hpp"
+#include "interlock/laid_trees.hpp"
 #include "interlock/shortest_tree.hpp"
 
 namespace interlock {
@@ -94,106 +94,51 @@ public:
           demand_(demand),
           options_(options),
           nodes_(at(graph.num_nodes)),
-          is_paired_(!demand.free_roots.empty()),
-          prices_(graph),
+          laid_(graph, demand),
           away_(graph.num_nodes, graph.arc_src, graph.arc_dst, options.hop_ticks),
           towards_(graph.num_nodes, graph.arc_dst, graph.arc_src, options.hop_ticks),
-          trial_(nodes_) {
-        const std::size_t trees = demand.root.size();
-        packing_.root.assign(demand.root.begin(), demand.root.end());
-        packing_.arc_into.assign(trees * nodes_, -1);
-        if (is_paired_) packing_.arc_outof.assign(trees * nodes_, -1);
-    }
+          trial_(nodes_) {}
 
     Packing pack() {
-        const std::size_t trees = packing_.root.size();
-        prices_.set_slope(kFirstSlope, least_peak());
-        for (std::int32_t pass = 0; pass < options_.passes; ++pass) {
-            // Steeper in later passes: coarse balance first, then the last few per cent.
-            if (pass > 0) {
-                prices_.set_slope(kFirstSlope + kSlopePerPass * pass, static_cast<double>(prices_.peak_load()));
-            }
-            const Shuffle order(trees, options_.seed * 1000003 + static_cast<std::uint64_t>(pass));
-            for (std::size_t step = 0; step < trees; ++step) {
-                count(order[step], -1);
-                lay(order[step], pass);
-                count(order[step], 1);
-            }
-            packing_.load_ticks = prices_.load();
-            // Prices that are too steep can upset what was balanced.
-            if (pass == 0 || peak(packing_) < peak(best_packing_)) best_packing_ = packing_;
-        }
-        return std::move(best_packing_);
+        return laid_.pack(options_.passes, options_.seed, least_peak(),
+                          [&](std::size_t tree, std::int32_t pass) { lay(tree, pass); });
     }
 
 private:
-    static std::int64_t peak(const Packing& packing) { return std::ranges::max(packing.load_ticks); }
-
-    static constexpr double kFirstSlope = 12.0;
-    static constexpr double kSlopePerPass = 10.0;
     static constexpr std::size_t kRootsTried = 3;
-
-    std::span<std::int32_t> into(std::size_t tree) { return std::span(packing_.arc_into).subspan(tree * nodes_, nodes_); }
-    std::span<std::int32_t> outof(std::size_t tree) {
-        return is_paired_ ? std::span(packing_.arc_outof).subspan(tree * nodes_, nodes_) : std::span<std::int32_t>{};
-    }
 
     // The busiest node if every tree entered it over all its arcs at once: a scale for the first prices.
     double least_peak() const {
         std::vector<double> rate(nodes_);
         const std::int64_t bytes = demand_.bytes.front();
         for (std::size_t arc = 0; arc < graph_.num_arcs(); ++arc) {
-            rate[at(graph_.arc_dst[arc])] += 1.0 / static_cast<double>(std::max<std::int64_t>(1, prices_.ticks(arc, bytes)));
+            rate[at(graph_.arc_dst[arc])] += 1.0 / static_cast<double>(std::max<std::int64_t>(1, laid_.prices().ticks(arc, bytes)));
         }
-        return static_cast<double>(demand_.bytes.size()) / std::ranges::min(rate) * (is_paired_ ? 2.0 : 1.0);
-    }
-
-    void count(std::size_t tree, std::int64_t sign) {
-        for (const std::span<const std::int32_t> arcs : {into(tree), outof(tree)}) {
-            for (const std::int32_t arc : arcs) {
-                if (arc >= 0) prices_.add(arc, demand_.bytes[tree], sign);
-            }
-        }
+        return static_cast<double>(demand_.bytes.size()) / std::ranges::min(rate) * (laid_.is_paired() ? 2.0 : 1.0);
     }
 
     void lay(std::size_t tree, std::int32_t pass) {
-        const std::span<const double> cost = prices_.costs(demand_.bytes[tree]);
-        const double price_per_tick = options_.haste * prices_.mean();
-        std::int32_t& root = packing_.root[tree];
-        if (is_paired_) root = choose_root(tree, pass, cost, price_per_tick);
-        away_.hang_by_price(root, cost, price_per_tick, into(tree));
-        if (is_paired_) towards_.hang_by_price(root, cost, price_per_tick, outof(tree));
+        const std::span<const double> cost = laid_.prices().costs(demand_.bytes[tree]);
+        const double price_per_tick = options_.haste * laid_.prices().mean();
+        std::int32_t& root = laid_.root(tree);
+        if (laid_.is_paired()) root = choose_root(tree, pass, cost, price_per_tick);
+        away_.hang_by_price(root, cost, price_per_tick, laid_.into(tree));
+        if (laid_.is_paired()) towards_.hang_by_price(root, cost, price_per_tick, laid_.outof(tree));
     }
 
-    // The present root or one of a few others, whichever has the cheapest pair of trees.
     std::int32_t choose_root(std::size_t tree, std::int32_t pass, std::span<const double> cost, double price_per_tick) {
-        const auto pair_price = [&](std::int32_t root) {
+        return laid_.cheapest_root(tree, pass, options_.seed, kRootsTried, [&](std::int32_t root) {
             return away_.hang(root, cost, price_per_tick, trial_) + towards_.hang(root, cost, price_per_tick, trial_);
-        };
-        const std::size_t choices = demand_.free_roots.size();
-        std::int32_t best = packing_.root[tree];
-        double least = pair_price(best);
-        const Shuffle order(choices, scramble(options_.seed ^ (static_cast<std::uint64_t>(pass) << 40) ^ tree));
-        for (std::size_t k = 0; k < std::min(choices, kRootsTried); ++k) {
-            const std::int32_t root = demand_.free_roots[order[k]];
-            const double price = pair_price(root);
-            if (price < least) {
-                least = price;
-                best = root;
-            }
-        }
-        return best;
+        });
     }
 
     const ArcGraph& graph_;
     const TreeDemand& demand_;
     const SweepOptions& options_;
     std::size_t nodes_;
-    bool is_paired_;
-    Prices prices_;
+    LaidTrees laid_;
     Hanger away_, towards_;
     std::vector<std::int32_t> trial_;
-    Packing packing_, best_packing_;
 };
 
 }  // namespace
