@@ -262,7 +262,7 @@ COLLECTIVES: list[Case] = [
     (lambda: il.broadcast(8, root=-1), "root='-1'"),
     (lambda: il.broadcast(8, group=[1, 2], root=0), "root=0 is not among the 2 ranks of the group"),
     (lambda: collective_problem(RING, il.all_gather(8, group=[9])), "group names rank 9 but the topology has 4"),
-    (lambda: collective_problem(RING, il.broadcast(8, root=4)), "root=4 is not a rank of the group"),
+    (lambda: collective_problem(RING, il.broadcast(8, root=4)), "root=4 but the topology has 4 ranks"),
     (lambda: collective_problem(RING, il.all_gather(8), chunks=0), "chunks=0"),
     (lambda: collective_problem(RING, il.all_gather(8), chunks=2**21), "chunks=2097152"),
     (lambda: collective_problem(RING, il.all_gather(8), chunks=1.0), "chunks=1.0"),  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from interlock._native import _core
 from interlock.algorithms import registry
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
-from interlock.problem import Problem, collective_problem, demand_problem
+from interlock.problem import Problem, check_chunks, collective_problem, demand_problem
 from interlock.schedule import (
     MAX_ROWS,
     CompactSchedule,
@@ -296,6 +296,7 @@ def solve(
     """Plan any problem with a named algorithm; `previous` as for `plan`, `report` as for `synthesize`."""
     chosen = registry.get(algorithm)
     check_seed(seed)
+    chosen.check_parameters(parameters)
     reason = chosen.supports(problem)
     if reason is not None:
         raise InvalidInput(f"algorithm {algorithm!r} does not support {problem.name}: {reason}")
@@ -365,7 +366,7 @@ def _planner(cluster: Cluster, algorithm: str) -> DemandPlan:
 
 def synthesize(
     topology: Topology | Cluster,
-    collective: Collective,
+    collective: Collective | Demand,
     algorithm: str = "auto",
     *,
     chunks: int | None = None,
@@ -377,8 +378,10 @@ def synthesize(
 
     Parameters
     ----------
+    collective
+        What to do, like ``il.all_reduce("1 GiB")``; a demand (see `il.traffic`) is an All-to-Allv.
     chunks
-        Chunks per rank; None lets the algorithm choose.
+        Chunks per rank, or per pair of an All-to-Allv; None lets the algorithm choose.
     report
         Told the share of the work done, by algorithms whose work may be long. An interruption ends it with the best
         schedule so far.
@@ -392,9 +395,20 @@ def synthesize(
     >>> il.synthesize(ring, il.all_gather("4 MB"), algorithm="ring").certificate().valid
     True
     """
+    if not isinstance(topology, Topology | Cluster):
+        raise InvalidInput(f"topology={str(topology)[:64]!r} must be a graph or a cluster; see il.topology, il.cluster")
+    if not isinstance(collective, Collective | Demand):
+        raise InvalidInput(f"collective={str(collective)[:64]!r} must be like il.all_gather('1 GiB'), or a demand")
+    cuts = registry.get(algorithm).cuts_items
+    if isinstance(collective, Demand):
+        problem = demand_problem(topology, collective)
+        if chunks is not None and not cuts:
+            raise InvalidInput(f"chunks={chunks!r}: algorithm {algorithm!r} does not cut an All-to-Allv into chunks")
+        parameters = parameters if chunks is None else {"parts": check_chunks(chunks), **parameters}
+        return solve(problem, algorithm, previous=None, seed=seed, report=report, **parameters)
     cluster = topology if isinstance(topology, Cluster) else None
     graph = topology.topology if isinstance(topology, Cluster) else topology
     problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
-    if chunks is not None and registry.get(algorithm).cuts_items:
+    if chunks is not None and cuts:
         parameters = {"parts": 1, **parameters}
     return solve(problem, algorithm, previous=None, seed=seed, report=report, **parameters)

@@ -195,6 +195,15 @@ def test_all_to_all_on_a_torus_is_bound_by_distance():
     assert found.seconds == pytest.approx(hops / 6)
 
 
+@pytest.mark.parametrize(("inward", "outward"), [("gather", "scatter"), ("reduce", "broadcast")])
+def test_hops_to_a_root_count_as_those_from_it(inward, outward):
+    """On a graph that looks the same from every rank too, where the nearest to the root is the root itself."""
+    graph = torus(3, 4, bandwidth="50 GB/s", message_overhead="0.5 us", latency="1 us")
+    found = bound(graph, inward, 12)
+    assert found.binds == "latency from rank 6 to rank 0"
+    assert found.seconds == bound(graph, outward, 12).seconds == pytest.approx(4.5e-6)
+
+
 def test_hops_pay_overhead_and_latency_each():
     line = mesh(5, bandwidth="1 GB/s", message_overhead="2 us", latency="1 us")
     found = bound(line, "broadcast", 1)

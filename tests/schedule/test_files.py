@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,16 @@ def test_writing_twice_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None
     plan = il.load(saved)
     plan.save(tmp_path / "again.ilk")
     assert saved.read_bytes() == (tmp_path / "again.ilk").read_bytes()
+
+
+def test_fabric_of_a_graph_comes_back(tmp_path: Path) -> None:
+    """It changes the simulated time, so a file without it would tell another."""
+    graph = replace(il.topology.switch(4, bandwidth="50 GB/s"), fabric=il.topology.Fabric("half", efficiency=0.5))
+    made = il.synthesize(graph, il.all_gather("4 MB"), "guided")
+    made.save(tmp_path / "graph.ilk")
+    loaded = il.load(tmp_path / "graph.ilk")
+    assert loaded.problem.topology.fabric == graph.fabric
+    assert loaded.simulate().makespan_s == made.simulate().makespan_s == pytest.approx(120e-6)
 
 
 def test_columns_are_mapped_not_read(saved: Path) -> None:

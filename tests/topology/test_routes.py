@@ -96,3 +96,9 @@ def test_a_rank_reaches_itself_without_a_link() -> None:
 def test_ranks_outside_the_graph_are_refused(pair: tuple[int, int]) -> None:
     with pytest.raises(il.InvalidInput, match="ranks of the graph"):
         T.ring(4, bandwidth=1e9).routes(np.array(pair[:1], np.int32), np.array(pair[1:], np.int32))
+
+
+def test_all_but_dead_link_carries_nothing_and_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    graph = from_edges([0, 0, 2], [1, 2, 1], [1e-305, 1e11, 1e11], num_ranks=3)
+    assert graph.routes(np.array([0], np.int32), np.array([2], np.int32))[0].tolist() == [1]
+    assert not recwarn.list

@@ -81,13 +81,17 @@ def auto(
         parameters["report"] = report
     if parts is not None and chosen.cuts_items:
         parameters["parts"] = parts
+    chosen.check_parameters(parameters)
     compact = chosen.build(problem, seed=seed, **parameters)
     return Chosen(compact, name, lambda: f"{name}: {_why(problem, compact)}")
 
 
 def supports(problem: Problem) -> str | None:
-    """Wherever any of the candidates does."""
-    return None if _choose(problem) is not None else "no algorithm supports it"
+    """Wherever any of the candidates does; otherwise the reason of the most capable, which is the first."""
+    if _choose(problem) is not None:
+        return None
+    first = _candidates(problem)[0]
+    return f"no algorithm does; {first} says: {registry.get(first).supports(problem)}"
 
 
 def prepare(cluster: Cluster) -> DemandPlanner:
@@ -105,10 +109,12 @@ def prepare(cluster: Cluster) -> DemandPlanner:
     return plan_demand
 
 
+def _candidates(problem: Problem) -> tuple[str, ...]:
+    return FOR_DEMAND if problem.demand is not None and problem.cluster is not None else FOR_COLLECTIVES
+
+
 def _choose(problem: Problem) -> str | None:
-    candidates = FOR_DEMAND if problem.demand is not None and problem.cluster is not None else FOR_COLLECTIVES
-    known = [name for name in candidates if name in registry.names()]
-    return next((name for name in known if registry.get(name).supports(problem) is None), None)
+    return next((name for name in _candidates(problem) if registry.get(name).supports(problem) is None), None)
 
 
 def _why(problem: Problem, compact: CompactSchedule) -> str:

@@ -18,7 +18,7 @@ from interlock.algorithms.synthesis.answer import Answer, TranslatedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
 from interlock.algorithms.synthesis.both import both_ways
 from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_both_ways
-from interlock.algorithms.synthesis.budget import Budget, keep_best
+from interlock.algorithms.synthesis.budget import Budget, check_counts, keep_best
 from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
 from interlock.algorithms.synthesis.inswitch import in_switch
 from interlock.algorithms.synthesis.reach import unreachable
@@ -62,6 +62,7 @@ def guided(
     report
         Called with the share of the work done, which never falls. An interruption keeps the best answer so far.
     """
+    check_counts(parts=parts, threads=threads)
     goal = goal_of(problem)
     assert isinstance(goal, Goal), "`supports` refuses other goals"
     if goal.num_moves == 0 or problem.num_ranks == 1:

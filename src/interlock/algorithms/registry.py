@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,6 +71,14 @@ class Algorithm:
     cuts_items: bool = False
     # Whether `build` takes `report`, a callable that it tells the share of the work done.
     reports: bool = False
+
+    def check_parameters(self, given: Iterable[str]) -> None:
+        """Raise unless `build` takes keywords of these names, or any."""
+        for name in given:
+            takes = inspect.signature(self.build).parameters
+            if name not in takes and not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+                known = [word for word in takes if word not in ("problem", "seed", "report")]
+                raise InvalidInput(f"algorithm {self.name!r} takes no {name!r}; {nearest(name, known)}")
 
 
 def names() -> list[str]:

@@ -19,7 +19,7 @@ import numpy as np
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
-from interlock.algorithms.synthesis.budget import in_order
+from interlock.algorithms.synthesis.budget import check_counts, in_order
 from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
 from interlock.algorithms.synthesis.matching import matched, wanted
 from interlock.algorithms.synthesis.reach import meets_at
@@ -46,6 +46,7 @@ def tacos(
     threads
         Cores to use (None: all); the result does not depend on it.
     """
+    check_counts(parts=parts, starts=starts, threads=threads)
     goal = goal_of(problem)
     assert isinstance(goal, Goal), "`supports` refuses other goals"
     if goal.num_moves == 0 or problem.num_ranks == 1:

@@ -10,7 +10,7 @@ import typer
 from interlock.errors import InvalidInput
 from interlock.topology import Cluster, cluster_with, preset_names
 from interlock.topology import cluster as cluster_preset
-from interlock.traffic import Demand
+from interlock.traffic import Demand, HasRanks
 
 __all__ = [
     "AlgorithmOption",
@@ -66,7 +66,7 @@ def build_cluster(name: str, servers: int | None, changes: list[str] | None) -> 
     return cluster_with(base, **overrides)
 
 
-def build_traffic(words: str, cluster: Cluster, size: str, seed: int) -> Demand:
+def build_traffic(words: str, where: HasRanks, size: str, seed: int) -> Demand:
     """A generator by name, or a matrix from a file."""
     from interlock.traffic import parse
 
@@ -74,8 +74,8 @@ def build_traffic(words: str, cluster: Cluster, size: str, seed: int) -> Demand:
         from interlock.interchange.traces import demand_of_routing, read_routing_trace
         from interlock.units import parse_bytes
 
-        return demand_of_routing(read_routing_trace(words, cluster.num_ranks), parse_bytes(size, "--size"))
-    return parse(words, cluster, size, seed)
+        return demand_of_routing(read_routing_trace(words, where.num_ranks), parse_bytes(size, "--size"))
+    return parse(words, where, size, seed)
 
 
 def _is_path(name: str) -> bool:

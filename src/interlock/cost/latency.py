@@ -45,11 +45,17 @@ def farthest_pair(network: Network, items: Items, orbit: NDArray[np.int64] | Non
     ends = np.unique(destinations.to_ragged().values if destinations.shared is None else destinations.shared)
     if contributors.shared is None and destinations.shared is None:
         return 0.0, "latency"  # sums with sets of their own: the messages they share are not told apart here
+    turned = len(ends) < len(sources)  # from the few to the many, on links turned round
+    if turned:
+        sources, ends = ends, sources
+    if len(ends) < network.num_ranks:
+        orbit = None  # ranks alike are not equally far from some
     best = (0.0, "latency")
-    for source, row in _distance_rows(network, cost_s, sources.astype(np.int32), ends, orbit):
+    for source, row in _distance_rows(network, cost_s, sources.astype(np.int32), orbit, turned=turned):
         end = int(ends[row[ends].argmax()])
         if row[end] > best[0]:
-            best = (float(row[end]), f"latency from rank {source} to rank {end}")
+            pair = (end, source) if turned else (source, end)
+            best = (float(row[end]), "latency from rank {} to rank {}".format(*pair))
     return best
 
 
@@ -100,23 +106,18 @@ def _farthest_of_pairs(network: Network, items: Items, cost_s: Floats) -> tuple[
 
 
 def _distance_rows(
-    network: Network,
-    cost_s: Floats,
-    sources: NDArray[np.int32],
-    ends: NDArray[np.int32],
-    orbit: NDArray[np.int64] | None,
+    network: Network, cost_s: Floats, sources: NDArray[np.int32], orbit: NDArray[np.int64] | None, *, turned: bool
 ) -> Iterator[tuple[int, Floats]]:
-    """Distances from all sources, or from one of each orbit, or from a few that lie far out."""
+    """Distances from all sources (to them, if `turned`), or from one of each orbit, or from a few that lie far out."""
+    links = (network.dst, network.src) if turned else (network.src, network.dst)
     if orbit is not None:
         sources = sources[np.unique(orbit[sources], return_index=True)[1]]
     if len(sources) * (network.num_nodes + network.num_links) <= MAX_WORK:
-        table = _core.shortest_distances(network.num_nodes, network.src, network.dst, cost_s, sources)
+        table = _core.shortest_distances(network.num_nodes, *links, cost_s, sources)
         yield from zip(sources.tolist(), table, strict=True)
         return
     source = int(sources[0])
     for _ in range(SAMPLED_SOURCES):
-        row = _core.shortest_distances(
-            network.num_nodes, network.src, network.dst, cost_s, np.array([source], np.int32)
-        )[0]
+        row = _core.shortest_distances(network.num_nodes, *links, cost_s, np.array([source], np.int32))[0]
         yield source, row
         source = int(sources[row[sources].argmax()])

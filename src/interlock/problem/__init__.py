@@ -1,6 +1,6 @@
 """Problem: a topology and the items to be moved on it, checked once; made from demand, collectives or routing."""
 
-from interlock.problem.from_collective import collective_problem
+from interlock.problem.from_collective import check_chunks, collective_problem
 from interlock.problem.from_demand import check_demand, demand_problem
 from interlock.problem.from_routing import combine_problem, dispatch_problem
 from interlock.problem.items import MAX_ITEMS, Items, RankSets
@@ -11,6 +11,7 @@ __all__ = [
     "Items",
     "Problem",
     "RankSets",
+    "check_chunks",
     "check_demand",
     "collective_problem",
     "combine_problem",

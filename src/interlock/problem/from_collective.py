@@ -11,7 +11,7 @@ from interlock.problem.items import Items, RankSets, check_count
 from interlock.problem.model import Problem
 from interlock.topology import Cluster, Topology
 
-__all__ = ["MAX_CHUNKS", "collective_problem"]
+__all__ = ["MAX_CHUNKS", "check_chunks", "collective_problem"]
 
 MAX_CHUNKS = 2**20
 
@@ -34,11 +34,17 @@ def collective_problem(
         group = np.array(collective.group, np.int32)
         if group.max() >= topology.num_ranks:
             raise InvalidInput(f"group names rank {group.max()} but the topology has {topology.num_ranks} ranks")
+    check_chunks(chunks)
+    if collective.is_rooted and collective.root not in group:
+        raise InvalidInput(f"root={collective.root} but the topology has {topology.num_ranks} ranks, numbered from 0")
+    return Problem(topology, _items(collective, group, chunks), cluster=cluster, collective=collective)
+
+
+def check_chunks(chunks: int) -> int:
+    """A number of chunks, if it is one."""
     if isinstance(chunks, bool) or not isinstance(chunks, int) or not 1 <= chunks <= MAX_CHUNKS:
         raise InvalidInput(f"chunks={chunks!r} must be a whole number between 1 and {MAX_CHUNKS}")
-    if collective.is_rooted and collective.root not in group:
-        raise InvalidInput(f"root={collective.root} is not a rank of the group")
-    return Problem(topology, _items(collective, group, chunks), cluster=cluster, collective=collective)
+    return chunks
 
 
 def _items(collective: Collective, group: NDArray[np.int32], chunks: int) -> Items:

@@ -7,15 +7,22 @@ import numpy as np
 from interlock.errors import InvalidInput
 from interlock.problem.items import Items, RankSets
 from interlock.problem.model import Problem
-from interlock.topology import Cluster
+from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
 __all__ = ["check_demand", "demand_problem"]
 
 
-def demand_problem(cluster: Cluster, demand: Demand) -> Problem:
-    """An All-to-Allv on a cluster: one item per pair of ranks with bytes to move, row by row."""
-    check_demand(cluster, demand)
+def demand_problem(where: Cluster | Topology, demand: Demand) -> Problem:
+    """An All-to-Allv on a cluster or any graph: one item per pair of ranks with bytes to move, row by row."""
+    cluster = where if isinstance(where, Cluster) else None
+    topology = where.topology if isinstance(where, Cluster) else where
+    if cluster is not None:
+        check_demand(cluster, demand)
+    elif demand.num_ranks != topology.num_ranks:
+        raise InvalidInput(
+            f"the demand has {demand.num_ranks} ranks but the topology has {topology.num_ranks}; they must match"
+        )
     off_diagonal = demand.bytes_matrix.copy()
     np.fill_diagonal(off_diagonal, 0)
     src, dst = np.nonzero(off_diagonal)
@@ -24,7 +31,7 @@ def demand_problem(cluster: Cluster, demand: Demand) -> Problem:
         RankSets.one(src.astype(np.int32)),
         RankSets.one(dst.astype(np.int32)),
     )
-    return Problem(cluster.topology, items, cluster=cluster, demand=demand)
+    return Problem(topology, items, cluster=cluster, demand=demand)
 
 
 def check_demand(cluster: Cluster, demand: Demand) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from interlock.errors import InvalidInput
 from interlock.problem import Items, Problem, RankSets, demand_problem
 from interlock.ragged import Ragged
 from interlock.topology import Cluster, Fabric, Topology
-from interlock.topology.fields import cluster_from_dict, cluster_to_dict
+from interlock.topology.fields import cluster_from_dict, cluster_to_dict, fabric_from_dict
 from interlock.traffic import Demand, matrix
 
 __all__ = ["Columns", "columns_of_problem", "problem_from_columns"]
@@ -48,6 +49,8 @@ def columns_of_problem(problem: Problem) -> tuple[Columns, dict[str, object]]:
             "num_ranks": topology.num_ranks,
             "stage_overhead_s": topology.stage_overhead_s,
         }
+        if topology.fabric != Fabric():
+            described["fabric"] = asdict(topology.fabric)
     if problem.collective is not None:
         c = problem.collective
         group = None if c.group is None else list(c.group)
@@ -69,10 +72,12 @@ def problem_from_columns(columns: Columns, described: Mapping[str, object]) -> P
         cluster = cluster_from_dict(_table(described, "cluster"))
         topology = cluster.topology
     else:
-        topology = _topology(columns, _table(described, "topology"))
+        fabric = fabric_from_dict(described["fabric"]) if "fabric" in described else Fabric()
+        topology = _topology(columns, _table(described, "topology"), fabric)
     collective = _collective(_table(described, "collective")) if "collective" in described else None
-    if "demand" in described and cluster is not None:
-        return demand_problem(cluster, _demand(columns, _table(described, "demand"), cluster.num_ranks))
+    if "demand" in described:
+        demand = _demand(columns, _table(described, "demand"), topology.num_ranks)
+        return demand_problem(topology if cluster is None else cluster, demand)
     sizes = _column(columns, "items.size_bytes", np.int64)
     if len(sizes) and int(sizes.min()) < 1:
         raise InvalidInput("the file's problem has an item of no bytes")
@@ -111,7 +116,7 @@ def _sets(columns: Columns, name: str, num_items: int, num_ranks: int) -> RankSe
     return made
 
 
-def _topology(columns: Columns, described: Mapping[str, object]) -> Topology:
+def _topology(columns: Columns, described: Mapping[str, object], fabric: Fabric) -> Topology:
     made: dict[str, Any] = {n: _column(columns, f"topology.{n}", dtype) for n, dtype in _TOPOLOGY_DTYPES.items()}
     links, nodes = len(made["link_src"]), len(made["node_kinds"])
     for name, column in made.items():
@@ -130,7 +135,7 @@ def _topology(columns: Columns, described: Mapping[str, object]) -> Topology:
         raise InvalidInput("the file's topology lacks num_ranks, name or stage_overhead_s")
     if not 0.0 <= overhead <= 1e9:
         raise InvalidInput(f"stage_overhead_s={overhead!r} must be at least zero seconds")
-    return Topology(name=title, num_ranks=num_ranks, stage_overhead_s=float(overhead), fabric=Fabric(), **made)
+    return Topology(name=title, num_ranks=num_ranks, stage_overhead_s=float(overhead), fabric=fabric, **made)
 
 
 def _collective(described: Mapping[str, object]) -> Collective:

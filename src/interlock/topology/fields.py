@@ -11,7 +11,7 @@ from interlock.topology.cluster import Cluster
 from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault
 
-__all__ = ["cluster_from_dict", "cluster_to_dict"]
+__all__ = ["cluster_from_dict", "cluster_to_dict", "fabric_from_dict"]
 
 Made = TypeVar("Made")
 
@@ -33,12 +33,17 @@ def cluster_from_dict(values: Mapping[str, object]) -> Cluster:
             raise InvalidInput(f"unknown cluster field {key!r}; {nearest(key, known)}")
     made = dict(values)
     if "fabric" in made:
-        made["fabric"] = _record(Fabric, made["fabric"], "fabric")
+        made["fabric"] = fabric_from_dict(made["fabric"])
     if "faults" in made:
         made["faults"] = _faults(made["faults"])
     if "nic_rates_bytes_per_s" in made:
         made["nic_rates_bytes_per_s"] = _rate_lists(made["nic_rates_bytes_per_s"])
     return _record(Cluster, made, "cluster")
+
+
+def fabric_from_dict(values: object) -> Fabric:
+    """A fabric from its fields by name; refuses unknown names and wrong types."""
+    return _record(Fabric, values, "fabric")
 
 
 def _fault_to_dict(fault: Fault) -> dict[str, object]:

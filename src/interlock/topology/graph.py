@@ -82,6 +82,11 @@ class Topology:
         return len(self.node_kinds)
 
     @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which GPUs are there, as generators of traffic ask: all of a graph's."""
+        return np.ones(self.num_ranks, np.bool_)
+
+    @property
     def num_links(self) -> int:
         """Directed links."""
         return len(self.link_src)

@@ -41,7 +41,8 @@ class ShortestPaths:
 
 def _cost_ps(topology: Topology) -> NDArray[np.int64]:
     """Whole picoseconds per link, so that ties are exact; negative for a dead link."""
-    seconds = topology.latency_s + topology.message_overhead_s + REFERENCE_BYTES / topology.bandwidth_bytes_per_s
-    cost_ps = np.clip(np.rint(seconds * 1e12), 1, _MOST_PS).astype(np.int64)
+    with np.errstate(over="ignore"):  # of links that are all but dead; the longest there is, then
+        seconds = topology.latency_s + topology.message_overhead_s + REFERENCE_BYTES / topology.bandwidth_bytes_per_s
+        cost_ps = np.clip(np.rint(seconds * 1e12), 1, _MOST_PS).astype(np.int64)
     cost_ps[topology.bandwidth_bytes_per_s <= DEAD_BANDWIDTH] = -1
     return cost_ps

@@ -1,6 +1,6 @@
 """What has to be moved between ranks: byte matrices, token routing, and the generators and readers that make them."""
 
-from interlock.traffic.demand import Demand, matrix
+from interlock.traffic.demand import Demand, HasRanks, matrix
 from interlock.traffic.generators import hot_expert, lognormal, random, sparse, uniform, zipf
 from interlock.traffic.moe_router import expert_popularity, moe, moe_routing, token_bytes
 from interlock.traffic.placement import Placement, contiguous_placement, eplb_placement
@@ -11,6 +11,7 @@ from interlock.traffic.words import kinds, parse
 
 __all__ = [
     "Demand",
+    "HasRanks",
     "Placement",
     "Routing",
     "RoutingStatistics",

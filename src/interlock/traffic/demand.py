@@ -17,16 +17,11 @@ MAX_RANKS = 8192
 
 
 class HasRanks(Protocol):
-    """What a generator needs to know of a cluster."""
+    """What a generator needs to know of a cluster or a graph."""
 
     @property
     def num_ranks(self) -> int:
         """GPUs, missing ones included."""
-        ...
-
-    @property
-    def ranks_per_server(self) -> int:
-        """GPUs of one server."""
         ...
 
     @property

@@ -8,14 +8,24 @@ from typing import TypeVar
 
 from interlock.algorithms.synthesis.answer import Answer
 from interlock.algorithms.synthesis.rounds import RoundsOptions
+from interlock.errors import InvalidInput
 
-__all__ = ["Budget", "in_order", "keep_best"]
+__all__ = ["Budget", "check_counts", "in_order", "keep_best"]
 
 Made = TypeVar("Made")
 
 GOOD_ENOUGH = 1.003  # of the least time any schedule could take: no point in trying further
 WORTH_A_THREAD = 10_000  # transfers
 LADDER = tuple(2**k for k in range(13))
+MOST = {"parts": 2**20, "starts": 2**20, "threads": 1024}  # that may be asked for
+
+
+def check_counts(**given: int | None) -> None:
+    """Raise unless each of some parameters is None or a whole number within its limit."""
+    for name, value in given.items():
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (is_whole and 1 <= value <= MOST[name]):
+            raise InvalidInput(f"{name}={str(value)[:64]} must be a whole number between 1 and {MOST[name]}")
 
 
 @dataclass(slots=True)

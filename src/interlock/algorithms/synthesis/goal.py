@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -41,6 +41,13 @@ class Goal:
     def is_pairwise(self) -> bool:
         """Whether every item goes from one rank to one other."""
         return self.flow is not Flow.BOTH and self.ends.is_single
+
+    def in_pairs(self) -> Goal:
+        """The same where each item goes from its root to one other rank, if a group of two is all there is to serve."""
+        shared = self.ends.shared
+        if shared is None or len(shared) != 2 or self.num_ranks == 2 or not np.isin(self.root, shared).all():
+            return self
+        return replace(self, ends=RankSets.one(np.where(self.root == shared[0], shared[1], shared[0])))
 
     @property
     def num_moves(self) -> int:

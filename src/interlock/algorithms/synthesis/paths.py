@@ -10,7 +10,7 @@ from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.timed import Work
 from interlock.ragged import Ragged
 
-__all__ = ["path_work", "route"]
+__all__ = ["in_turn", "path_work", "route"]
 
 
 def route(
@@ -42,14 +42,27 @@ def route(
     return Ragged(np.asarray(offsets), np.asarray(values)).take(place), int(np.asarray(load).max(initial=0))
 
 
-def path_work(paths: Ragged) -> Work:
-    """A transfer per hop, after the hop before it."""
+def in_turn(
+    src: NDArray[np.int32], dst: NDArray[np.int32], item: NDArray[np.int32], num_ranks: int
+) -> NDArray[np.int64]:
+    """Chunks in an order in which sources serve their destinations in turn, each beginning with the rank after it.
+
+    Otherwise all would begin with the same destination, and what leads to the others would rest.
+    """
+    part = np.arange(len(item)) - np.searchsorted(item, item)
+    return np.lexsort(((dst - src) % num_ranks, part))
+
+
+def path_work(paths: Ragged, order: NDArray[np.int64] | None = None) -> Work:
+    """A transfer per hop, after the hop before it; of equally urgent chunks the first in `order` goes first."""
+    chunk = np.arange(len(paths)) if order is None else order
+    paths = paths if order is None else paths.take(order)
     task = np.arange(len(paths.values), dtype=np.int32)
     is_last = np.zeros(len(task), np.bool_)
     is_last[paths.offsets[1:][paths.counts > 0] - 1] = True
     return Work(
         paths.values,
-        paths.row_of_value.astype(np.int32),
+        chunk[paths.row_of_value].astype(np.int32),
         np.zeros(len(task), np.bool_),
         Ragged.from_counts(np.where(is_last, 0, 1), task[~is_last] + np.int32(1)),
         np.zeros(len(task), np.int64),

@@ -15,7 +15,7 @@ from interlock.algorithms.synthesis.budget import Budget, keep_best
 from interlock.algorithms.synthesis.candidates import Scene, no_more_parts, overhead_share, scheduled
 from interlock.algorithms.synthesis.goal import Goal, cut
 from interlock.algorithms.synthesis.matching import matched
-from interlock.algorithms.synthesis.paths import path_work, route
+from interlock.algorithms.synthesis.paths import in_turn, path_work, route
 from interlock.algorithms.synthesis.rounds import gather_in_rounds, least_rounds
 from interlock.algorithms.synthesis.sweeps import are_many, swept_copies
 from interlock.algorithms.synthesis.symmetry import Quotient
@@ -27,6 +27,7 @@ __all__ = ["spread"]
 
 MANY_TRANSFERS = 2_000_000  # trees are laid only below
 MANY_PATHS = 20_000  # items are cut further only below
+FEW_PATHS = 1_000  # below, a detour is worth many chunks
 LEAST_CHUNK_BYTES = 64
 MATCHINGS = 2
 QUICK_TRANSFERS = 50_000  # below, trees are laid with more care
@@ -36,6 +37,7 @@ CANDIDATES = (1, 6, 12, 12, 12, 12)  # for greedy rounds, attempt by attempt
 
 def spread(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Answer:
     """The best answer that the budget allows."""
+    goal = goal.in_pairs()
     return keep_best(_answers(goal, arcs, quotient, budget), budget, least_seconds(goal, arcs))
 
 
@@ -135,14 +137,15 @@ def _path_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     best_s, best_parts = np.inf, 0
     for parts in budget.ladder():
         chunks = cut(goal.size_bytes, parts)
-        if best_parts and (len(chunks) > MANY_PATHS or parts >= 4 * best_parts):
+        patience = 32 if len(chunks) <= FEW_PATHS else 4
+        if best_parts and (len(chunks) > MANY_PATHS or parts >= patience * best_parts):
             return
         ticks = arcs.ticks(8 * len(chunks), float(goal.size_bytes.sum()) * goal.num_ranks)
         src, dst = goal.root[chunks.item], goal.ends.to_ragged().values[chunks.item]
         batch = max(1, len(chunks) // 4096)
         paths, peak = route(arcs, ticks, src, dst, chunks.length, passes=4, batch=batch, seed=budget.seed)
         scene = Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks))
-        for answer in scheduled(path_work(paths), scene, peak, budget):
+        for answer in scheduled(path_work(paths, in_turn(src, dst, chunks.item, goal.num_ranks)), scene, peak, budget):
             yield answer
             if answer.makespan_s < 0.99 * best_s:
                 best_s, best_parts = answer.makespan_s, parts

@@ -1,0 +1,72 @@
+"""`interlock synth`: every collective, and what goes with which."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.cli.main import run
+
+SYNTH = ["synth", "--topology", "mesh:2x3", "--size", "6 MB", "--json"]
+DEMAND = np.array([[0, 5, 0, 7, 0, 1], *([[2, 0, 3, 0, 0, 9]] * 4), [0] * 6]) * 100_003
+
+
+def test_all_to_allv_from_a_file_is_saved_and_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savetxt(tmp_path / "bytes.txt", DEMAND, fmt="%d")
+    out = tmp_path / "exchange.ilk"
+    words = [*SYNTH, "--collective", "all-to-allv", "--traffic", str(tmp_path / "bytes.txt"), "-o", str(out)]
+    assert run(words) == 0
+    row = json.loads(capsys.readouterr().out)["results"][0]
+    assert row["valid"] and row["gap"] <= 0.1
+
+    loaded = il.load(out)
+    assert loaded.problem.demand is not None
+    np.testing.assert_array_equal(loaded.problem.demand.bytes_matrix, DEMAND)
+    assert loaded.certificate().valid
+    assert loaded.certificate().makespan_s == row["makespan_s"]
+
+
+def test_all_to_allv_by_kind_needs_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*SYNTH, "--collective", "all-to-allv", "--traffic", "zipf:0.8", "--seed", "5"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["problem"]["traffic"] == "zipf:0.8" and shown["problem"]["seed"] == 5
+    assert shown["results"][0]["valid"]
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce", "gather", "scatter"])
+def test_root_is_the_one_asked_for(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rooted.ilk"
+    assert run([*SYNTH, "--collective", kind, "--root", "4", "--group", "1,4,5", "-o", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["valid"]
+    collective = il.load(out).problem.collective
+    assert collective is not None and (collective.root, collective.group) == (4, (1, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["all-to-allv"], "all-to-allv needs --traffic"),
+        (["all-to-allv", "--traffic", "uniform", "--group", "0,1"], "--group 0,1 does not go with"),
+        (["all-to-allv", "--traffic", "uniform", "--root", "1"], "--root 1 does not go with"),
+        (["all-to-allv", "--traffic", "uniform", "--chunks", "0"], "chunks=0 must be"),
+        (["all-to-allv", "--traffic", "no-such.txt"], "no-such.txt"),
+        (["all-gather", "--root", "1"], "--root 1 does not go with --collective all-gather"),
+        (["all-gather", "--traffic", "uniform"], "--traffic uniform goes only with"),
+        (["broadcast", "--root", "6"], "root=6 but the topology has 6 ranks"),
+        (["broadcast", "--root", "-1"], "root='-1' must be a rank"),
+    ],
+)
+def test_options_that_do_not_go_together(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*SYNTH, "--collective", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_graph_in_two_parts_is_refused_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "apart.csv"
+    file.write_text("src,dst,gb_per_s\n0,1,50\n1,0,50\n2,3,50\n3,2,50\n")
+    assert run(["synth", "--topology", str(file), "--collective", "all-gather"]) == 2
+    assert "nothing leads from rank 0 to rank 2" in capsys.readouterr().err
