@@ -11,6 +11,7 @@
 #include "interlock/slot_replay.hpp"
 #include "interlock/translate.hpp"
 #include "interlock/tree_packing.hpp"
+#include "interlock/tree_shares.hpp"
 #include "interlock/tree_sweeps.hpp"
 
 namespace interlock::bindings {
@@ -141,6 +142,33 @@ void bind_tree_sweeps(nb::module_& m) {
         "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "free_roots"_a.noconvert(),
         "hop_ticks"_a.noconvert(), "passes"_a, "haste"_a, "seed"_a,
         "The same for trees that span all nodes, laid quickly where nodes have many arcs.");
+}
+
+void bind_tree_shares(nb::module_& m) {
+    m.def(
+        "share_trees",
+        [](const GraphColumns& columns, const Array1<std::int32_t>& root, const Array1<std::int64_t>& bytes,
+           const Array1<std::uint8_t>& wanted, const Array1<std::int32_t>& mask,
+           const Array1<std::int32_t>& free_roots, const Array1<double>& hop_ticks, double haste, double tolerance, std::int32_t most_steps) {
+            TreeShares made;
+            {
+                const nb::gil_scoped_release nogil;
+                const ArcGraph graph = as_graph(columns);
+                const TreeDemand demand{as_span(root), as_span(bytes), as_span(wanted), as_span(mask),
+                                        as_span(free_roots)};
+                made = share_trees(graph, demand, {as_span(hop_ticks), haste, tolerance, most_steps});
+            }
+            const std::size_t nodes = num_nodes(columns), trees = made.root.size();
+            const std::size_t paired = made.arc_outof.size() / nodes;
+            return std::make_tuple(column(std::move(made.demand)), column(std::move(made.share)),
+                                   column(std::move(made.root)), table(std::move(made.arc_into), trees, nodes),
+                                   table(std::move(made.arc_outof), paired, nodes), made.peak_ticks, made.steps);
+        },
+        "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "wanted"_a.noconvert(),
+        "mask"_a.noconvert(), "free_roots"_a.noconvert(), "hop_ticks"_a.noconvert(), "haste"_a, "tolerance"_a, "most_steps"_a,
+        "What every root sends split over several trees, so that the busiest resource is busy no longer than it must "
+        "be: demand, share and root of each tree, arcs into each node, arcs out of each node, the busiest resource's "
+        "ticks, steps taken.");
 }
 
 void bind_alike_trees(nb::module_& m) {
@@ -278,6 +306,7 @@ void bind_synthesis(nb::module_& m) {
     bind_random_match(m);
     bind_tree_packing(m);
     bind_tree_sweeps(m);
+    bind_tree_shares(m);
     bind_alike_trees(m);
     bind_path_routing(m);
     bind_list_schedule(m);

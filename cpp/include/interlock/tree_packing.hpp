@@ -21,6 +21,9 @@ struct TreeDemand {
     std::span<const std::int32_t> free_roots;
 };
 
+/// Throws InvalidInput unless the demand fits the graph.
+void check_demand(const ArcGraph& graph, const TreeDemand& demand);
+
 struct PackingOptions {
     std::int32_t passes;  ///< how often every tree is taken out and laid again
     double slack;         ///< a shallower tree is preferred while it costs at most this much more than the cheapest

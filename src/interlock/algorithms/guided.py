@@ -151,7 +151,7 @@ def _sums_for_all(
 def _one_after_the_other(
     goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
 ) -> Iterator[Answer]:
-    out = budget()
+    out = replace(budget(), is_even=True)
     outward = spread(goal, arcs, quotient, out)
     alike = replace(budget(), parts=int(np.count_nonzero(outward.chunks.item == 0)))
     if out.is_stopped:

@@ -16,6 +16,7 @@ from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
 from interlock.algorithms.synthesis.candidates import Manner, Scene, evenly_merged, scheduled, unmerged
 from interlock.algorithms.synthesis.goal import Goal, cut
+from interlock.algorithms.synthesis.shares import are_few, shared
 from interlock.algorithms.synthesis.sweeps import are_many, swept_sums
 from interlock.algorithms.synthesis.trees import Forest, pack, summing_and_spreading_work, wanted_by
 
@@ -42,6 +43,8 @@ def both_ways(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     ticks = arcs.ticks(4 * MOST_CHUNKS * goal.num_ranks, 2.0 * total_bytes * goal.num_ranks)
     if are_many(goal, arcs) and (yield from swept_sums(goal, arcs, ticks, budget)):
         return
+    if are_few(goal, arcs, budget):
+        yield from shared(goal, arcs, budget)
     counts = _numbers_of_chunks(goal, arcs, ticks, total_bytes) if budget.parts is None else (budget.parts,)
     best_s, best_parts = np.inf, counts[0]
     scene = _scene(goal, arcs, ticks, counts[0])

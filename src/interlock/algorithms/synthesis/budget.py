@@ -35,6 +35,7 @@ class Budget:
     parts: int | None  # chunks per item; None: ours to choose
     seed: int
     rounds: RoundsOptions
+    is_even: bool = False  # whether items must be cut into chunks of equal size
     limit: int = 4_000_000
     fair_after: int = 60_000  # from then on a fair answer will do
     fair: float = 1.055
@@ -47,6 +48,11 @@ class Budget:
         """Count some work, and say how far we are."""
         self.spent += transfers
         self.report(min(1.0, self.spent / max(1, self.limit)))
+
+    def extend(self, transfers: int) -> None:
+        """Allow more, unless the search was interrupted."""
+        if not self.is_stopped:
+            self.limit += transfers
 
     def stop(self) -> None:
         """Try nothing more once there is an answer."""

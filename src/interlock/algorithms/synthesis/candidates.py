@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interlock.algorithms.synthesis.answer import Answer
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
@@ -17,6 +18,7 @@ from interlock.schedule import Chunks
 __all__ = [
     "FELT",
     "LEVEL",
+    "MEASURED",
     "Manner",
     "Scene",
     "evenly_merged",
@@ -37,11 +39,12 @@ FELT = 0.004  # from here on the part that overhead takes of a chunk's time matt
 @dataclass(frozen=True, slots=True)
 class Manner:
     """How many chunks may share a message, how long to wait for one more, and how long a message may get by more than
-    one (both in parts of the overhead)."""
+    one (both in parts of the overhead, or of what is best for the arc)."""
 
     max_merge: int
     patience: float = 0.0
     full: float = np.inf
+    full_of_best: float = np.inf
 
 
 # Where overhead is a small part of a chunk's time, short messages keep the pipeline full; where it is large, chunks
@@ -50,6 +53,8 @@ LIGHT = tuple(Manner(merge) for merge in (2, 3, 4, 8))
 HEAVY = tuple(Manner(4096, patience) for patience in (0.0, 0.1, 0.3, 0.5, 0.8))
 # Messages that take about as long on links of any speed.
 LEVEL = tuple(Manner(4096, full=full) for full in (20.0, 30.0, 12.0, 45.0))
+# The same where it is known how long messages should be.
+MEASURED = tuple(Manner(4096, full_of_best=part) for part in (1.2, 2.0, 0.8, 3.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Scene:
     ticks: Ticks
     chunks: Chunks  # those that the work speaks of
     made: Callable[[Timed], Answer]
+    best_ticks: NDArray[np.float64] | None = None  # how long a message on each arc is best, where that is known
 
     def run(self, work: Work, manner: Manner, rounds: int) -> Timed:
         """The times of the work."""
@@ -71,9 +77,17 @@ class Scene:
             self.chunks.length,
             max_merge=manner.max_merge,
             patience_ticks=int(manner.patience * overhead),
-            full_overheads=manner.full,
+            full_ticks=self._full_ticks(manner),
             rounds=rounds,
         )
+
+    def _full_ticks(self, manner: Manner) -> NDArray[np.float64] | None:
+        """How long messages may get by merging: by the overhead of the arc, or the usual where that is less."""
+        if self.best_ticks is not None and not np.isinf(manner.full_of_best):
+            return manner.full_of_best * self.best_ticks
+        if np.isinf(manner.full):
+            return None
+        return manner.full * np.maximum(self.ticks.overhead, np.median(self.ticks.overhead))
 
 
 def refinements(work: Work) -> int:
@@ -82,9 +96,9 @@ def refinements(work: Work) -> int:
 
 
 def overhead_share(arcs: ArcSet, chunks: Chunks) -> float:
-    """The largest part that overhead takes of a chunk's time on any arc."""
+    """The part that overhead takes of a chunk's time, on average over the arcs."""
     body_s = float(chunks.length.mean()) * arcs.seconds_per_byte
-    return float(np.max(arcs.overhead_s / (arcs.overhead_s + body_s)))
+    return float(np.mean(arcs.overhead_s / (arcs.overhead_s + body_s)))
 
 
 def no_more_parts(arcs: ArcSet, chunks: Chunks, parts: int, best_parts: int) -> bool:

@@ -17,6 +17,7 @@ from interlock.algorithms.synthesis.goal import Goal, cut
 from interlock.algorithms.synthesis.matching import matched
 from interlock.algorithms.synthesis.paths import in_turn, path_work, route
 from interlock.algorithms.synthesis.rounds import gather_in_rounds, least_rounds
+from interlock.algorithms.synthesis.shares import are_few, shared
 from interlock.algorithms.synthesis.sweeps import are_many, swept_copies
 from interlock.algorithms.synthesis.symmetry import Quotient
 from interlock.algorithms.synthesis.translated import translated_answers
@@ -61,6 +62,8 @@ def _answers(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget
         yield from _matched_answers(goal, arcs, budget)
     if are_many(goal, arcs) and (yield from swept_copies(goal, arcs, budget)):
         return
+    if are_few(goal, arcs, budget):
+        yield from shared(goal, arcs, budget)
     if not in_rounds or goal.num_moves <= MANY_TRANSFERS:
         yield from _tree_answers(goal, arcs, budget)
 

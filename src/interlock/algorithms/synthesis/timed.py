@@ -83,10 +83,13 @@ def run(
     *,
     max_merge: int = 1,
     patience_ticks: int = 0,
-    full_overheads: float = np.inf,
+    full_ticks: NDArray[np.float64] | None = None,
     rounds: int = 0,
 ) -> Timed:
-    """List-schedule the work: a free lane sends what has most waiting for it; then refine back and forth."""
+    """List-schedule the work: a free lane sends what has most waiting for it; then refine back and forth.
+
+    Messages of several chunks take at most `full_ticks` on each arc.
+    """
     lane_arc, lane = arcs.lane_arc, arcs.lane[work.arc]
     if max_merge > 1 and work.reduces.any():
         # A message sums or copies, not both: twin lanes for the two.
@@ -106,17 +109,10 @@ def run(
         work.lateness,
         max_merge,
         patience_ticks,
-        _full_ticks(ticks.overhead, lane_arc, full_overheads),
+        np.zeros(0, np.int64) if full_ticks is None else full_ticks[lane_arc].astype(np.int64),
         rounds,
     )
     return Timed(work.arc, work.chunk, np.asarray(start), np.asarray(message), work.reduces, makespan)
-
-
-def _full_ticks(overhead: NDArray[np.int64], lane_arc: NDArray[np.int64], overheads: float) -> NDArray[np.int64]:
-    """How long messages may get by merging, in overheads: those of the lane, or the usual where they are less."""
-    if np.isinf(overheads):
-        return np.zeros(0, np.int64)
-    return (overheads * np.maximum(overhead[lane_arc], np.median(overhead))).astype(np.int64)
 
 
 def _stages(start_ticks: NDArray[np.int64], shortest_ticks: int) -> NDArray[np.int64]:

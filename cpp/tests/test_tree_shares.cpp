@@ -1,0 +1,89 @@
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "check.hpp"
+#include "interlock/tree_shares.hpp"
+
+using namespace interlock;
+
+namespace {
+
+/// An arc from every node to every other, each a resource of its own.
+struct Complete {
+    explicit Complete(std::int32_t nodes) : num_nodes(nodes) {
+        for (std::int32_t a = 0; a < nodes; ++a) {
+            for (std::int32_t b = 0; b < nodes; ++b) {
+                if (a == b) continue;
+                src.push_back(a);
+                dst.push_back(b);
+            }
+        }
+        offsets.resize(src.size() + 1);
+        std::iota(offsets.begin(), offsets.end(), 0);
+        held.resize(src.size());
+        std::iota(held.begin(), held.end(), 0);
+        overhead.assign(src.size(), 0);
+        per_byte.assign(src.size(), 1.0);
+    }
+    [[nodiscard]] TreeShares share(const TreeDemand& demand) const {
+        const ArcGraph graph{num_nodes, static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte};
+        return share_trees(graph, demand, {per_byte, 1.0, 0.001, 10000});
+    }
+    std::int32_t num_nodes;
+    std::vector<std::int32_t> src, dst, held;
+    std::vector<std::int64_t> offsets, overhead;
+    std::vector<double> per_byte;
+};
+
+bool near(double a, double b) { return std::abs(a - b) < 0.002 * b; }
+
+// Whoever sends to three others over arcs of their own needs three trees: a third of the bytes over each arc.
+void one_root_splits_over_its_arcs() {
+    const Complete graph(4);
+    const std::vector<std::int32_t> root{0};
+    const std::vector<std::int64_t> bytes{3000};
+    const TreeShares made = graph.share({root, bytes, {}, {}, {}});
+    CHECK(near(made.peak_ticks, 1000.0));
+    CHECK(made.root.size() >= 3 && made.arc_outof.empty());
+    CHECK(near(std::accumulate(made.share.begin(), made.share.end(), 0.0), 1.0));
+    for (std::size_t tree = 0; tree < made.root.size(); ++tree) CHECK(made.arc_into[tree * 4] == -1);
+}
+
+// Node 3 is reached at a tenth of the speed: of all that goes there each of its three arcs carries a third.
+void slow_arcs_carry_their_part() {
+    Complete graph(4);
+    for (std::size_t arc = 0; arc < graph.dst.size(); ++arc) {
+        if (graph.dst[arc] == 3) graph.per_byte[arc] = 10.0;
+    }
+    const std::vector<std::int32_t> roots{0, 1, 2, 3};
+    const std::vector<std::int64_t> bytes{100, 200, 300, 300};
+    const TreeShares made = graph.share({roots, bytes, {}, {}, {}});
+    CHECK(near(made.peak_ticks, 10.0 * 600.0 / 3.0));
+    std::vector<double> together(4);
+    for (std::size_t tree = 0; tree < made.root.size(); ++tree) {
+        CHECK(made.root[tree] == made.demand[tree]);
+        together[static_cast<std::size_t>(made.demand[tree])] += made.share[tree];
+    }
+    for (const double sum : together) CHECK(near(sum, 1.0));
+}
+
+// Sums and copies on a complete graph: every node sends 2 * 3 / 4 of the bytes over three arcs.
+void pairs_share_the_roots() {
+    const Complete graph(4);
+    const std::vector<std::int32_t> roots{0, 1, 2, 3};
+    const std::vector<std::int64_t> bytes(4, 300);
+    const TreeShares made = graph.share({roots, bytes, {}, {}, roots});
+    CHECK(near(made.peak_ticks, 2.0 * 3.0 / 4.0 * 1200.0 / 3.0));
+    CHECK(made.arc_outof.size() == made.arc_into.size());
+}
+
+}  // namespace
+
+int main() {
+    one_root_splits_over_its_arcs();
+    slow_arcs_carry_their_part();
+    pairs_share_the_roots();
+    return 0;
+}

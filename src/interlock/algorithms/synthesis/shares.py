@@ -1,0 +1,149 @@
+"""Trees in the best proportions: a linear program says how much each carries, and chunks are cut to that measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
+from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
+from interlock.algorithms.synthesis.budget import Budget
+from interlock.algorithms.synthesis.candidates import FELT, MEASURED, Manner, Scene, overhead_share, tried
+from interlock.algorithms.synthesis.goal import Flow, Goal
+from interlock.algorithms.synthesis.timed import Work
+from interlock.algorithms.synthesis.trees import Forest, spreading_work, summing_and_spreading_work, wanted_by
+from interlock.schedule import Chunks
+
+__all__ = ["are_few", "shared"]
+
+MOST_ROWS = 700  # of the linear program
+MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squared
+EFFORT_PER_TRANSFER = 400
+MORE_TRANSFERS = 4_000_000  # beside the budget for other ways
+MOST_TRANSFERS = 250_000  # at once
+TOLERANCE = 0.01
+HASTE = 1.0
+HOPS = 4  # on which messages wait for each other, more or less
+CHUNKS = (120, 240, 60)  # one after the other over the slowest link of a tree
+PACE = 0.5  # how strictly chunks keep their order
+LEAST_CHUNK_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """Trees, and the bytes that each carries: those of all roots one after the other."""
+
+    forest: Forest
+    end: NDArray[np.int64]  # [num_trees] ascending
+    slowest: NDArray[np.float64]  # [num_trees] ticks per byte on the slowest arc
+
+
+def are_few(goal: Goal, arcs: ArcSet, budget: Budget) -> bool:
+    """Whether the program is small, and chunks may be cut as it says."""
+    rows = arcs.num_resources + goal.num_ranks
+    is_free = budget.parts is None and not budget.is_even
+    return is_free and rows <= MOST_ROWS and goal.ends.shared is not None and len(goal.ends.shared) > 1
+
+
+def shared(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+    """Short chunks on the best trees."""
+    total_bytes = int(goal.size_bytes.sum())
+    zero = np.zeros(1, np.int64)
+    if overhead_share(arcs, Chunks(zero.astype(np.int32), zero, goal.size_bytes[:1])) >= 0.5:
+        return
+    budget.extend(MORE_TRANSFERS)
+    ticks = arcs.ticks(4 * MOST_TRANSFERS, 2.0 * total_bytes * goal.num_ranks)
+    hop_ticks = ticks.per_byte * (total_bytes / CHUNKS[0]) + ticks.latency
+    shares = _shares(goal, arcs, ticks, ticks.per_byte, hop_ticks, budget)
+    best_ticks = None
+    if ticks.overhead.any():
+        # Longer messages have less overhead, but are passed on later.
+        whole = shares.forest.peak_ticks
+        best_ticks = np.sqrt(np.maximum(1.0, ticks.overhead) * (whole / HOPS))
+        per_byte = ticks.per_byte * (1.0 + ticks.overhead / best_ticks)
+        hop_ticks = np.maximum(best_ticks, np.minimum(hop_ticks, whole / CHUNKS[0])) + ticks.latency
+        shares = _shares(goal, arcs, ticks, per_byte, hop_ticks, budget)
+    for count in CHUNKS:
+        chunks, tree, when = _cut(goal, shares, count)
+        work = _work(goal, arcs, shares, tree, when)
+        if len(work) > MOST_TRANSFERS:
+            continue
+        scene = Scene(arcs, ticks, chunks, partial(TimedAnswer, chunks, arcs, ticks), best_ticks)
+        is_felt = overhead_share(arcs, chunks) >= FELT
+        yield from tried(work, scene, MEASURED if is_felt else (Manner(1),), budget)
+
+
+def _shares(
+    goal: Goal,
+    arcs: ArcSet,
+    ticks: Ticks,
+    per_byte: NDArray[np.float64],
+    hop_ticks: NDArray[np.float64],
+    budget: Budget,
+) -> Shares:
+    """The best trees if bytes take so long, in the order of their roots."""
+    is_free = goal.flow is Flow.BOTH
+    roots, demand = np.unique(goal.root, return_inverse=True)
+    size_bytes = np.bincount(demand, goal.size_bytes).astype(np.int64)
+    rows = arcs.num_resources + len(roots)
+    number, share, root, into, outof, peak_ticks, steps = map(
+        np.asarray,
+        _core.share_trees(
+            arcs.columns(replace(ticks, per_byte=per_byte)),
+            roots,
+            size_bytes,
+            *wanted_by(goal, np.zeros(1, np.int32)),
+            np.unique(goal.ends.to_ragged().values).astype(np.int32) if is_free else np.zeros(0, np.int32),
+            hop_ticks,
+            HASTE,
+            TOLERANCE,
+            MOST_EFFORT // rows**2,
+        ),
+    )
+    effort = int(steps) * rows**2 // EFFORT_PER_TRANSFER
+    budget.extend(effort)  # that leaves as much as ever for other ways
+    budget.spend(effort)
+    order = np.argsort(number, kind="stable")
+    number, share, into = number[order], share[order], into[order]
+    sizes = size_bytes.sum(keepdims=True) if is_free else size_bytes
+    # The shares of every root sum up to one.
+    end = np.rint((np.cumsum(sizes) - sizes)[number] + (np.cumsum(share) - number) * sizes[number]).astype(np.int64)
+    slowest = np.where(into >= 0, per_byte[into], 0.0).max(axis=1)
+    if is_free:
+        outof = outof[order]
+        slowest = np.maximum(slowest, np.where(outof >= 0, per_byte[outof], 0.0).max(axis=1))
+    return Shares(Forest(root[order], into, outof, round(float(peak_ticks))), end, slowest)
+
+
+def _cut(goal: Goal, shares: Shares, count: int) -> tuple[Chunks, NDArray[np.int32], NDArray[np.float64]]:
+    """Chunks, the tree of each, and when it is meant to go, from 0 to 1: none takes longer on any arc than one of
+    `count` that keep the busiest link busy."""
+    first = np.concatenate([[0], shares.end[:-1]])
+    size = shares.end - first
+    slots = np.ceil(size * shares.slowest * (count / max(1, shares.forest.peak_ticks)))
+    pieces = np.clip(slots, 1, np.maximum(1, size // LEAST_CHUNK_BYTES)).astype(np.int64)
+    tree = np.repeat(np.arange(len(size), dtype=np.int32), pieces)
+    place = np.arange(len(tree)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    piece_end = first[tree] + size[tree] * (place + 1) // pieces[tree]
+    # Items of one root follow each other, and a piece that spans several becomes several.
+    order = np.arange(len(goal.root)) if goal.flow is Flow.BOTH else np.argsort(goal.root, kind="stable")
+    item_end = np.cumsum(goal.size_bytes[order])
+    end = np.union1d(piece_end, item_end)
+    end = end[end > 0]
+    start = np.concatenate([[0], end[:-1]])
+    piece = np.searchsorted(piece_end, start, side="right")
+    row = np.searchsorted(item_end, start, side="right")
+    item = order[row]
+    chunks = Chunks(item.astype(np.int32), start - (item_end[row] - goal.size_bytes[item]), end - start)
+    return chunks, tree[piece], ((place + 0.5) / pieces[tree])[piece]
+
+
+def _work(goal: Goal, arcs: ArcSet, shares: Shares, tree: NDArray[np.int32], when: NDArray[np.float64]) -> Work:
+    lateness = np.rint(when * (PACE * shares.forest.peak_ticks)).astype(np.int64)
+    make = summing_and_spreading_work if goal.flow is Flow.BOTH else spreading_work
+    return make(shares.forest, tree, arcs, lateness)
