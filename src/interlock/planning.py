@@ -6,7 +6,6 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms import registry
+from interlock.certificate import Certificate
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, check_chunks, collective_problem, demand_problem
@@ -45,31 +45,6 @@ __all__ = ["Certificate", "Plan", "load", "plan", "planner", "solve", "synthesiz
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
 CACHED_PLANS = 64
 PIECE_COLUMNS = ("message", "item", "offset", "length")
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What is proven of a plan: it is valid, and no schedule can be faster than the bound.
-
-    `makespan_s` is simulated; `gap` is ``makespan / bound - 1``.
-    """
-
-    algorithm: str
-    valid: bool
-    violations: tuple[str, ...]
-    makespan_s: float
-    lower_bound_s: float
-    binds: str
-    scratch_bytes: int  # of the rank that needs most
-    method: str  # how contributions were told apart: "exact sets" or "fingerprints"
-    tolerance: float | None
-
-    @property
-    def gap(self) -> float:
-        """How far the simulated time is above the bound; 0.05 is 5 %."""
-        if self.lower_bound_s <= 0.0:
-            return 0.0 if self.makespan_s <= 0.0 else float("inf")
-        return self.makespan_s / self.lower_bound_s - 1.0
 
 
 class Plan:
@@ -168,13 +143,18 @@ class Plan:
         from interlock.validate import check
 
         # Slot tables are checked as they are; other forms are written out once and kept.
-        return check(self._slots or self.schedule, self.problem)
+        return check(self.slots or self.schedule, self.problem)
 
     @property
-    def _slots(self) -> SlotSchedule | None:
+    def slots(self) -> SlotSchedule | None:
         """The slot table that the plan is, if it is one; `auto` keeps it beside the reason for its choice."""
         made = getattr(self.compact, "compact", self.compact)
         return made if isinstance(made, SlotSchedule) else None
+
+    @cached_property
+    def is_huge(self) -> bool:
+        """Whether it is a slot table of more messages than can be written out: it is proven and saved as it is."""
+        return self.slots is not None and self.slots.num_messages > MAX_ROWS
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """Validity, simulated time and proven bound side by side.
@@ -201,16 +181,17 @@ class Plan:
         return self._certificates[tolerance]
 
     def _makespan_s(self, tolerance: float | None) -> float:
-        if self._slots is not None and self._slots.num_messages > MAX_ROWS:
+        if self.slots is not None and self.is_huge:
             from interlock.simulate import slot_makespan_s
 
-            return slot_makespan_s(self._slots, self.problem)
+            return slot_makespan_s(self.slots, self.problem)
         return self.simulate(tolerance).makespan_s
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schedule and its problem to a `.ilk` file, whole or not at all."""
+        schedule = self.slots if self.slots is not None and self.is_huge else self.schedule
         write_schedule(
-            path, self.schedule, self.problem, algorithm=self.algorithm, seed=self.seed, parameters=self.parameters
+            path, schedule, self.problem, algorithm=self.algorithm, seed=self.seed, parameters=self.parameters
         )
 
     def export(self, format_name: str, path: str | os.PathLike[str], **options: object) -> ExportReport:

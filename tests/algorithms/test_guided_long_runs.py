@@ -6,6 +6,7 @@ import pytest
 
 import interlock as il
 from interlock.algorithms.guided import guided
+from interlock.algorithms.synthesis import spread
 from interlock.problem import collective_problem
 from interlock.validate import check
 
@@ -66,7 +67,7 @@ def test_table_file_holds_the_slots(tmp_path) -> None:
     plan = il.synthesize(topology, il.all_gather("25 MB"), "guided", chunks=1, table_file=str(file))
     assert plan.certificate().valid
     assert plan.parameters == {"parts": 1, "table_file": str(file)}
-    assert file.read_bytes().startswith(plan.compact.table[0].tobytes())
+    assert file.read_bytes() == plan.compact.table.tobytes()
 
 
 def test_auto_checks_a_table_as_it_is() -> None:
@@ -74,3 +75,39 @@ def test_auto_checks_a_table_as_it_is() -> None:
     plan = il.synthesize(il.topology.mesh(6, 6, bandwidth="10 GB/s"), il.all_gather("36 MB"), chunks=1)
     assert plan.report.valid
     assert "schedule" not in vars(plan)
+
+
+def test_huge_table_is_kept_in_its_file_from_the_beginning(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(spread, "MANY_TRANSFERS", 100)
+    file = tmp_path / "slots.bin"
+    topology = il.topology.mesh(5, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
+    plan = il.synthesize(topology, il.all_gather("25 MB"), "guided", chunks=1, table_file=file)
+    assert plan.report.valid
+    assert plan.compact.table.filename is not None
+    assert file.read_bytes() == plan.compact.table.tobytes()
+
+
+def test_interrupted_table_leaves_no_file(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(spread, "MANY_TRANSFERS", 100)
+    topology = il.topology.mesh(5, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
+    problem = collective_problem(topology, il.all_gather("25 MB"))
+    with pytest.raises(KeyboardInterrupt):
+        guided(problem, parts=1, threads=1, table_file=tmp_path / "slots.bin", report=Stop(1))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("collective", [il.all_gather, il.reduce_scatter, il.all_reduce])
+def test_huge_plan_is_saved_as_its_table(collective, tmp_path, monkeypatch) -> None:
+    """Here all are huge that have more than a hundred messages."""
+    monkeypatch.setattr("interlock.planning.MAX_ROWS", 100)
+    monkeypatch.setattr("interlock.algorithms.guided.MAX_ROWS", 100)
+    topology = il.topology.mesh(4, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
+    plan = il.synthesize(topology, collective("20 MB"), chunks=1)
+    assert plan.is_huge
+    plan.save(tmp_path / "huge.ilk")
+
+    loaded = il.load(tmp_path / "huge.ilk")
+    assert loaded.slots is not None and "schedule" not in vars(loaded)
+    assert loaded.slots.table.tobytes() == plan.slots.table.tobytes()
+    assert loaded.certificate() == plan.certificate()
+    assert loaded.certificate().valid

@@ -70,3 +70,54 @@ def test_graph_in_two_parts_is_refused_with_the_reason(tmp_path: Path, capsys: p
     file.write_text("src,dst,gb_per_s\n0,1,50\n1,0,50\n2,3,50\n3,2,50\n")
     assert run(["synth", "--topology", str(file), "--collective", "all-gather"]) == 2
     assert "nothing leads from rank 0 to rank 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["-o", "{here}/x.json"], "schedules are saved as .ilk"),
+        (["-o", "{here}/none/x.ilk"], "there is no folder"),
+        (["--html", "{here}/none/x.html"], "there is no folder"),
+        (["--table", "{here}/none/x.bin"], "there is no folder"),
+        (["--table", "{here}/x.bin", "--algorithm", "tacos"], "--table {here}/x.bin needs --algorithm guided or auto"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.planning.synthesize", lambda *_, **__: pytest.fail("the work was done first"))
+    assert run([*SYNTH, "--collective", "all-gather", *(word.format(here=tmp_path) for word in words)]) == 2
+    assert says.format(here=tmp_path) in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_huge_plan_is_proven_saved_and_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.planning.MAX_ROWS", 10)
+    out, page = tmp_path / "x.ilk", tmp_path / "x.html"
+    words = ["synth", "--topology", "mesh:2x3", "--size", "6 MB", "--collective", "all-gather", "--chunks", "1"]
+    assert run([*words, "-o", str(out), "--html", str(page)]) == 0
+    assert f"{page} is not written" in capsys.readouterr().out.replace("\n", "")
+    assert not page.exists()
+    assert run(["verify", str(out)]) == 0
+    assert run(["simulate", str(out), "--json"]) == 0
+    shown = capsys.readouterr().out
+    facts = json.loads(shown[shown.index("{") :])
+    assert facts["valid"] and facts["notes"] == ["there are too many messages to explain or draw their timeline"]
+
+
+def test_table_is_not_written_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "slots.bin"
+    assert run(["synth", "--topology", "torus:4x4", "--collective", "all-gather", "--table", str(table)]) == 0
+    assert f"--table {table} is not written" in capsys.readouterr().err
+    assert not table.exists()
+
+
+def test_interruption_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interlock.planning.synthesize", interrupted)
+    assert run([*SYNTH, "--collective", "all-gather"]) == 130
+    assert capsys.readouterr().err.strip() == "interlock: interrupted; what was not yet whole is not written"

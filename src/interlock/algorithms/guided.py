@@ -22,12 +22,12 @@ from interlock.algorithms.synthesis.budget import Budget, check_counts, keep_bes
 from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
 from interlock.algorithms.synthesis.inswitch import in_switch
 from interlock.algorithms.synthesis.reach import unreachable
-from interlock.algorithms.synthesis.rounds import RoundsOptions
+from interlock.algorithms.synthesis.rounds import RoundsOptions, keep_table
 from interlock.algorithms.synthesis.spread import spread
 from interlock.algorithms.synthesis.symmetry import Quotient, quotient_of
 from interlock.cost import lower_bound
 from interlock.problem import Problem
-from interlock.schedule import CompactSchedule, empty_schedule
+from interlock.schedule import MAX_ROWS, CompactSchedule, SlotSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "guided"]
 
@@ -58,7 +58,8 @@ def guided(
     threads
         Cores to use (None: all); the result does not depend on it.
     table_file
-        Where the slot table of a huge All-Gather is kept; None: in memory, or a temporary file.
+        Where the slot table of a huge All-Gather is kept, row by row, from the beginning; None: in memory, or a
+        temporary file. A schedule that is no slot table leaves no file.
     report
         Called with the share of the work done, which never falls. An interruption keeps the best answer so far.
     """
@@ -98,7 +99,10 @@ def guided(
         answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
     if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
         return shortcut.compact(staged=staged)
-    return answer.compact(staged=staged)
+    made = answer.compact(staged=staged)
+    if file is not None and isinstance(made, SlotSchedule):
+        keep_table(made.table, file)
+    return made
 
 
 def _more_for_mixed_speeds(arcs: ArcSet) -> int:
@@ -134,7 +138,13 @@ def collect(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget)
 def _sums_for_all(
     goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
 ) -> Iterator[Answer]:
-    """A sum into each rank and a copy out of it, one after the other, unless that must be long; then both at once."""
+    """A sum into each rank and a copy out of it, one after the other, unless that must be long; then both at once.
+
+    Both at once is no slot table: not where there are more messages than can be written out.
+    """
+    if goal.num_moves > MAX_ROWS:
+        yield from _one_after_the_other(goal, arcs, quotient, budget, whole)
+        return
     apart_s = least_seconds(goal, arcs) + least_seconds(goal, arcs.reversed())
     best_s = np.inf
     if apart_s > APART * least_seconds_both_ways(goal, arcs):

@@ -8,21 +8,29 @@ from pathlib import Path
 from interlock.cli.show import command_line, print_json, print_table
 from interlock.comparison import describe, row_of, tolerance_of
 from interlock.errors import InvalidInput
+from interlock.files import check_target
 from interlock.planning import Plan
 from interlock.units import format_bandwidth, format_bytes, format_seconds
 
-__all__ = ["print_certificate"]
+__all__ = ["check_targets", "print_certificate"]
+
+
+def check_targets(output: Path | None, page: Path | None) -> None:
+    """Refuse what could not be written later, before the work is done."""
+    if output is not None and output.suffix != ".ilk":
+        raise InvalidInput(f"-o {output}: schedules are saved as .ilk; use `interlock export` for other formats")
+    for option, file in (("-o", output), ("--html", page)):
+        if file is not None and not check_target(file).parent.is_dir():
+            raise InvalidInput(f"{option} {file}: there is no folder {file.parent}")
 
 
 def print_certificate(made: Plan, output: Path | None, page: Path | None = None, *, as_json: bool) -> int:
     """Table or JSON; exit code 1 where the plan is not valid (it is not saved then)."""
-    if output is not None and output.suffix != ".ilk":
-        raise InvalidInput(f"-o {output}: schedules are saved as .ilk; use `interlock export` for other formats")
     row = row_of(made)
     proof = made.certificate(tolerance_of(made))
     if row.valid and output is not None:
         made.save(output)
-    if page is not None:
+    if page is not None and not made.is_huge:
         from interlock.report.compare_page import save_plan_page
 
         save_plan_page(made, row, page, command_line())
@@ -34,7 +42,7 @@ def print_certificate(made: Plan, output: Path | None, page: Path | None = None,
         ["valid", "yes" if row.valid else "NO"],
         ["simulated time", format_seconds(row.makespan_s)],
         ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],
-        ["gap", f"{100 * row.gap:.2f} %"],
+        ["gap", f"{100 * row.gap:z.2f} %"],
         ["algbw / busbw", f"{format_bandwidth(row.algbw_bytes_per_s)} / {format_bandwidth(row.busbw_bytes_per_s)}"],
         ["messages", str(made.compact.num_messages)],
         ["stages", str(row.stages)],
@@ -44,5 +52,7 @@ def print_certificate(made: Plan, output: Path | None, page: Path | None = None,
     notes = [f"violation: {text}" for text in proof.violations[:10]]
     if row.valid and output is not None:
         notes.append(f"written to {output}")
+    if page is not None and made.is_huge:
+        notes.append(f"{page} is not written: there are more messages than a page can show")
     print_table(f"{made.algorithm}: {made.problem.name}", ["", ""], rows, notes)
     return 0 if row.valid else 1

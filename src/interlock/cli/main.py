@@ -29,6 +29,8 @@ from interlock.errors import InterlockError
 
 __all__ = ["app", "main"]
 
+INTERRUPTED = 130
+
 # Typer brings its own copy of Click or uses the installed one, depending on its version: take the class from Typer.
 _CommandError = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
@@ -86,8 +88,7 @@ def run(words: list[str]) -> int:
         print(f"interlock: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except (typer.Abort, KeyboardInterrupt):
-        print("interlock: interrupted", file=sys.stderr)
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         return 0
     except OSError as error:
@@ -100,4 +101,11 @@ def run(words: list[str]) -> int:
         is_help = type(error).__name__ == "NoArgsIsHelpError"
         print(text if is_help else f"interlock: {' '.join(text.split())}", file=sys.stderr)
         return 2
+    if result == INTERRUPTED:  # some versions of Typer turn an interruption into the code
+        return _interrupted()
     return result if isinstance(result, int) else 0
+
+
+def _interrupted() -> int:
+    print("interlock: interrupted; what was not yet whole is not written", file=sys.stderr)
+    return INTERRUPTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.cli.certificates import print_certificate
+from interlock.cli.certificates import check_targets, print_certificate
 from interlock.cli.options import (
     AlgorithmOption,
     ClusterOption,
@@ -45,6 +45,7 @@ def command(
     from interlock.planning import plan
 
     registry.get(algorithm)
+    check_targets(output, page)
     where = build_cluster(cluster, servers, changes)
     made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed)
     return print_certificate(made, output, page, as_json=as_json)

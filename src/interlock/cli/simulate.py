@@ -66,9 +66,12 @@ def command(
     where = None if cluster is None else build_cluster(cluster, servers, changes)
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
     proof = opened.plan.certificate(tolerance)
-    result = opened.plan.simulate(tolerance)
-    write_pictures(result, trace, gantt)
     notes = _notes(opened, where is not None)
+    result = None if opened.plan.is_huge else opened.plan.simulate(tolerance)
+    if result is None:
+        notes.append("there are too many messages to explain or draw their timeline")
+    else:
+        write_pictures(result, trace, gantt)
     if as_json:
         print_json(_facts(file, opened, proof, result, notes))
     else:
@@ -91,7 +94,9 @@ def _bandwidths(opened: Opened, proof: Certificate) -> tuple[float, float]:
     return algbw, algbw * factor
 
 
-def _facts(file: Path, opened: Opened, proof: Certificate, result: Result, notes: list[str]) -> dict[str, object]:
+def _facts(
+    file: Path, opened: Opened, proof: Certificate, result: Result | None, notes: list[str]
+) -> dict[str, object]:
     algbw, busbw = _bandwidths(opened, proof)
     return {
         "file": str(file),
@@ -105,6 +110,14 @@ def _facts(file: Path, opened: Opened, proof: Certificate, result: Result, notes
         "algbw_bytes_per_s": algbw,
         "busbw_bytes_per_s": busbw,
         "binds": proof.binds,
+        **({} if result is None else _explained(result)),
+        "notes": notes,
+        "times_are": "simulated",
+    }
+
+
+def _explained(result: Result) -> dict[str, object]:
+    return {
         "explanation": result.explanation(),
         "critical_path": [
             {"message": step.message, "reason": step.reason.name.lower(), "end_s": step.end_s}
@@ -112,22 +125,20 @@ def _facts(file: Path, opened: Opened, proof: Certificate, result: Result, notes
         ],
         "peak_fan_in": int(result.peak_fan_in.max(initial=0)),
         "error_bound_s": result.error_bound_s,
-        "notes": notes,
-        "times_are": "simulated",
     }
 
 
-def _show(file: Path, opened: Opened, proof: Certificate, result: Result, notes: list[str]) -> None:
+def _show(file: Path, opened: Opened, proof: Certificate, result: Result | None, notes: list[str]) -> None:
     algbw, busbw = _bandwidths(opened, proof)
     rows = [
         ["valid", "yes" if proof.valid and not opened.violations else "NO"],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],
-        ["gap", f"{100 * proof.gap:.2f} %"],
+        ["gap", f"{100 * proof.gap:z.2f} %"],
         ["algbw / busbw", f"{format_bandwidth(algbw)} / {format_bandwidth(busbw)}"],
     ]
     lines = [
-        result.explanation(),
+        *([] if result is None else [result.explanation()]),
         *(f"note: {text}" for text in notes),
         *(f"violation: {text}" for text in [*opened.violations, *proof.violations][:10]),
     ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from interlock.cli.certificates import print_certificate
+from interlock.cli.certificates import check_targets, print_certificate
 from interlock.cli.options import (
     AlgorithmOption,
     HtmlOption,
@@ -19,6 +20,7 @@ from interlock.cli.options import (
 from interlock.cli.show import share_of
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
+from interlock.files import check_target
 from interlock.topology import Topology
 from interlock.traffic import Demand
 
@@ -49,7 +51,7 @@ def command(
         str, typer.Option("--message-overhead", help="Time a message occupies a link beside its bytes.")
     ] = "0.5 us",
     table: Annotated[
-        Path | None, typer.Option("--table", help="File to keep the slot table of a huge All-Gather in (guided).")
+        Path | None, typer.Option("--table", help="File to keep the slot table of a huge All-Gather in, row by row.")
     ] = None,
     seed: SeedOption = 0,
     algorithm: AlgorithmOption = "auto",
@@ -72,18 +74,27 @@ def command(
     from interlock.topology import parse_topology
 
     registry.get(algorithm)
+    check_targets(output, page)
     graph = parse_topology(topology, bandwidth=bandwidth, latency=latency, message_overhead=message_overhead)
     wanted: Collective | Demand
     if collective == ALL_TO_ALLV:
         wanted = _all_to_allv(graph, traffic, size, seed, {"--group": group, "--root": root})
     else:
         wanted = _collective(collective, size, group, root, traffic)
-    parameters: dict[str, object] = {} if table is None else {"table_file": str(table)}
-    if table is not None and algorithm != "guided":
-        raise InvalidInput(f"--table {table} needs --algorithm guided, not {algorithm}")
+    parameters: dict[str, object] = {} if table is None else {"table_file": str(_table(table, algorithm))}
     with share_of("synthesizing") as show:
         made = synthesize(graph, wanted, algorithm, chunks=chunks, seed=seed, report=show, **parameters)
+    if table is not None and made.slots is None:
+        print(f"interlock: --table {table} is not written: the schedule is no table of equal slots", file=sys.stderr)
     return print_certificate(made, output, page, as_json=as_json)
+
+
+def _table(file: Path, algorithm: str) -> Path:
+    if algorithm not in ("auto", "guided"):
+        raise InvalidInput(f"--table {file} needs --algorithm guided or auto, not {algorithm}")
+    if not check_target(file).parent.is_dir():
+        raise InvalidInput(f"--table {file}: there is no folder {file.parent}")
+    return file
 
 
 def _collective(name: str, size: str, group: str | None, root: int | None, traffic: str | None) -> Collective:

@@ -38,7 +38,7 @@ def command(
       interlock verify traces/ --format chakra --demand bytes.txt
     """
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root)
-    report, schedule = opened.plan.report, opened.plan.schedule
+    report, schedule = opened.plan.report, opened.plan.compact
     violations = [*opened.violations, *(str(violation) for violation in report.violations)]
     valid = report.valid and not opened.violations
     if as_json:

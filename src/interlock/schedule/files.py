@@ -1,8 +1,9 @@
 """Schedule files (`.ilk`): versioned, checksummed, memory-mappable, safe to read from strangers.
 
 Layout, little-endian: 8 bytes of magic, uint64 length of the header, 16 bytes of its BLAKE2b digest, the header (JSON),
-then the columns, each at a multiple of 64 bytes. The header names every column with its dtype, length, place and
-digest, and carries the problem, the algorithm, its parameters, the seed and the version. Nothing in a file is executed.
+then the columns, each at a multiple of 64 bytes: those of all rows, or a slot table. The header names every column with
+its dtype, length, place and digest, and carries the problem, the algorithm, its parameters, the seed and the version.
+Nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule.model import Pieces, Schedule
 from interlock.schedule.problem_columns import Columns, columns_of_problem, problem_from_columns
+from interlock.schedule.slot_columns import columns_of_slots, slots_of_columns
+from interlock.schedule.slots import SlotSchedule
 from interlock.schedule.spec import check_form
 
 __all__ = ["SavedSchedule", "is_schedule_file", "read_schedule", "write_atomically", "write_schedule"]
@@ -47,14 +50,14 @@ _COLUMN_DTYPES = {
     "order": np.int64,
 }
 _RAGGED = ("src", "dst", "path", "deps")
-_DTYPES = ("uint8", "int32", "int64", "float64", "bool")
+_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64", "float64", "bool")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSchedule:
     """What a schedule file holds."""
 
-    schedule: Schedule
+    schedule: Schedule | SlotSchedule
     problem: Problem
     algorithm: str
     seed: int
@@ -64,7 +67,7 @@ class SavedSchedule:
 
 def write_schedule(
     path: str | os.PathLike[str],
-    schedule: Schedule,
+    schedule: Schedule | SlotSchedule,
     problem: Problem,
     *,
     algorithm: str,
@@ -72,9 +75,10 @@ def write_schedule(
     parameters: Mapping[str, object] | None = None,
     version: str = "",
 ) -> None:
-    """Write a schedule and its problem, whole or not at all."""
+    """Write a schedule, its rows or its slot table, and its problem, whole or not at all."""
     columns, described = columns_of_problem(problem)
-    columns = _columns_of_schedule(schedule) | {f"problem.{name}": column for name, column in columns.items()}
+    mine = columns_of_slots(schedule) if isinstance(schedule, SlotSchedule) else _columns_of_schedule(schedule)
+    columns = mine | {f"problem.{name}": column for name, column in columns.items()}
     place, table = 0, []
     for name, column in columns.items():
         place = -(-place // ALIGNMENT) * ALIGNMENT
@@ -97,6 +101,8 @@ def write_schedule(
         "problem": described,
         "columns": table,
     }
+    if isinstance(schedule, SlotSchedule):
+        header["slots"] = {"num_slots": len(schedule.table), "num_reducing": schedule.num_reducing}
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     if len(text) > MAX_HEADER_BYTES:
         raise InvalidInput(f"the header would have {len(text)} bytes; at most {MAX_HEADER_BYTES} are allowed")
@@ -121,8 +127,12 @@ def read_schedule(path: str | os.PathLike[str]) -> SavedSchedule:
     described = _expect(header, "problem", dict)
     mine = {name.removeprefix("problem."): c for name, c in columns.items() if name.startswith("problem.")}
     problem = problem_from_columns(mine, described)
-    schedule = _schedule_of_columns(columns)
-    check_form(schedule, problem)
+    schedule: Schedule | SlotSchedule
+    if "slots" in header:
+        schedule = slots_of_columns(columns, _expect(header, "slots", dict), problem)
+    else:
+        schedule = _schedule_of_columns(columns)
+        check_form(schedule, problem)
     return SavedSchedule(
         schedule,
         problem,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.files import write_atomically
 
-__all__ = ["RoundsOptions", "gather_in_rounds", "least_rounds"]
+__all__ = ["RoundsOptions", "gather_in_rounds", "keep_table", "least_rounds"]
 
 MAPPED_ABOVE_BYTES = 1 << 30
 TRANSFERS_PER_CALL = 8_000_000  # between two looks at the clock and the keyboard
@@ -48,7 +50,42 @@ def gather_in_rounds(
     num_ranks: int,
     options: RoundsOptions,
 ) -> Table:
-    """A slot table ``[rounds, links]`` after which every rank holds every chunk; a memory map where it is large."""
+    """A slot table ``[rounds, links]`` after which every rank holds every chunk; a memory map where it is large.
+
+    A file of the caller's gets its name when the table is whole.
+    """
+    file = options.table_file
+    part = None if file is None else file.with_name(f"{file.name}.part")
+    try:
+        table = _matched(link_src, link_dst, origin, num_ranks, options, part)
+        if file is not None and part is not None:
+            os.truncate(part, table.nbytes)
+            part.replace(file)
+    except BaseException:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise
+    return table
+
+
+def keep_table(table: Table, file: Path) -> None:
+    """Write a table to a file, whole or not at all, unless it is one that was kept there from the beginning."""
+
+    def write(handle: BinaryIO) -> None:
+        handle.write(np.ascontiguousarray(table).data)
+
+    if getattr(table, "filename", None) is None:
+        write_atomically(file, write)
+
+
+def _matched(
+    link_src: NDArray[np.int32],
+    link_dst: NDArray[np.int32],
+    origin: NDArray[np.int32],
+    num_ranks: int,
+    options: RoundsOptions,
+    file: Path | None,
+) -> Table:
     num_chunks, num_links = len(origin), len(link_src)
     held = np.zeros((num_ranks, -(-num_chunks // 64)), np.uint64)
     chunk = np.arange(num_chunks)
@@ -57,7 +94,7 @@ def gather_in_rounds(
     missing = (num_chunks - np.bincount(origin, minlength=num_ranks)).astype(np.int32)
     expected = max(1, least_rounds(link_dst, origin, num_ranks))
     dtype = np.uint16 if num_chunks < np.iinfo(np.uint16).max else np.uint32
-    table = _blank(expected + expected // 16 + 16, num_links, dtype, options.table_file)
+    table = _blank(expected + expected // 16 + 16, num_links, dtype, file)
     block = max(1, TRANSFERS_PER_CALL // num_links)
     done = 0
     while True:
@@ -79,7 +116,7 @@ def gather_in_rounds(
         if filled < len(rows) or not missing.any():
             return table[:done]
         if done == len(table):
-            table = _grown(table, options.table_file)
+            table = _grown(table, file)
 
 
 def _blank(num_rounds: int, num_links: int, dtype: type[np.unsignedinteger[Any]], file: Path | None) -> Table:

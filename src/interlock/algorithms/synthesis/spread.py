@@ -74,14 +74,15 @@ def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAns
     origin = np.ascontiguousarray(goal.root[chunks.item])
     slot_s = float(arcs.overhead_s[0] + chunks.length.max() * arcs.seconds_per_byte[0] + arcs.latency_s[0])
     least = least_rounds(arcs.dst, origin, goal.num_ranks)
+    is_only = goal.num_moves >= MANY_TRANSFERS  # otherwise several tables are compared, in memory
+    rounds = budget.rounds if is_only else replace(budget.rounds, threads=1, table_file=None)
     for attempt, candidates in enumerate(CANDIDATES):
-        threads = budget.rounds.threads if goal.num_moves >= MANY_TRANSFERS else 1
-        options = replace(budget.rounds, candidates=candidates, seed=budget.seed + attempt, threads=threads)
+        options = replace(rounds, candidates=candidates, seed=budget.seed + attempt)
         table = gather_in_rounds(arcs.src, arcs.dst, origin, goal.num_ranks, options)
         budget.spend(len(chunks) * goal.num_ranks // 4)
         answer = SlotAnswer(chunks, arcs, table, slot_s, least)
         yield answer
-        if len(table) == least or goal.num_moves >= MANY_TRANSFERS:
+        if len(table) == least or is_only:
             return
         if answer.is_tight and budget.spent >= budget.fair_after:
             return
