@@ -28,7 +28,7 @@ def command(
       interlock reproduce tacos --html tacos.html
     """
     from interlock.report.claims import Status
-    from interlock.report.reproduce import PAPERS, reproduce
+    from interlock.report.reproduce import PAPERS, SOURCES, reproduce
 
     papers = PAPERS if paper is None else (paper,)
     with progress_of(len(papers), "reproducing") as step:
@@ -39,10 +39,12 @@ def command(
 
         write_text(page, reproduce_page(made, command_line(), quick=quick))
     if as_json:
-        print_json({"claims": [asdict(claim) for claim in made], "quick": quick})
+        sources = {name: SOURCES[name] for name in papers}
+        print_json({"claims": [asdict(claim) for claim in made], "quick": quick, "sources": sources})
     else:
         rows = [[c.paper, c.claim, f"{c.published} {c.unit}", c.words, c.status] for c in made]
         notes = [f"{reached} of {len(made)} claims reproduced or beaten. Ours are simulated or modelled unless said."]
+        notes += [f"Published in {SOURCES[name]}, unless a note names another source." for name in papers]
         notes += [f"{c.claim}: {c.note}." for c in made if c.note]
         print_table("Published and ours", ["paper", "claim", "published", "ours", "status"], rows, notes)
     return 0 if reached == len(made) else 1

@@ -8,9 +8,22 @@ from collections.abc import Callable, Sequence
 from interlock.errors import InvalidInput, nearest
 from interlock.report.claims import Claim
 
-__all__ = ["PAPERS", "reproduce"]
+__all__ = ["PAPERS", "SOURCES", "reproduce"]
 
-PAPERS = ("fast", "rails", "dysharp", "tacos")
+# Where published figures come from, unless a claim's note names another source.
+SOURCES = {
+    "fast": "FAST: An Efficient Scheduler for All-to-All GPU Communication, NSDI 2026, arXiv 2505.09764",
+    "rails": (
+        "RailS: Load Balancing for All-to-All Communication in Distributed Mixture-of-Experts Training, "
+        "arXiv 2510.19262"
+    ),
+    "dysharp": "DySHARP: dynamic in-switch computing for MoE, arXiv 2605.05607",
+    "tacos": (
+        "TACOS: Topology-Aware Collective Algorithm Synthesizer for Distributed Machine Learning, MICRO 2024, "
+        "arXiv 2304.05301"
+    ),
+}
+PAPERS = tuple(SOURCES)
 
 
 def reproduce(

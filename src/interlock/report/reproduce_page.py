@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from interlock.report.claims import Claim, Status
 from interlock.report.page import Page, render
+from interlock.report.reproduce import SOURCES
 
 __all__ = ["reproduce_page"]
 
@@ -26,7 +27,8 @@ def reproduce_page(claims: Sequence[Claim], command: str, *, quick: bool) -> str
     page = Page("Interlock: published and ours", "simulated or modelled", command, {"setting": setting})
     page.section("In short", _totals(claims))
     for paper in dict.fromkeys(claim.paper for claim in claims):
-        page.section(paper.upper(), _table([claim for claim in claims if claim.paper == paper]))
+        source = f"<p class='note'>Published in: {html.escape(SOURCES[paper])}.</p>" if paper in SOURCES else ""
+        page.section(paper.upper(), source + _table([claim for claim in claims if claim.paper == paper]))
     return render(page)
 
 
