@@ -38,13 +38,13 @@ public:
           length_(graph.num_arcs()),
           arcs_(2 * nodes_),
           entry_(resources_) {
-        const double total = std::accumulate(demand.bytes.begin(), demand.bytes.end(), 0.0);
+        total_bytes_ = std::accumulate(demand.bytes.begin(), demand.bytes.end(), 0.0);
         const double mean = std::accumulate(graph.ticks_per_byte.begin(), graph.ticks_per_byte.end(), 0.0) /
                             static_cast<double>(graph.num_arcs());
         for (std::size_t arc = 0; arc < ticks_.size(); ++arc) ticks_[arc] = graph.ticks_per_byte[arc] / mean;
-        unit_ticks_ = total * mean;
+        unit_ticks_ = total_bytes_ * mean;
         for (std::size_t arc = 0; arc < hop_.size(); ++arc) hop_[arc] = options.hop_ticks[arc] / unit_ticks_;
-        enter_speed(total);
+        enter_speed();
     }
 
     TreeShares share() {
@@ -70,14 +70,15 @@ private:
     }
 
     // How much is sent per unit of time: no more than the trees of every demand carry.
-    void enter_speed(double total) {
-        std::vector<std::int32_t> rows;
-        std::vector<double> parts;
-        for (std::size_t d = 0; d < demands_; ++d) {
-            rows.push_back(static_cast<std::int32_t>(resources_ + d));
-            parts.push_back(is_paired_ ? 1.0 : static_cast<double>(demand_.bytes[d]) / total);
-        }
-        program_.enter(rows, parts, 1.0, kSpeed);
+    void enter_speed() {
+        std::vector<std::int32_t> rows(demands_);
+        std::iota(rows.begin(), rows.end(), graph_.num_resources);
+        program_.enter(rows, std::vector<double>(demands_, 1.0), 1.0, kSpeed);
+    }
+
+    // Of all bytes.
+    double part(std::size_t demand) const {
+        return is_paired_ ? 1.0 : static_cast<double>(demand_.bytes[demand]) / total_bytes_;
     }
 
     std::span<const std::uint8_t> wanted(std::size_t tree) const {
@@ -106,7 +107,7 @@ private:
     bool improve(std::size_t offer, double tolerance) {
         const std::size_t demand = is_paired_ ? 0 : offer;
         const std::int32_t root = is_paired_ ? demand_.free_roots[offer] : demand_.root[offer];
-        const double most = (1.0 - tolerance) * program_.prices()[resources_ + demand];
+        const double most = (1.0 - tolerance) * program_.prices()[resources_ + demand] / part(demand);
         if (most <= 0.0) return false;
         set_costs();
         const std::span<std::int32_t> into = std::span(arcs_).first(nodes_), outof = std::span(arcs_).last(nodes_);
@@ -144,7 +145,7 @@ private:
         for (std::size_t resource = 0; resource < resources_; ++resource) {
             if (entry_[resource] == 0.0) continue;
             rows.push_back(static_cast<std::int32_t>(resource));
-            values.push_back(entry_[resource]);
+            values.push_back(entry_[resource] * part(demand));
         }
         tree_demand_.push_back(static_cast<std::int32_t>(demand));
         tree_root_.push_back(root);
@@ -155,37 +156,44 @@ private:
     TreeShares result() const {
         TreeShares made;
         made.steps = program_.exchanges();
-        std::vector<double> together(demands_);
+        const std::vector<double> together = amounts();
+        if (std::ranges::min(together) <= 0.0) return made;
         for (std::size_t row = 0; row < program_.names().size(); ++row) {
-            const std::int32_t name = program_.names()[row];
-            const double amount = program_.amounts()[row];
-            if (name <= kSpeed || amount <= kLeastShare) continue;
-            const std::size_t tree = at(name) - 1;
+            if (program_.names()[row] <= kSpeed) continue;
+            const std::size_t tree = at(program_.names()[row]) - 1;
+            const double share = program_.amounts()[row] / together[at(tree_demand_[tree])];
+            if (share <= kLeastShare) continue;
             const auto arcs = tree_arcs_.begin() + static_cast<std::ptrdiff_t>(2 * tree * nodes_);
             const auto middle = arcs + static_cast<std::ptrdiff_t>(nodes_);
             made.demand.push_back(tree_demand_[tree]);
             made.root.push_back(tree_root_[tree]);
-            made.share.push_back(amount);
+            made.share.push_back(share);
             made.arc_into.insert(made.arc_into.end(), arcs, middle);
             if (is_paired_) made.arc_outof.insert(made.arc_outof.end(), middle, middle + static_cast<std::ptrdiff_t>(nodes_));
-            together[at(tree_demand_[tree])] += amount;
         }
-        for (std::size_t tree = 0; tree < made.share.size(); ++tree) made.share[tree] /= together[at(made.demand[tree])];
-        for (const double sum : together) require(sum > 0.0, "every demand must be given a tree");
         made.peak_ticks = peak(made);
         return made;
     }
 
+    // What the trees of each demand carry.
+    std::vector<double> amounts() const {
+        std::vector<double> together(demands_);
+        for (std::size_t row = 0; row < program_.names().size(); ++row) {
+            const std::int32_t name = program_.names()[row];
+            if (name > kSpeed) together[at(tree_demand_[at(name) - 1])] += program_.amounts()[row];
+        }
+        return together;
+    }
+
     double peak(const TreeShares& made) const {
-        const double total = std::accumulate(demand_.bytes.begin(), demand_.bytes.end(), 0.0);
         std::vector<double> load(resources_);
         const auto count = [&](const std::vector<std::int32_t>& arcs) {
             for (std::size_t place = 0; place < arcs.size(); ++place) {
                 if (arcs[place] < 0) continue;
                 const std::size_t tree = place / nodes_, arc = at(arcs[place]);
-                const double part = is_paired_ ? 1.0 : static_cast<double>(demand_.bytes[at(made.demand[tree])]) / total;
+                const double ticks = made.share[tree] * part(at(made.demand[tree])) * ticks_[arc] * unit_ticks_;
                 for (const std::int32_t resource : graph_.arc_resources[arc]) {
-                    load[at(resource)] += made.share[tree] * part * ticks_[arc] * unit_ticks_;
+                    load[at(resource)] += ticks;
                 }
             }
         };
@@ -205,7 +213,7 @@ private:
     Planter away_, towards_;
     ColumnProgram program_;
     std::vector<double> ticks_;  // of all bytes on each arc, in units of the mean
-    double unit_ticks_ = 1.0;
+    double total_bytes_ = 0.0, unit_ticks_ = 1.0;
     std::vector<double> hop_;  // time on the way, in the same units
     std::vector<double> cost_, length_;
     std::vector<std::int32_t> arcs_;  // of a tree away from its root, then of one towards it
@@ -219,7 +227,8 @@ private:
 TreeShares share_trees(const ArcGraph& graph, const TreeDemand& demand, const ShareOptions& options) {
     check_demand(graph, demand);
     require(options.hop_ticks.size() == graph.num_arcs(), "every arc needs a time");
-    require(!demand.root.empty(), "there must be something to share");
+    require(!demand.root.empty() && std::ranges::all_of(demand.bytes, [](std::int64_t bytes) { return bytes > 0; }),
+            "every demand must be of something");
     require(options.tolerance > 0.0 && options.haste >= 0.0, "tolerance must be positive, haste not negative");
     return Sharer(graph, demand, options).share();
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -69,6 +70,16 @@ void slow_arcs_carry_their_part() {
     for (const double sum : together) CHECK(near(sum, 1.0));
 }
 
+// What next to nothing is sent of has its trees as well.
+void small_demands_are_not_forgotten() {
+    const Complete graph(4);
+    const std::vector<std::int32_t> roots{0, 1, 2, 3};
+    const std::vector<std::int64_t> bytes{1, 3'000'000'000'000, 7, 1};
+    const TreeShares made = graph.share({roots, bytes, {}, {}, {}});
+    CHECK(near(made.peak_ticks, 1e12));
+    for (std::int32_t demand = 0; demand < 4; ++demand) CHECK(std::ranges::count(made.demand, demand) > 0);
+}
+
 // Sums and copies on a complete graph: every node sends 2 * 3 / 4 of the bytes over three arcs.
 void pairs_share_the_roots() {
     const Complete graph(4);
@@ -84,6 +95,7 @@ void pairs_share_the_roots() {
 int main() {
     one_root_splits_over_its_arcs();
     slow_arcs_carry_their_part();
+    small_demands_are_not_forgotten();
     pairs_share_the_roots();
     return 0;
 }

@@ -14,7 +14,7 @@ from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
 from interlock.algorithms.synthesis.candidates import FELT, MEASURED, Manner, Scene, overhead_share, tried
-from interlock.algorithms.synthesis.goal import Flow, Goal
+from interlock.algorithms.synthesis.goal import Flow, Goal, cut
 from interlock.algorithms.synthesis.timed import Work
 from interlock.algorithms.synthesis.trees import Forest, spreading_work, summing_and_spreading_work, wanted_by
 from interlock.schedule import Chunks
@@ -53,21 +53,22 @@ def are_few(goal: Goal, arcs: ArcSet, budget: Budget) -> bool:
 def shared(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     """Short chunks on the best trees."""
     total_bytes = int(goal.size_bytes.sum())
-    zero = np.zeros(1, np.int64)
-    if overhead_share(arcs, Chunks(zero.astype(np.int32), zero, goal.size_bytes[:1])) >= 0.5:
+    if total_bytes == 0 or overhead_share(arcs, cut(goal.size_bytes, 1)) >= 0.5:
         return
     budget.extend(MORE_TRANSFERS)
     ticks = arcs.ticks(4 * MOST_TRANSFERS, 2.0 * total_bytes * goal.num_ranks)
     hop_ticks = ticks.per_byte * (total_bytes / CHUNKS[0]) + ticks.latency
     shares = _shares(goal, arcs, ticks, ticks.per_byte, hop_ticks, budget)
     best_ticks = None
-    if ticks.overhead.any():
+    if shares is not None and ticks.overhead.any():
         # Longer messages have less overhead, but are passed on later.
         whole = shares.forest.peak_ticks
         best_ticks = np.sqrt(np.maximum(1.0, ticks.overhead) * (whole / HOPS))
         per_byte = ticks.per_byte * (1.0 + ticks.overhead / best_ticks)
         hop_ticks = np.maximum(best_ticks, np.minimum(hop_ticks, whole / CHUNKS[0])) + ticks.latency
         shares = _shares(goal, arcs, ticks, per_byte, hop_ticks, budget)
+    if shares is None:
+        return
     for count in CHUNKS:
         chunks, tree, when = _cut(goal, shares, count)
         work = _work(goal, arcs, shares, tree, when)
@@ -85,12 +86,14 @@ def _shares(
     per_byte: NDArray[np.float64],
     hop_ticks: NDArray[np.float64],
     budget: Budget,
-) -> Shares:
-    """The best trees if bytes take so long, in the order of their roots."""
+) -> Shares | None:
+    """The best trees if bytes take so long, in the order of their roots; None where they are not found in time."""
     is_free = goal.flow is Flow.BOTH
-    roots, demand = np.unique(goal.root, return_inverse=True)
-    size_bytes = np.bincount(demand, goal.size_bytes).astype(np.int64)
+    size_bytes = np.bincount(goal.root, goal.size_bytes).astype(np.int64)
+    roots = np.flatnonzero(size_bytes).astype(np.int32)
+    size_bytes = size_bytes[roots]
     rows = arcs.num_resources + len(roots)
+    most_steps = MOST_EFFORT // rows**2
     number, share, root, into, outof, peak_ticks, steps = map(
         np.asarray,
         _core.share_trees(
@@ -102,17 +105,22 @@ def _shares(
             hop_ticks,
             HASTE,
             TOLERANCE,
-            MOST_EFFORT // rows**2,
+            most_steps,
         ),
     )
     effort = int(steps) * rows**2 // EFFORT_PER_TRANSFER
     budget.extend(effort)  # that leaves as much as ever for other ways
     budget.spend(effort)
+    if int(steps) >= most_steps:
+        return None
     order = np.argsort(number, kind="stable")
     number, share, into = number[order], share[order], into[order]
     sizes = size_bytes.sum(keepdims=True) if is_free else size_bytes
-    # The shares of every root sum up to one.
-    end = np.rint((np.cumsum(sizes) - sizes)[number] + (np.cumsum(share) - number) * sizes[number]).astype(np.int64)
+    whole_end = np.cumsum(sizes)[number]
+    # The shares of every root sum up to one, but for rounding.
+    end = np.rint(whole_end + (np.cumsum(share) - number - 1) * sizes[number]).astype(np.int64)
+    is_last = np.diff(number, append=-1) != 0
+    end = np.where(is_last, whole_end, np.minimum(end, whole_end))
     slowest = np.where(into >= 0, per_byte[into], 0.0).max(axis=1)
     if is_free:
         outof = outof[order]
