@@ -230,7 +230,7 @@ void bind_list_schedule(nb::module_& m) {
            const Array1<std::int64_t>& latency_ticks, const Array1<std::int32_t>& task_lane,
            const Array1<std::int64_t>& task_ticks, const Array1<std::int64_t>& successor_offsets,
            const Array1<std::int32_t>& successors, const Array1<std::int64_t>& lateness, std::int32_t max_merge,
-           std::int64_t patience_ticks, const Array1<std::int64_t>& lane_full_ticks, std::int32_t rounds) {
+           std::int64_t patience_ticks, const Array1<std::int64_t>& full_ticks, std::int32_t rounds) {
             ListSchedule made;
             {
                 const nb::gil_scoped_release nogil;
@@ -244,7 +244,7 @@ void bind_list_schedule(nb::module_& m) {
                 require(lateness.size() == task_lane.size(), "every task needs a lateness");
                 std::vector<std::int64_t> priority = remaining_ticks(work);
                 for (std::size_t task = 0; task < priority.size(); ++task) priority[task] -= lateness.data()[task];
-                made = refine_schedule(work, priority, {max_merge, patience_ticks, as_span(lane_full_ticks)}, rounds);
+                made = refine_schedule(work, priority, {max_merge, patience_ticks, as_span(full_ticks)}, rounds);
             }
             return std::make_tuple(column(std::move(made.start_ticks)), column(std::move(made.message)),
                                   made.makespan_ticks);
@@ -252,7 +252,7 @@ void bind_list_schedule(nb::module_& m) {
         "num_resources"_a, "resource_offsets"_a.noconvert(), "resources"_a.noconvert(), "overhead_ticks"_a.noconvert(),
         "latency_ticks"_a.noconvert(), "task_lane"_a.noconvert(), "task_ticks"_a.noconvert(),
         "successor_offsets"_a.noconvert(), "successors"_a.noconvert(), "lateness"_a.noconvert(), "max_merge"_a,
-        "patience_ticks"_a, "lane_full_ticks"_a.noconvert(), "rounds"_a,
+        "patience_ticks"_a, "full_ticks"_a.noconvert(), "rounds"_a,
         "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
         "lateness, then the order is refined backwards and forwards.");
 }

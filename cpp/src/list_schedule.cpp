@@ -179,8 +179,8 @@ private:
         dirty_.clear();
     }
 
-    bool is_full(std::int32_t lane, std::int64_t body) const {
-        return !merging_.lane_full_ticks.empty() && body > merging_.lane_full_ticks[at(lane)];
+    bool is_full(std::int32_t first_task, std::int64_t body) const {
+        return !merging_.full_ticks.empty() && body > merging_.full_ticks[at(first_task)];
     }
 
     void send(std::int32_t lane, std::int64_t now) {
@@ -189,7 +189,7 @@ private:
         const std::vector<std::int32_t>& ready = ready_[at(lane)];
         std::int64_t body = 0;
         for (std::int32_t merged = 0; merged < merging_.most && !ready.empty(); ++merged) {
-            if (merged > 0 && is_full(lane, body + work_.task_ticks[at(ready.front())])) break;
+            if (merged > 0 && is_full(carried_[at(first)], body + work_.task_ticks[at(ready.front())])) break;
             const std::int32_t task = pop_ready(lane);
             carried_.push_back(task);
             body += work_.task_ticks[at(task)];
@@ -285,8 +285,8 @@ ListSchedule list_schedule(const LaneWork& work, std::span<const std::int64_t> p
     check(work);
     require(priority.size() == work.task_lane.size(), "every task needs a priority");
     require(merging.most >= 1 && merging.patience_ticks >= 0, "a message must carry at least one task");
-    require(merging.lane_full_ticks.empty() || merging.lane_full_ticks.size() == work.lane_resources.num_rows(),
-            "every lane needs a time for its messages, or none");
+    require(merging.full_ticks.empty() || merging.full_ticks.size() == work.task_lane.size(),
+            "every task needs a time for its message, or none");
     return Machine(work, priority, merging).run();
 }
 

@@ -51,7 +51,7 @@ void a_full_message_takes_no_more_tasks_but_always_one() {
     const std::vector<std::int32_t> lane{0, 0, 0, 1, 1}, after{};
     const std::vector<std::int64_t> ticks{5, 5, 5, 20, 20}, offsets(6, 0);
     const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
-    const std::vector<std::int64_t> full{10, 10};
+    const std::vector<std::int64_t> full{10, 1, 1, 10, 10};
     const ListSchedule made = list_schedule(work, std::vector<std::int64_t>(5, 0), {8, 0, full});
     CHECK(made.message[0] == made.message[1] && made.message[1] != made.message[2]);
     CHECK(made.message[3] != made.message[4]);

@@ -33,9 +33,9 @@ struct ListSchedule {
 struct Merging {
     std::int32_t most = 1;            ///< tasks in one message
     std::int64_t patience_ticks = 0;  ///< how long a lane waits for a task that is on its way to it
-    /// A task joins a message only if all its tasks then take no more than this on the lane, so that lanes of any speed
-    /// are held about as long; empty: any number.
-    std::span<const std::int64_t> lane_full_ticks = {};
+    /// [num_tasks] A task joins a message only if all its tasks then take no more on the lane than the first of them
+    /// allows; empty: any number.
+    std::span<const std::int64_t> full_ticks = {};
 };
 
 /// Whenever a lane can send, it sends the ready task of the highest priority, ties by index.

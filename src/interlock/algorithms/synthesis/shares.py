@@ -26,11 +26,13 @@ MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squ
 EFFORT_PER_TRANSFER = 400
 MORE_TRANSFERS = 4_000_000  # beside the budget for other ways
 MOST_TRANSFERS = 250_000  # at once
-TOLERANCE = 0.01
-HASTE = 1.0
+TOLERANCE = 0.01  # of the busiest link's time
+HASTES = (1.0, 10.0)  # how much time on the way weighs beside price
 HOPS = 4  # on which messages wait for each other, more or less
 CHUNKS = (120, 240, 60)  # one after the other over the slowest link of a tree
 PACE = 0.5  # how strictly chunks keep their order
+TAPER = 0.1  # towards the beginning and the end, from there on, chunks and messages get shorter
+THIN = 0.3  # the shortest, of the longest
 LEAST_CHUNK_BYTES = 64
 
 
@@ -58,17 +60,32 @@ def shared(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     budget.extend(MORE_TRANSFERS)
     ticks = arcs.ticks(4 * MOST_TRANSFERS, 2.0 * total_bytes * goal.num_ranks)
     hop_ticks = ticks.per_byte * (total_bytes / CHUNKS[0]) + ticks.latency
-    shares = _shares(goal, arcs, ticks, ticks.per_byte, hop_ticks, budget)
-    best_ticks = None
-    if shares is not None and ticks.overhead.any():
-        # Longer messages have less overhead, but are passed on later.
-        whole = shares.forest.peak_ticks
-        best_ticks = np.sqrt(np.maximum(1.0, ticks.overhead) * (whole / HOPS))
-        per_byte = ticks.per_byte * (1.0 + ticks.overhead / best_ticks)
-        hop_ticks = np.maximum(best_ticks, np.minimum(hop_ticks, whole / CHUNKS[0])) + ticks.latency
-        shares = _shares(goal, arcs, ticks, per_byte, hop_ticks, budget)
+    shares = _shares(goal, arcs, ticks, hop_ticks, HASTES[0], budget)
     if shares is None:
         return
+    if not ticks.overhead.any():
+        yield from _timed(goal, arcs, ticks, shares, None, budget)
+        return
+    # Longer messages have less overhead, but are passed on later.
+    whole = shares.forest.peak_ticks
+    best_ticks = np.sqrt(np.maximum(1.0, ticks.overhead) * (whole / HOPS))
+    burdened = replace(ticks, per_byte=ticks.per_byte * (1.0 + ticks.overhead / best_ticks))
+    hop_ticks = np.maximum(best_ticks, np.minimum(hop_ticks, whole / CHUNKS[0])) + ticks.latency
+    for haste in HASTES:
+        shares = _shares(goal, arcs, burdened, hop_ticks, haste, budget)
+        if shares is not None:
+            yield from _timed(goal, arcs, ticks, shares, best_ticks, budget)
+
+
+def _timed(
+    goal: Goal,
+    arcs: ArcSet,
+    ticks: Ticks,
+    shares: Shares,
+    best_ticks: NDArray[np.float64] | None,
+    budget: Budget,
+) -> Iterator[Answer]:
+    """More and fewer chunks, merged into messages of about the best length."""
     for count in CHUNKS:
         chunks, tree, when = _cut(goal, shares, count)
         work = _work(goal, arcs, shares, tree, when)
@@ -83,11 +100,11 @@ def _shares(
     goal: Goal,
     arcs: ArcSet,
     ticks: Ticks,
-    per_byte: NDArray[np.float64],
     hop_ticks: NDArray[np.float64],
+    haste: float,
     budget: Budget,
 ) -> Shares | None:
-    """The best trees if bytes take so long, in the order of their roots; None where they are not found in time."""
+    """The best trees, in the order of their roots; None where they are not found in time."""
     is_free = goal.flow is Flow.BOTH
     size_bytes = np.bincount(goal.root, goal.size_bytes).astype(np.int64)
     roots = np.flatnonzero(size_bytes).astype(np.int32)
@@ -97,13 +114,13 @@ def _shares(
     number, share, root, into, outof, peak_ticks, steps = map(
         np.asarray,
         _core.share_trees(
-            arcs.columns(replace(ticks, per_byte=per_byte)),
+            arcs.columns(ticks),
             roots,
             size_bytes,
             *wanted_by(goal, np.zeros(1, np.int32)),
             np.unique(goal.ends.to_ragged().values).astype(np.int32) if is_free else np.zeros(0, np.int32),
             hop_ticks,
-            HASTE,
+            haste,
             TOLERANCE,
             most_steps,
         ),
@@ -121,10 +138,10 @@ def _shares(
     end = np.rint(whole_end + (np.cumsum(share) - number - 1) * sizes[number]).astype(np.int64)
     is_last = np.diff(number, append=-1) != 0
     end = np.where(is_last, whole_end, np.minimum(end, whole_end))
-    slowest = np.where(into >= 0, per_byte[into], 0.0).max(axis=1)
+    slowest = np.where(into >= 0, ticks.per_byte[into], 0.0).max(axis=1)
     if is_free:
         outof = outof[order]
-        slowest = np.maximum(slowest, np.where(outof >= 0, per_byte[outof], 0.0).max(axis=1))
+        slowest = np.maximum(slowest, np.where(outof >= 0, ticks.per_byte[outof], 0.0).max(axis=1))
     return Shares(Forest(root[order], into, outof, round(float(peak_ticks))), end, slowest)
 
 
@@ -133,11 +150,13 @@ def _cut(goal: Goal, shares: Shares, count: int) -> tuple[Chunks, NDArray[np.int
     `count` that keep the busiest link busy."""
     first = np.concatenate([[0], shares.end[:-1]])
     size = shares.end - first
-    slots = np.ceil(size * shares.slowest * (count / max(1, shares.forest.peak_ticks)))
+    mean = float(np.mean(1.0 / _tapered(np.linspace(0.0, 1.0, 1001))))
+    slots = np.ceil(size * shares.slowest * (mean * count / max(1, shares.forest.peak_ticks)))
     pieces = np.clip(slots, 1, np.maximum(1, size // LEAST_CHUNK_BYTES)).astype(np.int64)
     tree = np.repeat(np.arange(len(size), dtype=np.int32), pieces)
     place = np.arange(len(tree)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    piece_end = first[tree] + size[tree] * (place + 1) // pieces[tree]
+    last_when, when = _when((place + 1) / pieces[tree]), _when((place + 0.5) / pieces[tree])
+    piece_end = first[tree] + np.rint(size[tree] * last_when).astype(np.int64)
     # Items of one root follow each other, and a piece that spans several becomes several.
     order = np.arange(len(goal.root)) if goal.flow is Flow.BOTH else np.argsort(goal.root, kind="stable")
     item_end = np.cumsum(goal.size_bytes[order])
@@ -148,10 +167,23 @@ def _cut(goal: Goal, shares: Shares, count: int) -> tuple[Chunks, NDArray[np.int
     row = np.searchsorted(item_end, start, side="right")
     item = order[row]
     chunks = Chunks(item.astype(np.int32), start - (item_end[row] - goal.size_bytes[item]), end - start)
-    return chunks, tree[piece], ((place + 0.5) / pieces[tree])[piece]
+    return chunks, tree[piece], when[piece]
 
 
 def _work(goal: Goal, arcs: ArcSet, shares: Shares, tree: NDArray[np.int32], when: NDArray[np.float64]) -> Work:
     lateness = np.rint(when * (PACE * shares.forest.peak_ticks)).astype(np.int64)
     make = summing_and_spreading_work if goal.flow is Flow.BOTH else spreading_work
-    return make(shares.forest, tree, arcs, lateness)
+    work = make(shares.forest, tree, arcs, lateness)
+    return replace(work, ease=_tapered(when)[work.chunk])
+
+
+def _tapered(when: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How long chunks are: shorter towards the beginning and the end, where trees fill and drain."""
+    return np.clip(np.minimum(when, 1.0 - when) / TAPER, THIN, 1.0)
+
+
+def _when(part: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By when a part of all chunks has gone, both from 0 to 1."""
+    when = np.linspace(0.0, 1.0, 1001)
+    gone = np.cumsum(1.0 / _tapered(when))
+    return np.interp(part, (gone - gone[0]) / (gone[-1] - gone[0]), when)

@@ -70,6 +70,7 @@ class Work:
     reduces: NDArray[np.bool_]
     after: Ragged
     lateness: NDArray[np.int64]  # how much later than the first its chunk is meant to be, in ticks
+    ease: NDArray[np.float64] | float = 1.0  # which part of a full message may follow
 
     def __len__(self) -> int:
         return len(self.arc)
@@ -109,7 +110,7 @@ def run(
         work.lateness,
         max_merge,
         patience_ticks,
-        np.zeros(0, np.int64) if full_ticks is None else full_ticks[lane_arc].astype(np.int64),
+        np.zeros(0, np.int64) if full_ticks is None else (full_ticks[work.arc] * work.ease).astype(np.int64),
         rounds,
     )
     return Timed(work.arc, work.chunk, np.asarray(start), np.asarray(message), work.reduces, makespan)
