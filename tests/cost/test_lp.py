@@ -66,7 +66,7 @@ def random_two_tier_problem(seed):
 
 
 def test_two_tier_bounds_stay_below_the_optimum_and_mostly_meet_it():
-    """500 clusters of up to 4x4 with faults, rails and oversubscription: within 1 % on at least nine in ten."""
+    """500 clusters of up to 4x4 with faults, rails and oversubscription: within 1 % on 98 in 100."""
     ratios = []
     for seed in range(500):
         problem = random_two_tier_problem(seed)
@@ -74,7 +74,7 @@ def test_two_tier_bounds_stay_below_the_optimum_and_mostly_meet_it():
         ratios.append(bound.seconds / fluid_optimum_s(problem))
         assert ratios[-1] <= 1 + 1e-6, (seed, bound)
         assert bound.binds in bound.parts
-    assert np.mean(np.array(ratios) > 0.99) >= 0.9
+    assert np.mean(np.array(ratios) > 0.99) >= 0.98
 
 
 def test_the_optimum_of_an_all_reduce_on_a_mesh_is_the_published_one():

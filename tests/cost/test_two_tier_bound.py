@@ -74,6 +74,21 @@ def test_gpus_behind_their_switch_receive_through_its_ports():
     assert found.seconds == pytest.approx(max(30 / 60, 33 / (150 + 10)))
 
 
+def test_a_full_server_has_no_nics_to_spare_for_a_gpu_that_needs_them():
+    """GPU 0 cannot pass on 25 GB through its port in time, and what it gives to its NIC others must send less."""
+    hosts = cluster("h200", servers=2, gpus_per_server=4, scale_up_bandwidth="100 GB/s", **FREE)
+    found = bound(hosts, pairs(8, {(1, 4): 14 * GB, (2, 5): 13 * GB, (3, 6): 13 * GB, (0, 1): 25 * GB}))
+    assert found.seconds == pytest.approx((40 + 25) / (4 * 50 + 100))
+    assert found.binds == "scale-up of server 0 around GPUs 0, sending"
+
+
+def test_a_gpu_that_receives_much_cannot_help_others_to_send():
+    """What GPUs 0 to 2 send by the NIC of GPU 3 shares its port with what arrives there and does not fit its NIC."""
+    hosts = cluster("h200", servers=2, gpus_per_server=4, scale_up_bandwidth="100 GB/s", **FREE)
+    found = bound(hosts, pairs(8, {(0, 4): 20 * GB, (1, 5): 20 * GB, (2, 6): 20 * GB, (7, 3): 35 * GB}))
+    assert found.seconds == pytest.approx((60 + 35) / (3 * 50 + 100 + 50))
+
+
 def test_opening_a_stage_overhead_and_latency_are_paid_once():
     slow = cluster("h200", servers=2, gpus_per_server=2, scale_out_latency="3 us", message_overhead="1 us")
     found = bound(slow.with_(stage_overhead_s=5e-6), pairs(4, {(0, 2): 100_000}))

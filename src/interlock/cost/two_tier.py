@@ -21,6 +21,7 @@ from interlock.traffic import Demand
 __all__ = ["two_tier_bound"]
 
 MAX_ENUMERATED_GPUS = 10  # all subsets of a server up to this size, prefixes of one order above
+WIDENINGS = 4  # rounds of choosing the ports that a cut takes in
 
 Floats = NDArray[np.float64]
 
@@ -31,6 +32,7 @@ class _Loads:
 
     leaves_rank: Floats  # [servers, gpus]
     leaves_server: Floats  # [servers, gpus], the part of `leaves_rank` that goes to other servers
+    arrives_far: Floats  # [servers, gpus], what comes the other way from other servers
     inside: Floats  # [servers, gpus, gpus], from GPU to GPU of the same server, diagonal 0
     leaves_rail: Floats  # [gpus], from GPU k of any server to other GPU indices
     verb: str
@@ -69,8 +71,10 @@ def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
     by_rail = by_gpu.sum(axis=1)
     np.fill_diagonal(by_rail, 0.0)
     return (
-        _Loads(sent + inside.sum(axis=2), sent, inside, by_rail.sum(axis=1), "sending"),
-        _Loads(received + inside.sum(axis=1), received, inside.transpose(0, 2, 1), by_rail.sum(axis=0), "receiving"),
+        _Loads(sent + inside.sum(axis=2), sent, received, inside, by_rail.sum(axis=1), "sending"),
+        _Loads(
+            received + inside.sum(axis=1), received, sent, inside.transpose(0, 2, 1), by_rail.sum(axis=0), "receiving"
+        ),
     )
 
 
@@ -92,42 +96,80 @@ def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
 
 
 def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tuple[float, str]]:
-    """Some GPUs of a server (with its switch, where there is one) against the rest of the world."""
+    """Some GPUs of a server (with its switch, where there is one) against the rest of the world.
+
+    Behind a switch the cut may also take in ports of single GPUs, where the bytes that cannot avoid them outweigh what
+    they add to it: scale-up ports out of GPUs inside, and NICs into GPUs outside.
+    """
     gpus = cluster.gpus_per_server
     if gpus < 3:
         return
     per_link = cluster.scale_up_bandwidth_bytes_per_s / (gpus - 1 if cluster.scale_up == "mesh" else 1)
     nic = _usable_nics(cluster) * (cluster.fabric.efficiency if loads.verb == "receiving" else 1.0)
-    candidates = _worth_cutting(cluster, loads, nic, per_link, best_s - _rank_start_s(cluster))
+    known_s = best_s - _rank_start_s(cluster)
+    candidates = _worth_cutting(cluster, loads, nic, per_link, known_s)
     if not len(candidates):
         return
-    inner = _subsets(gpus) if gpus <= MAX_ENUMERATED_GPUS else None
+    subsets = _subsets(gpus) if gpus <= MAX_ENUMERATED_GPUS else None
     for server in candidates.tolist():
         order = np.argsort(loads.inside[server].sum(axis=0) - loads.leaves_server[server])
-        member = inner if inner is not None else np.tri(gpus - 1, gpus)[:, np.argsort(order)]
+        member = subsets if subsets is not None else np.tri(gpus)[:, np.argsort(order)]
         outside = 1.0 - member
         crossing = member @ loads.leaves_server[server] + ((member @ loads.inside[server]) * outside).sum(axis=1)
         if cluster.scale_up == "mesh":
             here = cluster.present.reshape(-1, gpus)[server].astype(np.float64)
-            width = (member @ here) * (outside @ here) * per_link
+            seconds = _divide(crossing, member @ nic[server] + (member @ here) * (outside @ here) * per_link)
         else:
-            width = outside.sum(axis=1) * per_link
-        seconds = _divide(crossing, member @ nic[server] + width)
+            width = member @ nic[server] + outside.sum(axis=1) * per_link
+            kept = member * (member @ loads.inside[server].T)  # from each GPU inside to others inside
+            # Into each GPU outside, whatever comes past the cut so far.
+            past = outside * (outside @ loads.inside[server] + loads.arrives_far[server])
+            seconds = _widened_s(
+                crossing, width, (kept, past), (np.full(gpus, per_link), _usable_nics(cluster)[server]), known_s
+            )
         worst = int(seconds.argmax())
-        few = np.flatnonzero(member[worst] if member[worst].sum() * 2 <= gpus else outside[worst])
-        names = ", ".join(str(gpu) for gpu in few)
-        side = loads.verb if member[worst].sum() * 2 <= gpus else {"sending": "receiving"}.get(loads.verb, "sending")
         yield (
             _total(seconds[worst], _rank_start_s(cluster)),
-            f"scale-up of server {server} around GPUs {names}, {side}",
+            _words(server, member[worst], loads, per_link, seconds[worst]),
         )
+
+
+def _widened_s(
+    crossing: Floats,
+    width: Floats,
+    more_bytes: tuple[Floats, Floats],
+    more_width: tuple[Floats, Floats],
+    known_s: float,
+) -> Floats:
+    """Seconds of every cut, ``[cuts]``, with the ports that raise it most: those that `known_s` cannot empty."""
+    seconds = _divide(crossing, width)
+    for _ in range(WIDENINGS):
+        known_s = max(known_s, float(seconds.max()))
+        bytes_, rate = crossing, width
+        for more, added in zip(more_bytes, more_width, strict=True):
+            taken = more > added * known_s
+            bytes_, rate = bytes_ + (more * taken).sum(axis=1), rate + (taken * added).sum(axis=1)
+        seconds = np.maximum(seconds, _divide(bytes_, rate))
+    return seconds
+
+
+def _words(server: int, member: Floats, loads: _Loads, per_link: float, seconds: float) -> str:
+    """Which GPUs a cut goes around: the fewer of both sides, or where all are inside those whose ports it takes in."""
+    is_small = member.sum() * 2 <= len(member)
+    few = np.flatnonzero(member if is_small else 1.0 - member)
+    if not len(few):
+        few, is_small = np.flatnonzero(loads.inside[server].sum(axis=1) > per_link * seconds), True
+    side = loads.verb if is_small else {"sending": "receiving"}.get(loads.verb, "sending")
+    return f"scale-up of server {server} around GPUs {', '.join(str(gpu) for gpu in few)}, {side}"
 
 
 def _worth_cutting(cluster: Cluster, loads: _Loads, nic: Floats, per_link: float, best_s: float) -> NDArray[np.int64]:
     """Servers where some cut could beat `best_s`: what each GPU or pair adds to it is bounded apart from the others."""
     leaves = loads.leaves_server - best_s * nic
     if cluster.scale_up == "switch":
+        leaves = leaves + np.maximum(loads.inside.sum(axis=2) - best_s * per_link, 0.0)
         arrives = loads.inside.sum(axis=1) - best_s * per_link
+        arrives = arrives + np.maximum(loads.arrives_far - best_s * _usable_nics(cluster), 0.0)
         most = np.maximum(leaves, arrives).sum(axis=1)
     else:
         over = loads.inside - best_s * per_link
@@ -201,10 +243,9 @@ def _scale_up_port(cluster: Cluster) -> Floats:
 
 
 def _subsets(count: int) -> Floats:
-    """Every subset but none, one and all: ``[2**count - count - 2, count]``."""
-    bits = (np.arange(1, 2**count - 1)[:, None] >> np.arange(count)) & 1
-    several: Floats = bits[bits.sum(axis=1) > 1].astype(np.float64)
-    return several
+    """Every subset but none: ``[2**count - 1, count]``."""
+    bits: Floats = ((np.arange(1, 2**count)[:, None] >> np.arange(count)) & 1).astype(np.float64)
+    return bits
 
 
 def _server_start_s(cluster: Cluster) -> float:
