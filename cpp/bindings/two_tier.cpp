@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/detours.hpp"
@@ -74,9 +76,11 @@ LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles,
                              {row + 2 * ranks, row + 3 * ranks},
                              {hot_ends.data(), hot_ends.data() + hot_ends.size()}};
     if (way == static_cast<std::int32_t>(Way::kDetour)) return detour_lanes(as_span(demand_bytes), tiles, targets);
-    if (crosses_rails) return cross_lanes(tiles, targets);
-    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with unlike ends.
-    const bool has_side_by_side = pace == Pace::kBurst && tiles.servers > 2;
+    if (crosses_rails) return cross_lanes(as_span(demand_bytes), tiles, targets);
+    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with NICs of unlike rates.
+    const auto& most = targets.most_bytes;
+    const bool is_even = std::ranges::all_of(most, [&](std::int64_t bytes) { return bytes == most[0]; });
+    const bool has_side_by_side = pace == Pace::kBurst && (tiles.servers > 2 || is_even);
     return rail_lanes(tiles, targets, has_side_by_side ? ShareRule::kServer : ShareRule::kTile);
 }
 
@@ -114,7 +118,7 @@ void bind_two_tier(nb::module_& m) {
             std::vector<std::int64_t> settings = {static_cast<std::int64_t>(decision.way), decision.num_stages,
                                                   static_cast<std::int64_t>(decision.pace), decision.window,
                                                   decision.local_window, 1, decision.crosses_rails ? 1 : 0,
-                                                  decision.lane_flows, decision.least_part_bytes};
+                                                  decision.lane_flows, decision.least_part_bytes, decision.most_port_bytes};
             std::vector<double> predicted(decision.predicted_s, decision.predicted_s + kNumWays);
             auto& targets = decision.targets;
             const std::size_t rows = targets.are_equal() ? 0 : 3, ranks = targets.out_bytes.size();
@@ -128,7 +132,7 @@ void bind_two_tier(nb::module_& m) {
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
-        "whether rails are crossed, flows of a lane, least bytes of a part), "
+        "whether rails are crossed, flows of a lane, least bytes of a part, most of a port), "
         "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
@@ -141,7 +145,7 @@ void bind_two_tier(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
-                require(settings.size() == 9, "settings must be 9 numbers");
+                require(settings.size() == 10, "settings must be 10 numbers");
                 const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
@@ -153,7 +157,8 @@ void bind_two_tier(nb::module_& m) {
                 // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
                 const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
                 const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
-                                       pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8]};
+                                       pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8],
+                                       settings.data()[9]};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));

@@ -23,8 +23,8 @@ LaneAssigner::LaneAssigner(std::int32_t width, std::int64_t least_part_bytes)
     surplus_.resize(width_);
 }
 
-std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride,
-                                               std::span<const Lane> lanes, const HotEnds& hot) {
+std::span<LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes,
+                                         const HotEnds& hot) {
     start(tile, stride, lanes);
     if (hot.is_any()) fill_hot_lanes(lanes, hot);
     // What senders keep is set aside before anything is moved, so that helpers see how much room is truly left.
@@ -32,7 +32,6 @@ std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::si
     help_straight(lanes);
     help_rest(lanes);
     keep_own(lanes);
-    if (hot.is_any()) interleave(lanes.size(), hot);
     return std::span(loads_).first(lanes.size());
 }
 
@@ -44,10 +43,13 @@ std::int64_t LaneAssigner::round_start(std::int64_t bytes, std::int64_t round) c
 
 /// Receivers in rounds, those whose port is short before all others: such a port should receive all the time, not in a
 /// block, and what waits for it at its neighbours keeps it busy to the end.
-void LaneAssigner::interleave(std::size_t num_lanes, const HotEnds& hot) {
+void LaneAssigner::interleave(std::span<LaneLoad> loads, const HotEnds& hot) const {
+    if (!hot.is_any()) return;
     std::vector<Parcel> mixed;
-    for (std::size_t lane = 0; lane < num_lanes; ++lane) {
-        for (auto* parcels : {&loads_[lane].own, &loads_[lane].helped}) {
+    for (LaneLoad& load : loads) {
+        load.hurries = std::ranges::any_of(
+            load.helped, [&](const Parcel& parcel) { return hot.hurries(parcel.sender, parcel.receiver); });
+        for (auto* parcels : {&load.own, &load.helped}) {
             if (parcels->size() < 2) continue;
             mixed.clear();
             for (const bool is_first : {true, false}) {
@@ -85,6 +87,7 @@ void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span
         loads_[lane].own.clear();
         loads_[lane].helped.clear();
         loads_[lane].own_bytes = loads_[lane].helped_bytes = 0;
+        loads_[lane].hurries = false;
     }
     require(owed == offered, "the lanes of a tile must hold exactly its bytes");
 }
@@ -119,13 +122,24 @@ void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& ho
         room_[lane] -= loads_[lane].own_bytes;
         surplus_[static_cast<std::size_t>(sender)] -= loads_[lane].own_bytes;
     }
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const auto [own, receiver, bytes] = lanes[lane];
-        // A sender without any time to spare fills its lanes itself.
-        if (!hot.receives(receiver) || hot.is_over(own)) continue;
-        const auto width = static_cast<std::int32_t>(width_);
-        for (std::int32_t turn = 1; turn < width && room_[lane] > 0; ++turn) {
-            if (!hot.sends((own + turn) % width)) take_helped(lane, (own + turn) % width, receiver, room_[lane]);
+    // Helpers give first what their own lanes cannot hold: those of a GPU that gave more would wait for others in turn, and
+    // where its port has no time to receive more, it must not give more.
+    for (const bool keeps_own : {true, false}) {
+        std::vector<std::int64_t> kept(width_, 0);
+        for (std::size_t lane = 0; keeps_own && lane < lanes.size(); ++lane) {
+            kept[static_cast<std::size_t>(lanes[lane].out_gpu)] += room_[lane];
+        }
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            const auto [own, receiver, bytes] = lanes[lane];
+            // A sender without any time to spare fills its lanes itself.
+            if (!hot.receives(receiver) || hot.is_over(own)) continue;
+            const auto width = static_cast<std::int32_t>(width_);
+            for (std::int32_t turn = 1; turn < width && room_[lane] > 0; ++turn) {
+                const std::int32_t helper = (own + turn) % width;
+                const auto at = static_cast<std::size_t>(helper);
+                if (hot.sends(helper) || (!keeps_own && hot.is_short(helper))) continue;
+                take_helped(lane, helper, receiver, std::max<std::int64_t>(0, surplus_[at] - kept[at]));
+            }
         }
     }
 }

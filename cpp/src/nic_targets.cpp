@@ -17,6 +17,7 @@ constexpr double kWorthParts = 0.02;  // of it, that one pair must take where a 
 // Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot do
 // all in time, and of one whose port cannot even do what stays inside the server.
 constexpr std::int32_t kHeavyParts = 3, kOverParts = 4, kLoneParts = 6;
+constexpr double kPassingFlows = 3;  // of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out
 constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
 
 std::int64_t sum(std::span<const std::int64_t> values) {
@@ -236,13 +237,15 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     const double others = 1.0 - 1.0 / static_cast<double>(rates.width);
     for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
         const auto far = static_cast<double>(loads.in_far[rank]), mixed = far / static_cast<double>(rates.width);
-        const bool is_pressed = static_cast<double>(loads.in_near[rank]) + far - mixed > pressed;
+        const double given = std::max(0.0, std::min(out_limits.equal[rank], out_limits.most[rank]) -
+                                               static_cast<double>(loads.out_far[rank]));
+        const bool is_pressed = static_cast<double>(loads.in_near[rank]) + far - mixed + given > pressed;
         const auto near = static_cast<double>(loads.out_near[rank]);
         // A GPU whose own port has no time to pass on what its NIC brings for others.
         const double passes = others * std::min(in_limits.equal[rank], in_limits.most[rank]);
-        const bool is_full = near - static_cast<double>(taken.out[rank]) + passes > full;
-        const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed || is_full;
         const double passed_on = std::max(0.0, static_cast<double>(loads.out_far[rank]) - rates.nic[rank] * seconds);
+        const bool is_full = near + passed_on - static_cast<double>(taken.out[rank]) + passes > full;
+        const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed || is_full;
         hot_ends.push_back(static_cast<std::uint8_t>((receives ? kHotReceiver : 0) | (near > pressed ? kHotSender : 0) |
                                                      (near + passed_on > pressed ? kFullSender : 0) |
                                                      (near + passed_on > full ? kOverSender : 0)));
@@ -295,7 +298,7 @@ NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds
 }
 
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, bool joins_own) {
+                                   double seconds, bool joins_own, bool may_displace) {
     const std::size_t ranks = rates.nic.size();
     const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
     const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
@@ -307,8 +310,9 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     };
     const auto look = [&](std::int64_t far_bytes, std::int64_t near_bytes, double nic) -> Port {
         const auto far = static_cast<double>(far_bytes), near = static_cast<double>(near_bytes);
-        const double kept = std::min(far, nic * seconds);
-        return {near + others * far > kPressed * port, near + far - kept - kPortShare * port, nic * seconds - kept};
+        const double kept = std::min(far, nic * seconds), over = near + far - kept - kPortShare * port;
+        // Where the port has time, far bytes of its own may give way to near ones: what takes the NIC leaves the port.
+        return {near + others * far > kPressed * port, over, nic * seconds - (over > 0 || !may_displace ? kept : 0.0)};
     };
     // Only what all NICs of the server have to spare may go to traffic inside it.
     std::vector<double> spare(rates.servers, 0.0);
@@ -330,7 +334,12 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
             const bool is_over = out.over > 0 || in.over > 0;
             if (bytes < heavy && !(is_over && joins_own)) continue;
             const bool is_alone = static_cast<double>(std::max(loads.out_near[src], loads.in_near[dst])) > port;
-            const std::int32_t parts = is_alone ? kLoneParts : is_over ? kOverParts : kHeavyParts;
+            const double passed_on = static_cast<double>(loads.out_far[src]) - rates.nic[src] * seconds;
+            std::int32_t parts = is_alone ? kLoneParts : is_over ? kOverParts : kHeavyParts;
+            if (passed_on > 0) {
+                const double flows = kPassingFlows * static_cast<double>(bytes) / passed_on;
+                parts = std::clamp(static_cast<std::int32_t>(std::min(flows, 64.0) + 0.5), 1, parts);
+            }
             if (!out.is_pressed && !in.is_pressed) continue;
             double& left = spare[src / rates.width];
             const double over = std::max(

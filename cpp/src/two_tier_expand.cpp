@@ -10,7 +10,8 @@ namespace interlock {
 namespace {
 
 constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; two where tiles take turns
-constexpr std::int64_t kGivenParts = 5;  // of what is redistributed to a GPU, from which what it is given counts as much
+constexpr std::size_t kStreams = 3;  // of balance out of one GPU that do not wait for each other
+constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
 constexpr std::int32_t kNone = -1;
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
@@ -177,8 +178,9 @@ private:
         const auto order = pieces_by_bucket(balance_, [&](const WirePiece& piece, const Wire& wire) {
             return piece.sender == wire.src ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
         });
-        std::vector<Waves> waves(2 * ranks_);  // lanes that keep their own time do not wait for the others
-        std::vector<std::array<std::int32_t, 2>> pairs(2 * ranks_ * width_, {kNone, kNone});  // last two messages of each
+        // Neither lanes that keep their own time nor helpers that have hardly any to receive stop the others.
+        std::vector<Waves> waves(kStreams * ranks_);
+        std::vector<std::array<std::int32_t, 2>> pairs(kStreams * ranks_ * width_, {kNone, kNone});  // last two messages of each
         const bool is_burst = plan_.pace == Pace::kBurst;
         const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
         std::size_t next = 0;
@@ -187,7 +189,9 @@ private:
             if (id == kNone) continue;
             const std::int32_t sender = table_.pieces[order[next]].sender;
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
-            const std::size_t stream = 2 * to_size(sender) + (wire.keeps_own_time ? 1 : 0);
+            const auto is_slow = [&](std::int32_t helper) { return plan_.lanes.is_hot_receiver(to_size(helper)); };
+            const std::size_t kind = is_slow(wire.src) ? 2 : wire.keeps_own_time ? 1 : 0;
+            const std::size_t stream = kStreams * to_size(sender) + kind;
             Waves& sent = waves[stream];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
                 std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
@@ -195,7 +199,9 @@ private:
             }
             sent.ids.front().last = id + 1;
             const Ids& over = sent.ids[is_burst ? kBalanceWaves : 2];
-            for (std::int32_t dep = over.first; dep < over.last; ++dep) rows_.deps.push_back(dep);
+            for (std::int32_t dep = over.first; dep < over.last; ++dep) {
+                if (is_slow(rows_.dst[to_size(dep)]) == is_slow(wire.src)) rows_.deps.push_back(dep);
+            }
             auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
             for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
             const std::size_t depth = message_bytes_ < plan_.least_part_bytes ? 1 : window;
@@ -232,8 +238,13 @@ private:
             return piece.receiver == wire.dst ? kNoBucket : restore_.bucket(wire.dst, piece.receiver, wire.restore_wave);
         });
         std::size_t next = 0;
-        std::vector<std::int32_t> before(ranks_, kNone);  // last one in turn
-        const std::vector<bool> is_helper = plan_.is_pair_burst ? find_helpers() : std::vector<bool>{};
+        std::vector<std::int32_t> in_turn, to_helper;  // last one of each lane, and to each receiver of a lane
+        std::vector<bool> is_helper;
+        if (plan_.is_pair_burst) {
+            in_turn.assign(ranks_ * width_, kNone);
+            to_helper.assign(ranks_ * width_ * width_, kNone);
+            is_helper = find_helpers();
+        }
         for (std::size_t bucket = 0; bucket < restore_.message.size(); ++bucket) {
             if (restore_.message[bucket] == kNone) continue;
             std::int32_t last = kNone, receiver = kNone;
@@ -245,8 +256,13 @@ private:
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
-            if (plan_.is_pair_burst && (!plan_.lanes.is_hot_receiver(to_size(receiver)) || is_helper[to_size(receiver)])) {
-                const std::int32_t earlier = std::exchange(before[to_size(wire.dst)], restore_.message[bucket]);
+            // What GPUs short of time to receive get does not wait for others; only the time that helpers among them need for
+            // what they are given must not be crowded out.
+            const bool is_hot = plan_.lanes.is_hot_receiver(to_size(receiver));
+            if (plan_.is_pair_burst && (!is_hot || is_helper[to_size(receiver)])) {
+                const std::size_t lane = to_size(wire.dst) * width_ + to_size(wire.src) % width_;
+                auto& before = is_hot ? to_helper[lane * width_ + to_size(receiver) % width_] : in_turn[lane];
+                const std::int32_t earlier = std::exchange(before, restore_.message[bucket]);
                 if (earlier != kNone) rows_.deps.push_back(earlier);
             }
             add_message(wire.dst, receiver, MessagePhase::kRedistribute, wire.stage, wire.slice, 0);

@@ -8,6 +8,7 @@
 namespace interlock {
 namespace {
 
+constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
 constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
@@ -55,7 +56,8 @@ public:
             const bool has_loops = times_.joins_own() && costs_.fan_in == 0;  // a NIC with one sender more would lose by them
             decision.heavy_pairs = tiles_.servers == 1 && times_.joins_own()
                                        ? looped_pairs(demand_, rates_)
-                                       : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(), has_loops);
+                                       : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(), has_loops,
+                                                     decision.way == Way::kBurst);
         }
         if (decision.way == Way::kBurst) {
             decision.targets = nic_targets(times_.loads(), rates_, times_.cut_s(), decision.heavy_pairs);
@@ -72,6 +74,7 @@ public:
             decision.num_stages = std::max(stages.num_stages, 1);
         }
         decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
+        decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * times_.cut_s() * rates_.scale_up);
         decision.lane_flows = times_.lane_flows(decision.way, slices_per_lane);
         decision.slice_bytes = times_.slice_bytes(decision.way, slices_per_lane);
         return decision;

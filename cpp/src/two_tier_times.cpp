@@ -179,7 +179,8 @@ double TwoTierTimes::burst_port_seconds() const {
 }
 
 bool TwoTierTimes::is_port_bound() const {
-    if (tiles_.servers > kFewToDetour || costs_.fan_in > 0) return false;
+    // Between two servers swaps relieve such ports (`even_ports`).
+    if (tiles_.servers == 2 || tiles_.servers > kFewToDetour || costs_.fan_in > 0) return false;
     double nics = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server) nics = std::max(nics, nics_seconds(server));
     return nics < kMostNics * cut_s_ && burst_port_seconds() > cut_s_;

@@ -5,6 +5,7 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/port_swaps.hpp"
 
 namespace interlock {
 namespace {
@@ -12,8 +13,9 @@ namespace {
 constexpr std::int64_t kMostSlices = 128;
 constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
+constexpr std::size_t kMostPairs = 1024;  // of GPUs and lanes into a NIC whose moves are kept apart
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
-constexpr std::int64_t kHeadShare = 2;      // helped bytes join a lane after this part of it
+constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
@@ -54,7 +56,7 @@ private:
 /// proportion, so that the moves that bring them have time and still keep pace.
 std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
     const std::int64_t all = load.own_bytes + load.helped_bytes;
-    const std::int64_t head = std::min(load.own_bytes, all / kHeadShare);
+    const std::int64_t head = std::min(load.own_bytes, all / (load.hurries ? kShortHeadShare : kHeadShare));
     const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
     return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
                       std::min(position, load.helped_bytes));
@@ -85,21 +87,18 @@ public:
             sending.expect(to_size(segment.src_server), segment.bytes / static_cast<std::int64_t>(width_));
             receiving.expect(to_size(segment.dst_server), segment.bytes / static_cast<std::int64_t>(width_));
         }
+        if (plan_.is_pair_burst && plan_.most_port_bytes > 0) evened_ = even_pair(demand_, plan_, assigner);
         std::size_t index = 0;
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
-            const std::int64_t* tile = demand_.data() + src * width_ * ranks_ + dst * width_;
-            const std::int64_t tile_bytes = sum_tile(tile);
+            const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
             require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
                     "a segment must lie inside its tile");
             const auto lanes = plan_.lanes.of(src, dst, tile_bytes, scratch);
-            HotEnds hot;
-            if (const auto& ends = plan_.lanes.hot_ends; !ends.empty()) {
-                hot = {std::span(ends).subspan(src * width_, width_), std::span(ends).subspan(dst * width_, width_)};
-            }
-            const auto loads = assigner.assign(tile, ranks_, lanes, hot);
+            const auto loads = loads_of(assigner, src, dst, lanes);
             std::int64_t most_slices = 1;
             lane_cuts_.resize(lanes.size());
+            number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
                 lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical[src], is_end[index]);
                 most_slices = std::max(most_slices, lane_cuts_[lane].count);
@@ -115,7 +114,7 @@ public:
                     if (slice >= lane_cuts_[lane].count) continue;
                     wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
                     wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
-                    add_wire(wire, lane_cuts_[lane], loads[lane], slice);
+                    add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
                 }
             }
             if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
@@ -139,6 +138,31 @@ private:
             wire.restore_wave = number[to_size(wire.restore_wave)];
         }
         table_.num_waves = std::max(table_.num_waves, 1);
+    }
+
+    [[nodiscard]] const std::int64_t* tile_of(std::size_t src, std::size_t dst) const {
+        return demand_.data() + src * width_ * ranks_ + dst * width_;
+    }
+
+    /// What the lanes of a tile carry, in the order it leaves.
+    std::span<const LaneLoad> loads_of(LaneAssigner& assigner, std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
+        if (!evened_.empty()) return evened_[src];
+        const HotEnds hot = plan_.lanes.hot(src, dst);
+        const auto loads = assigner.assign(tile_of(src, dst), ranks_, lanes, hot);
+        assigner.interleave(loads, hot);
+        return loads;
+    }
+
+    /// Between two servers, lanes into one NIC advance each in its own time: what they bring is passed on apart.
+    void number_turns(std::span<const Lane> lanes) {
+        turns_.assign(lanes.size(), 0);
+        most_turns_ = 1;
+        const auto most = static_cast<std::int32_t>(std::max<std::size_t>(1, kMostPairs / (width_ * width_)));
+        std::vector<std::int32_t> into(width_, 0);
+        for (std::size_t lane = 0; plan_.is_pair_burst && lane < lanes.size(); ++lane) {
+            turns_[lane] = std::min(into[to_size(lanes[lane].in_gpu)]++, most - 1);
+            most_turns_ = std::max(most_turns_, turns_[lane] + 1);
+        }
     }
 
     /// Later lanes of the same NICs wait for these.
@@ -228,7 +252,7 @@ private:
     }
 
     /// One slice of a lane as a message.
-    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice) {
+    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice, std::int32_t turn) {
         const std::int64_t first = cut.first + slice_start(cut.bytes, slice, cut.count);
         const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
         if (first == last) return;
@@ -244,11 +268,12 @@ private:
             // Small lanes share NICs evenly and so advance slice by slice together. Large ones, with flows in proportion to
             // their size, advance by equal parts of the whole and keep their own time.
             wire.keeps_own_time = cut.in_flight > typical_in_flight_;
-            const std::int64_t part = wire.keeps_own_time ? kMostSlices + slice * kLargeWaves / cut.count : slice;
+            const std::int64_t evenly = slice * (plan_.is_pair_burst ? kMostSlices : kLargeWaves) / cut.count;
+            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : plan_.is_pair_burst ? evenly : slice;
             const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
-            wire.balance_wave = static_cast<std::int32_t>(2 * wave);
+            wire.balance_wave = static_cast<std::int32_t>(2 * wave * most_turns_);
             // What small lanes bring is passed on before large ones have ended.
-            wire.restore_wave = wire.balance_wave + (cut.is_small ? 0 : 1);
+            wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
         }
         const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
         add_range(load.own, first - helped_first, last - helped_last, wire, id);
@@ -278,7 +303,10 @@ private:
     std::span<const std::int32_t> item_ids_;
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
+    PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::vector<LaneCut> lane_cuts_;
+    std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
+    std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::int64_t typical_in_flight_;  // slices of a lane of average size
     WireTable table_;

@@ -29,6 +29,7 @@ void lanes_cover_the_tile() {
         LaneAssigner assigner(3, 7);
         const HotEnds hot{ends, ends};
         const auto loads = assigner.assign(tile.data(), 3, lanes, hot);
+        assigner.interleave(loads, hot);
         std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> next;
         std::vector<std::vector<Parcel>> by_pair(9);
         for (std::size_t lane = 0; lane < 3; ++lane) {

@@ -22,6 +22,9 @@ struct LaneTable {
         return !hot_ends.empty() && (hot_ends[rank] & kHotReceiver) != 0;
     }
 
+    /// Those of the two servers of a tile whose ports have hardly any time to spare.
+    [[nodiscard]] HotEnds hot(std::size_t src_server, std::size_t dst_server) const;
+
     /// The lanes of a tile of `tile_bytes`; `scratch` holds them where they are not listed.
     [[nodiscard]] std::span<const Lane> of(std::size_t src_server, std::size_t dst_server, std::int64_t tile_bytes,
                                            std::vector<Lane>& scratch) const;
@@ -36,7 +39,8 @@ enum class ShareRule {
 /// Lanes along rails, GPU k to GPU k, with NIC loads in proportion to their targets.
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule);
 
-/// Lanes along rails as far as the targets of both ends agree, and across them for the rest: every NIC meets its target.
-LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets);
+/// Straight lanes between GPUs whose scale-up ports both have no time to spare, then along rails as far as the targets of both
+/// ends agree, and across them for the rest: every NIC meets its target.
+LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets);
 
 }  // namespace interlock

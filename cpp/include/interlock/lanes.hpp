@@ -28,6 +28,7 @@ struct LaneLoad {
     std::vector<Parcel> helped;  ///< moved there from other GPUs; those for the lane's own receiver last
     std::int64_t own_bytes = 0;
     std::int64_t helped_bytes = 0;
+    bool hurries = false;  ///< whether helped bytes are for a receiver that should get them all the time
 };
 
 /// Which ports of a rank inside its server have hardly any time to spare, as bits.
@@ -42,6 +43,10 @@ struct HotEnds {
     [[nodiscard]] bool sends(std::int32_t gpu) const { return (of_senders[static_cast<std::size_t>(gpu)] & kHotSender) != 0; }
     [[nodiscard]] bool is_over(std::int32_t gpu) const {
         return (of_senders[static_cast<std::size_t>(gpu)] & kOverSender) != 0;
+    }
+    /// Whether a sender's own port has no time to receive what its lanes might lack.
+    [[nodiscard]] bool is_short(std::int32_t gpu) const {
+        return (of_senders[static_cast<std::size_t>(gpu)] & kHotReceiver) != 0;
     }
     /// Whether a receiver's bytes should leave before others: not those of a sender that cannot hurry.
     [[nodiscard]] bool hurries(std::int32_t sender, std::int32_t receiver) const {
@@ -68,8 +73,10 @@ public:
     /// @param lanes whose bytes add up to the tile's
     /// @param hot receivers' lanes are for their own bytes, and hot senders' bytes are not moved to fill them
     /// @returns loads per lane, valid until the next call
-    std::span<const LaneLoad> assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes,
-                                     const HotEnds& hot);
+    std::span<LaneLoad> assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes, const HotEnds& hot);
+
+    /// Puts what lanes carry into the order in which receivers that are short of time are served best.
+    void interleave(std::span<LaneLoad> loads, const HotEnds& hot) const;
 
 private:
     [[nodiscard]] std::size_t cell(std::int32_t sender, std::int32_t receiver) const {
@@ -84,7 +91,6 @@ private:
     void help_straight(std::span<const Lane> lanes);
     void help_rest(std::span<const Lane> lanes);
     void keep_own(std::span<const Lane> lanes);
-    void interleave(std::size_t num_lanes, const HotEnds& hot);
     [[nodiscard]] std::int64_t round_start(std::int64_t bytes, std::int64_t round) const;
 
     std::size_t width_;

@@ -46,8 +46,9 @@ struct HeavyPair {
 };
 
 /// @param joins_own whether the NICs of one server reach each other
+/// @param may_displace whether far bytes of a GPU whose port has time may make room on its NIC
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, bool joins_own);
+                                   double seconds, bool joins_own, bool may_displace);
 
 /// Every pair of a single server whose NICs reach each other: both tiers carry it in proportion to their rates.
 std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);

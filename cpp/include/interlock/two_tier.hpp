@@ -39,6 +39,7 @@ struct TwoTierPlan {
     bool is_pair_burst = false;
     std::int32_t lane_flows = 2;        ///< slices of a typical lane on the wire at once
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
+    std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
 };
 
 /// The rows of a schedule: messages in columns, pieces beside them.

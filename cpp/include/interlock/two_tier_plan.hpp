@@ -43,6 +43,7 @@ struct TwoTierDecision {
     std::int32_t local_window = 2;
     std::int32_t lane_flows = 2;
     std::int64_t least_part_bytes = 1;
+    std::int64_t most_port_bytes = 0;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
 };
