@@ -322,7 +322,7 @@ double TwoTierTimes::likeness() const {
 }
 
 std::int32_t TwoTierTimes::lane_flows(Way way, double slices) const {
-    const std::int32_t few = tiles_.servers <= kFewToWait ? 2 : 1;
+    const std::int32_t few = usual_flows(tiles_.servers);
     const bool has_many = way == Way::kBurst && tiles_.servers > 2 && slices >= kSlicesPerFlow * few;
     return has_many && costs_.is_switched && likeness() < kAlike ? 2 * few : few;
 }

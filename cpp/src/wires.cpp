@@ -71,7 +71,8 @@ public:
           ranks_(plan.servers * plan.width),
           lanes_out_(ranks_),
           lanes_in_(ranks_),
-          typical_in_flight_(plan.lane_flows) {
+          typical_in_flight_(plan.lane_flows),
+          advances_evenly_(plan.is_pair_burst || plan.lane_flows > usual_flows(plan.servers)) {
         require(plan.lane_flows > 0, "a lane needs at least one flow");
     }
 
@@ -265,11 +266,11 @@ private:
         }
         cut.last_ids.push_back(id);
         if (plan_.pace == Pace::kBurst) {
-            // Small lanes share NICs evenly and so advance slice by slice together. Large ones, with flows in proportion to
-            // their size, advance by equal parts of the whole and keep their own time.
+            // Lanes that share NICs evenly advance slice by slice together. Those with flows in proportion to their size advance
+            // by equal parts of the whole, and large ones keep their own time.
             wire.keeps_own_time = cut.in_flight > typical_in_flight_;
             const std::int64_t evenly = slice * (plan_.is_pair_burst ? kMostSlices : kLargeWaves) / cut.count;
-            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : plan_.is_pair_burst ? evenly : slice;
+            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : advances_evenly_ ? evenly : slice;
             const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
             wire.balance_wave = static_cast<std::int32_t>(2 * wave * most_turns_);
             // What small lanes bring is passed on before large ones have ended.
@@ -309,6 +310,7 @@ private:
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::int64_t typical_in_flight_;  // slices of a lane of average size
+    bool advances_evenly_;            // whether all lanes have flows in proportion to their size
     WireTable table_;
 };
 

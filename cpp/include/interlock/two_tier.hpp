@@ -42,6 +42,9 @@ struct TwoTierPlan {
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
 };
 
+/// Slices of a typical lane on the wire at once where unlike lanes need not end together: two keep the wires of few servers busy.
+inline constexpr std::int32_t usual_flows(std::size_t servers) { return servers <= 4 ? 2 : 1; }
+
 /// The rows of a schedule: messages in columns, pieces beside them.
 struct ScheduleRows {
     std::vector<std::int32_t> src, dst, stage, slice;
