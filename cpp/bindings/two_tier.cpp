@@ -118,7 +118,8 @@ void bind_two_tier(nb::module_& m) {
             std::vector<std::int64_t> settings = {static_cast<std::int64_t>(decision.way), decision.num_stages,
                                                   static_cast<std::int64_t>(decision.pace), decision.window,
                                                   decision.local_window, 1, decision.crosses_rails ? 1 : 0,
-                                                  decision.lane_flows, decision.least_part_bytes, decision.most_port_bytes};
+                                                  decision.lane_flows, decision.least_part_bytes, decision.most_port_bytes,
+                                                  decision.loops_in_turn ? 1 : 0};
             std::vector<double> predicted(decision.predicted_s, decision.predicted_s + kNumWays);
             auto& targets = decision.targets;
             const std::size_t rows = targets.are_equal() ? 0 : 3, ranks = targets.out_bytes.size();
@@ -132,7 +133,7 @@ void bind_two_tier(nb::module_& m) {
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
-        "whether rails are crossed, flows of a lane, least bytes of a part, most of a port), "
+        "whether rails are crossed, flows of a lane, least bytes of a part, most of a port, whether loops take turns), "
         "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs.");
     m.def(
         "expand_two_tier",
@@ -145,7 +146,7 @@ void bind_two_tier(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 const auto num_servers = static_cast<std::size_t>(servers);
                 const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
-                require(settings.size() == 10, "settings must be 10 numbers");
+                require(settings.size() == 11, "settings must be 11 numbers");
                 const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
                 const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
@@ -158,7 +159,7 @@ void bind_two_tier(nb::module_& m) {
                 const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
                 const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
                                        pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8],
-                                       settings.data()[9]};
+                                       settings.data()[9], setting(10) != 0};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));

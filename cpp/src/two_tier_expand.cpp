@@ -58,7 +58,9 @@ public:
         : demand_(demand),
           plan_(plan),
           width_(plan.width),
-          ranks_(plan.servers * plan.width) {
+          ranks_(plan.servers * plan.width),
+          loops_into_(ranks_),
+          loops_from_(ranks_) {
         require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
         require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
     }
@@ -135,7 +137,7 @@ private:
                 if (const HeavyPair* heavy = find_heavy(src, dst)) {
                     const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
                     add_parts(src, dst, 0, inside, heavy->parts, MessagePhase::kLocal);
-                    add_parts(src, dst, inside, bytes, heavy->parts, MessagePhase::kScaleOut);
+                    add_loop(src, dst, inside, bytes, heavy->parts);
                     continue;
                 }
                 if (!plan_.lanes.is_hot_receiver(dst)) {
@@ -147,12 +149,28 @@ private:
         }
     }
 
+    /// Bytes between neighbours that take their NICs. Where a NIC should have one sender at a time these come first: one pair
+    /// after the other into each NIC, then what other servers send. The sender of the first pair has its NIC for it alone.
+    void add_loop(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int32_t parts) {
+        if (first == last) return;
+        const std::vector<std::int32_t> before = plan_.loops_in_turn ? loops_into_[dst] : std::vector<std::int32_t>{};
+        const std::size_t id = rows_.src.size();
+        add_parts(src, dst, first, last, parts, MessagePhase::kScaleOut, before);
+        if (!plan_.loops_in_turn) return;
+        loops_into_[dst].clear();
+        for (std::size_t part = id; part < rows_.src.size(); ++part) {
+            loops_into_[dst].push_back(to_int32(part));
+            if (before.empty()) loops_from_[src].push_back(to_int32(part));
+        }
+    }
+
     void add_parts(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int64_t parts,
-                   MessagePhase phase) {
+                   MessagePhase phase, std::span<const std::int32_t> before = {}) {
         for (std::int64_t part = 0; part < parts; ++part) {
             const std::int64_t start = first + portion(last - first, part, parts);
             const std::int64_t end = first + portion(last - first, part + 1, parts);
             if (start == end) continue;
+            rows_.deps.insert(rows_.deps.end(), before.begin(), before.end());
             add_piece(item_[src * ranks_ + dst], start, end - start);
             add_message(to_int32(src), to_int32(dst), phase, 0, static_cast<std::int32_t>(part), 0);
         }
@@ -225,6 +243,11 @@ private:
             }
             for (const std::int32_t earlier : wire.after) {
                 if (earlier != kNone) deps.push_back(to_int32(first_wire_) + earlier);
+            }
+            if (wire.after[0] == kNone && plan_.loops_in_turn) {
+                for (const auto& loops : {loops_into_[to_size(wire.dst)], loops_from_[to_size(wire.src)]}) {
+                    deps.insert(deps.end(), loops.begin(), loops.end());
+                }
             }
             std::sort(deps.begin(), deps.end());
             deps.erase(std::unique(deps.begin(), deps.end()), deps.end());
@@ -327,6 +350,7 @@ private:
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
     std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
+    std::vector<std::vector<std::int32_t>> loops_into_, loops_from_;  // per NIC, messages that wires wait for
     WireTable table_;
     Moves balance_, restore_;
     std::size_t first_wire_ = 0;

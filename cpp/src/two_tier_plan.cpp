@@ -53,11 +53,13 @@ public:
         }
         if (decision.way == Way::kDirect) return decision;
         if (decision.way != Way::kStaged) {
-            const bool has_loops = times_.joins_own() && costs_.fan_in == 0;  // a NIC with one sender more would lose by them
+            // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
+            const bool has_loops = times_.joins_own() && (costs_.fan_in == 0 || (tiles_.servers == 2 && decision.way == Way::kBurst));
+            decision.loops_in_turn = costs_.fan_in > 0;
             decision.heavy_pairs = tiles_.servers == 1 && times_.joins_own()
                                        ? looped_pairs(demand_, rates_)
-                                       : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(), has_loops,
-                                                     decision.way == Way::kBurst);
+                                       : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(),
+                                                     {has_loops, decision.way == Way::kBurst, decision.loops_in_turn});
         }
         if (decision.way == Way::kBurst) {
             decision.targets = nic_targets(times_.loads(), rates_, times_.cut_s(), decision.heavy_pairs);

@@ -45,10 +45,15 @@ struct HeavyPair {
     std::int64_t nic_bytes;
 };
 
-/// @param joins_own whether the NICs of one server reach each other
-/// @param may_displace whether far bytes of a GPU whose port has time may make room on its NIC
+/// How bytes between neighbours may take NICs.
+struct Loops {
+    bool joins_own = false;     ///< whether the NICs of one server reach each other
+    bool may_displace = false;  ///< whether far bytes of a GPU whose port has time may make room on its NIC
+    bool one_to_one = false;    ///< whether a NIC may have one neighbour only
+};
+
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, bool joins_own, bool may_displace);
+                                   double seconds, const Loops& loops);
 
 /// Every pair of a single server whose NICs reach each other: both tiers carry it in proportion to their rates.
 std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);

@@ -44,6 +44,7 @@ struct TwoTierDecision {
     std::int32_t lane_flows = 2;
     std::int64_t least_part_bytes = 1;
     std::int64_t most_port_bytes = 0;
+    bool loops_in_turn = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
 };

@@ -42,12 +42,13 @@ class TwoTierPlan:
 
     `settings` holds way, stages, pace, window (partners of a NIC at a time), local window (messages of a GPU to its own
     server at a time), rounds (parts of the traffic between which scratch is emptied), whether lanes cross rails, the
-    flows of a typical lane, the least bytes of a part and the most that a scale-up port should pass on.
+    flows of a typical lane, the least bytes of a part, the most that a scale-up port should pass on, and whether bytes
+    that take NICs inside a server wait their turn.
     """
 
     cluster: Cluster
     demand: Demand
-    settings: NDArray[np.int64]  # [10]
+    settings: NDArray[np.int64]  # [11]
     predicted_s: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
     segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
     nic_targets: NDArray[np.int64]  # [3, ranks] bytes out, in and at most, or empty: equal shares
