@@ -96,7 +96,7 @@ def test_redistribution_does_not_wait_for_lanes_that_are_behind() -> None:
 
 @pytest.mark.parametrize("seed", [625, 633, 638, 669])
 def test_two_servers_with_short_ports_stay_near_the_bound_one_to_one(seed: int) -> None:
-    """A hot receiver's NIC takes more than its share, along rails, and bytes of a neighbour before those of the wire."""
+    """A hot receiver has its NIC to itself, along rails, and bytes of a neighbour come before those of the wire."""
     cluster = il.cluster("h200", servers=2, fan_in=1, stage_overhead="0 us")
     assert over_bound(cluster, il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="500 MB", seed=seed)) <= 1.05
 
