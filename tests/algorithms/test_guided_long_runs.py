@@ -39,9 +39,28 @@ def test_interrupted_all_reduce_ends_with_a_valid_schedule() -> None:
         assert call <= len(stop.shares) <= call + 4
 
 
-def test_interruption_before_any_answer_is_passed_on() -> None:
-    topology = il.topology.mesh(4, 4, bandwidth="10 GB/s")
-    problem = collective_problem(topology, il.all_gather("16 MB"))
+@pytest.mark.parametrize("collective", [il.all_gather, il.reduce_scatter, il.all_reduce, il.all_to_all, il.broadcast])
+@pytest.mark.parametrize("topology", [il.topology.mesh(4, 4, bandwidth="10 GB/s"), il.topology.dgx1()])
+def test_interruption_before_any_answer_ends_with_the_first(collective, topology) -> None:
+    problem = collective_problem(topology, collective("16 MB"))
+    stop = Stop(1)
+    assert check(guided(problem, threads=1, report=stop), problem).valid
+    assert len(stop.shares) <= 8
+
+
+def test_second_interruption_before_any_answer_is_passed_on() -> None:
+    class Impatient(Stop):
+        def __call__(self, share: float) -> None:
+            raise KeyboardInterrupt
+
+    problem = collective_problem(il.topology.mesh(4, 4, bandwidth="10 GB/s"), il.all_gather("16 MB"))
+    with pytest.raises(KeyboardInterrupt):
+        guided(problem, threads=1, report=Impatient(0))
+
+
+def test_interruption_before_an_answer_that_takes_long_is_passed_on(monkeypatch) -> None:
+    monkeypatch.setattr("interlock.algorithms.guided.MOST_TRANSFERS", 100)
+    problem = collective_problem(il.topology.mesh(4, 4, bandwidth="10 GB/s"), il.all_gather("16 MB"))
     with pytest.raises(KeyboardInterrupt):
         guided(problem, threads=1, report=Stop(1))
 
@@ -89,6 +108,7 @@ def test_huge_table_is_kept_in_its_file_from_the_beginning(tmp_path, monkeypatch
 
 def test_interrupted_table_leaves_no_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(spread, "MANY_TRANSFERS", 100)
+    monkeypatch.setattr("interlock.algorithms.guided.MOST_TRANSFERS", 100)
     topology = il.topology.mesh(5, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
     problem = collective_problem(topology, il.all_gather("25 MB"))
     with pytest.raises(KeyboardInterrupt):

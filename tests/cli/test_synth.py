@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +123,23 @@ def test_interruption_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: p
     monkeypatch.setattr("interlock.planning.synthesize", interrupted)
     assert run([*SYNTH, "--collective", "all-gather"]) == 130
     assert capsys.readouterr().err.strip() == "interlock: interrupted; what was not yet whole is not written"
+
+
+def test_best_so_far_is_said_to_be_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interruption that the search answers with what it has is still an interruption."""
+    whole = il.synthesize
+
+    def answered(*given: object, **options: object) -> il.Plan:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return whole(*given, **options)
+
+    monkeypatch.setattr("interlock.planning.synthesize", answered)
+    before = signal.getsignal(signal.SIGINT)
+    out = tmp_path / "best.ilk"
+    assert run([*SYNTH, "--collective", "all-gather", "-o", str(out)]) == 0
+    assert capsys.readouterr().err.strip() == "interlock: interrupted; this is the best schedule so far"
+    assert il.load(out).certificate().valid
+    assert signal.getsignal(signal.SIGINT) is before

@@ -89,20 +89,41 @@ def guided(
     def budget() -> Budget:
         return Budget(parts, seed, options, limit=MOST_TRANSFERS + more, report=report)
 
-    if goal.flow is Flow.SPREAD:
-        answer = spread(goal, arcs, quotient, replace(budget(), prove=prove))
-    elif goal.flow is Flow.COLLECT:
-        answer = collect(goal, arcs, quotient, replace(budget(), prove=prove))
-    else:
-        whole = replace(budget(), limit=MOST_FOR_SUMS + 3 * more, prove=prove)
-        ways = _sums_for_all(goal, arcs, quotient, budget, whole)
-        answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
+    try:
+        if goal.flow is Flow.SPREAD:
+            answer = spread(goal, arcs, quotient, replace(budget(), prove=prove))
+        elif goal.flow is Flow.COLLECT:
+            answer = collect(goal, arcs, quotient, replace(budget(), prove=prove))
+        else:
+            whole = replace(budget(), limit=MOST_FOR_SUMS + 3 * more, prove=prove)
+            ways = _sums_for_all(goal, arcs, quotient, budget, whole)
+            answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
+    except KeyboardInterrupt:
+        # There was no answer yet: the first that comes will do, unless it takes long or is interrupted too.
+        if goal.num_moves > MOST_TRANSFERS:
+            raise
+        answer = _first(goal, arcs, quotient, budget)
     if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
         return shortcut.compact(staged=staged)
     made = answer.compact(staged=staged)
     if file is not None and isinstance(made, SlotSchedule):
         keep_table(made.table, file)
     return made
+
+
+def _first(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget]) -> Answer:
+    """Any answer, soon."""
+
+    def stopped() -> Budget:
+        made = budget()
+        made.stop()
+        return made
+
+    if goal.flow is Flow.SPREAD:
+        return spread(goal, arcs, quotient, stopped())
+    if goal.flow is Flow.COLLECT:
+        return collect(goal, arcs, quotient, stopped())
+    return keep_best(_sums_for_all(goal, arcs, quotient, stopped, stopped(), is_soon=True), stopped(), 0.0)
 
 
 def _more_for_mixed_speeds(arcs: ArcSet) -> int:
@@ -136,15 +157,23 @@ def collect(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget)
 
 
 def _sums_for_all(
-    goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
+    goal: Goal,
+    arcs: ArcSet,
+    quotient: Quotient | None,
+    budget: Callable[[], Budget],
+    whole: Budget,
+    *,
+    is_soon: bool = False,
 ) -> Iterator[Answer]:
     """A sum into each rank and a copy out of it, one after the other, unless that must be long; then both at once.
 
-    Both at once is no slot table: not where there are more messages than can be written out.
+    Both at once is no slot table: not where there are more messages than can be written out. It takes longer to find:
+    last where an answer must come soon.
     """
-    if goal.num_moves > MAX_ROWS:
+    if goal.num_moves > MAX_ROWS or is_soon:
         yield from _one_after_the_other(goal, arcs, quotient, budget, whole)
-        return
+        if not is_soon:
+            return
     apart_s = least_seconds(goal, arcs) + least_seconds(goal, arcs.reversed())
     best_s = np.inf
     if apart_s > APART * least_seconds_both_ways(goal, arcs):

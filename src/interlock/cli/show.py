@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO
 
-__all__ = ["command_line", "print_json", "print_table", "progress_of", "share_of", "write_text"]
+__all__ = ["command_line", "interruptions", "print_json", "print_table", "progress_of", "share_of", "write_text"]
 
 
 def command_line() -> str:
@@ -73,6 +76,25 @@ def share_of(what: str) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"{what} (Ctrl-C ends it with the best so far)", total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+@contextmanager
+def interruptions() -> Iterator[list[int]]:
+    """A list that grows with every Ctrl-C meanwhile, also with those that the work itself answers."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def write_text(path: Path, text: str) -> None:

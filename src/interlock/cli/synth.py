@@ -17,7 +17,7 @@ from interlock.cli.options import (
     SeedOption,
     build_traffic,
 )
-from interlock.cli.show import share_of
+from interlock.cli.show import interruptions, share_of
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.files import check_target
@@ -82,8 +82,10 @@ def command(
     else:
         wanted = _collective(collective, size, group, root, traffic)
     parameters: dict[str, object] = {} if table is None else {"table_file": str(_table(table, algorithm))}
-    with share_of("synthesizing") as show:
+    with interruptions() as seen, share_of("synthesizing") as show:
         made = synthesize(graph, wanted, algorithm, chunks=chunks, seed=seed, report=show, **parameters)
+    if seen:
+        print("interlock: interrupted; this is the best schedule so far", file=sys.stderr)
     if table is not None and made.slots is None:
         print(f"interlock: --table {table} is not written: the schedule is no table of equal slots", file=sys.stderr)
     return print_certificate(made, output, page, as_json=as_json)
