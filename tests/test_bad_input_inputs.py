@@ -105,6 +105,7 @@ GRAPHS: list[Case] = [
     (lambda: T.mesh(1001, 1000, bandwidth=1e9), "above the limit of 1000000 ranks"),
     (lambda: T.mesh(1, 1, bandwidth=1e9), "has a single rank"),
     (lambda: T.ring(1, bandwidth=1e9), "has a single rank"),
+    (lambda: T.switch(1, bandwidth=1e9), "has a single rank"),
     (lambda: T.torus(4, 4, bandwidth=(1e9, 1e9, 1e9)), "bandwidth has 3 entries for 2 dimensions"),
     (lambda: T.torus(4, 4, bandwidth=(1e9, "slow")), "bandwidth[1]='slow'"),
     (lambda: T.torus(4, 4, bandwidth=0), "bandwidth=0 must be above zero"),

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from interlock.errors import InvalidInput
 
 __all__ = [
+    "MAX_BYTES",
     "Quantity",
     "format_bandwidth",
     "format_bytes",

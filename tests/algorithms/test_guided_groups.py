@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import interlock as il
@@ -49,6 +51,31 @@ def test_group_of_two_on_a_graph_of_two_is_the_whole_graph() -> None:
 def test_counts_out_of_range_are_refused(algorithm: str, parameters: dict[str, object]) -> None:
     with pytest.raises(il.InvalidInput, match=f"{next(iter(parameters))}={next(iter(parameters.values()))} must be"):
         il.synthesize(il.topology.ring(4, **LINK), il.all_gather("4 MB"), algorithm, **parameters)
+
+
+@pytest.mark.parametrize("algorithm", ["guided", "tacos"])
+@pytest.mark.parametrize("collective", [il.all_gather, il.all_reduce])
+def test_largest_seed_is_a_seed(algorithm: str, collective: Callable[[str], il.Collective]) -> None:
+    made = il.synthesize(il.topology.mesh(3, 4, **LINK), collective("4 MB"), algorithm, seed=2**64 - 1)
+    assert made.certificate().valid
+
+
+@pytest.mark.parametrize("collective", [il.all_gather, il.reduce_scatter, il.all_reduce, il.broadcast])
+@pytest.mark.parametrize(
+    "topology", [il.topology.mesh(3, 4, **LINK), il.topology.dgx1(), il.topology.switch(5, **LINK)]
+)
+@pytest.mark.parametrize("size_bytes", [2**62, 2**62 - 1, 2_000_000_000_000_000_001])
+def test_largest_sizes_are_cut_to_the_byte(
+    collective: Callable[[int], il.Collective], topology: il.Topology, size_bytes: int
+) -> None:
+    """Above 2^53 bytes floats no longer tell one from the next."""
+    assert il.synthesize(topology, collective(size_bytes), "guided").certificate().valid
+
+
+def test_largest_all_to_all_counts_what_all_ranks_send() -> None:
+    assert il.synthesize(il.topology.dgx1(), il.all_to_all(2**59), "guided").certificate().valid
+    with pytest.raises(il.InvalidInput, match="from each of 8 ranks is more than 2\\^62 bytes in all"):
+        il.synthesize(il.topology.dgx1(), il.all_to_all(2**59 + 1), "guided")
 
 
 @pytest.mark.parametrize("algorithm", ["guided", "auto"])

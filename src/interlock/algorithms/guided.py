@@ -32,6 +32,7 @@ from interlock.schedule import MAX_ROWS, CompactSchedule, SlotSchedule, empty_sc
 __all__ = ["ALGORITHM", "guided"]
 
 MOST_TRANSFERS = 4_000_000  # tried for an answer
+MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
 MOST_FOR_SUMS = 8_000_000  # where sums go to all ranks: trees and their orders matter more there
 # More where many links differ in speed: what is slow on some needs more chunks, and trees cost more to lay.
 MORE_PER_ARC = 6_000
@@ -87,7 +88,7 @@ def guided(
         return lower_bound(problem).seconds if proves else 0.0
 
     def budget() -> Budget:
-        return Budget(parts, seed, options, limit=MOST_TRANSFERS + more, report=report)
+        return Budget(parts, seed % MOST_SEEDS, options, limit=MOST_TRANSFERS + more, report=report)
 
     try:
         if goal.flow is Flow.SPREAD:

@@ -53,7 +53,7 @@ def tacos(
         return empty_schedule()
     links = unwound(arcs_of(problem.topology))
     tries = starts or max(1, min(MOST_STARTS, STARTED_TRANSFERS // goal.num_moves))
-    seeds = range(seed, seed + tries)
+    seeds = [(seed + start) % 2**64 for start in range(tries)]
 
     def best(arcs: ArcSet) -> TimedAnswer:
         attempts = [partial(matched, goal, arcs, parts or 1, number) for number in seeds]

@@ -10,6 +10,7 @@ from interlock.errors import InvalidInput
 from interlock.problem.items import Items, RankSets, check_count
 from interlock.problem.model import Problem
 from interlock.topology import Cluster, Topology
+from interlock.units import MAX_BYTES
 
 __all__ = ["MAX_CHUNKS", "check_chunks", "collective_problem"]
 
@@ -78,6 +79,8 @@ def _items(collective: Collective, group: NDArray[np.int32], chunks: int) -> Ite
 def _all_to_all(size_bytes: int, group: NDArray[np.int32], chunks: int) -> Items:
     count = len(group)
     check_count(count * (count - 1) * chunks)
+    if size_bytes * count > MAX_BYTES:
+        raise InvalidInput(f"size={size_bytes} from each of {count} ranks is more than 2^62 bytes in all")
     peer = np.arange(count * (count - 1), dtype=np.int32).reshape(count, count - 1) % np.int32(max(1, count - 1))
     peer += peer >= np.arange(count, dtype=np.int32)[:, None]  # skip the diagonal
     sizes = _cut(_even(size_bytes, count)[peer.reshape(-1)], chunks)

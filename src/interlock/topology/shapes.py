@@ -158,7 +158,7 @@ def product(
     switches = _switch_ids(kinds, dims)
     joined = [_joined(kind, axis, ids, switches[axis]) for axis, kind in enumerate(kinds)]
     counts = [len(src) for src, _ in joined]
-    if sum(counts) == 0:
+    if math.prod(dims) == 1:
         raise InvalidInput(f"dims={'x'.join(map(str, dims))} has a single rank; a topology needs at least two")
     return from_edges(
         np.concatenate([src for src, _ in joined]),

@@ -106,7 +106,8 @@ def _shares(
 ) -> Shares | None:
     """The best trees, in the order of their roots; None where they are not found in time."""
     is_free = goal.flow is Flow.BOTH
-    size_bytes = np.bincount(goal.root, goal.size_bytes).astype(np.int64)
+    size_bytes = np.zeros(goal.num_ranks, np.int64)
+    np.add.at(size_bytes, goal.root, goal.size_bytes)  # exact, which floats are not above 2^53 bytes
     roots = np.flatnonzero(size_bytes).astype(np.int32)
     size_bytes = size_bytes[roots]
     rows = arcs.num_resources + len(roots)
@@ -137,7 +138,7 @@ def _shares(
     # The shares of every root sum up to one, but for rounding.
     end = np.rint(whole_end + (np.cumsum(share) - number - 1) * sizes[number]).astype(np.int64)
     is_last = np.diff(number, append=-1) != 0
-    end = np.where(is_last, whole_end, np.minimum(end, whole_end))
+    end = np.maximum.accumulate(np.where(is_last, whole_end, np.minimum(end, whole_end)))
     slowest = np.where(into >= 0, ticks.per_byte[into], 0.0).max(axis=1)
     if is_free:
         outof = outof[order]
@@ -156,7 +157,8 @@ def _cut(goal: Goal, shares: Shares, count: int) -> tuple[Chunks, NDArray[np.int
     tree = np.repeat(np.arange(len(size), dtype=np.int32), pieces)
     place = np.arange(len(tree)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     last_when, when = _when((place + 1) / pieces[tree]), _when((place + 0.5) / pieces[tree])
-    piece_end = first[tree] + np.rint(size[tree] * last_when).astype(np.int64)
+    within = np.minimum(np.rint(size[tree] * last_when).astype(np.int64), size[tree])
+    piece_end = first[tree] + np.where(place + 1 == pieces[tree], size[tree], within)
     # Items of one root follow each other, and a piece that spans several becomes several.
     order = np.arange(len(goal.root)) if goal.flow is Flow.BOTH else np.argsort(goal.root, kind="stable")
     item_end = np.cumsum(goal.size_bytes[order])
