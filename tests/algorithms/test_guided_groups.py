@@ -82,3 +82,15 @@ def test_largest_all_to_all_counts_what_all_ranks_send() -> None:
 def test_unknown_parameter_is_named(algorithm: str) -> None:
     with pytest.raises(il.InvalidInput, match="takes no 'thread'; did you mean 'threads'"):
         il.synthesize(il.topology.ring(4, **LINK), il.all_gather("4 MB"), algorithm, thread=2)
+
+
+def test_rates_too_far_apart_for_the_linear_program_leave_other_ways() -> None:
+    """Eleven orders of magnitude: its pivots vanish."""
+    topology = il.topology.from_edges(
+        [0, 0, 1, 1, 2, 2],
+        [1, 2, 0, 2, 0, 1],
+        [5e10, 5e10, 5e10, 1e14, 5e10, 1e3],
+        [0, 1e-3, 1e-6, 1e-3, 1e-6, 1e-6],
+        [1e-3, 0, 5e-7, 0, 0, 5e-7],
+    )
+    assert il.synthesize(topology, il.reduce(1, (2, 0, 1), root=2), "guided").certificate().valid

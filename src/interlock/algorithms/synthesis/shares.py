@@ -17,6 +17,7 @@ from interlock.algorithms.synthesis.candidates import FELT, MEASURED, Manner, Sc
 from interlock.algorithms.synthesis.goal import Flow, Goal, cut
 from interlock.algorithms.synthesis.timed import Work
 from interlock.algorithms.synthesis.trees import Forest, spreading_work, summing_and_spreading_work, wanted_by
+from interlock.errors import InvalidInput
 from interlock.schedule import Chunks
 
 __all__ = ["are_few", "shared"]
@@ -112,9 +113,8 @@ def _shares(
     size_bytes = size_bytes[roots]
     rows = arcs.num_resources + len(roots)
     most_steps = MOST_EFFORT // rows**2
-    number, share, root, into, outof, peak_ticks, steps = map(
-        np.asarray,
-        _core.share_trees(
+    try:
+        made = _core.share_trees(
             arcs.columns(ticks),
             roots,
             size_bytes,
@@ -124,8 +124,10 @@ def _shares(
             haste,
             TOLERANCE,
             most_steps,
-        ),
-    )
+        )
+    except InvalidInput:  # rates too far apart for the program's arithmetic; other ways remain
+        return None
+    number, share, root, into, outof, peak_ticks, steps = map(np.asarray, made)
     effort = int(steps) * rows**2 // EFFORT_PER_TRANSFER
     budget.extend(effort)  # that leaves as much as ever for other ways
     budget.spend(effort)
