@@ -20,7 +20,8 @@ constexpr double kShort_s = 400e-6, kLong_s = 2e-3;
 // Of the bound, that redistribution to one GPU takes where a burst's last moves may pile up, and what that may cost.
 constexpr std::size_t kManyToPileUp = 8;  // servers
 constexpr double kHighRatio = 6;
-constexpr double kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.02;
+constexpr double kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
+constexpr double kMiddleBusyReceiver = 0.6, kMiddleShortReceiver = 0.86;  // where scale-up is less far ahead
 constexpr double kManyPartners = 24;  // so many lanes end one after the other that few slices hide as much
 // Slices of an average lane, by how often a message's cost goes into the time of the wire and of the redistribution to hide;
 // fewer where lanes are unlike, which end one after the other, or all alike. Fitted at 1 to 64 MB, 2 to 16 servers.
@@ -63,9 +64,12 @@ bool TwoTierTimes::may_take_turns(double burst_s) const {
 }
 
 bool TwoTierTimes::has_busy_receiver() const {
-    if (rates_.scale_up < kHighRatio * *std::ranges::max_element(rates_.nic)) return false;  // stages need ports that keep up
+    if (has_low_ratio()) return false;  // stages need ports that keep up
+    const bool is_high = rates_.scale_up >= kHighRatio * *std::ranges::max_element(rates_.nic);
     const double share = restore_seconds() / std::max(cut_s_, 1e-12);
-    return cut_s_ > kLong_s && tiles_.servers >= kManyToPileUp && share > kBusyReceiver && share < kShortReceiver;
+    const bool is_busy = share > (is_high ? kBusyReceiver : kMiddleBusyReceiver);
+    return cut_s_ > kLong_s && tiles_.servers >= kManyToPileUp && is_busy &&
+           share < (is_high ? kShortReceiver : kMiddleShortReceiver);
 }
 
 double TwoTierTimes::goodput(double senders) const {
