@@ -5,12 +5,11 @@ import pytest
 
 import interlock as il
 from interlock._native import _core
-from interlock.algorithms.synthesis import spread
+from interlock.algorithms.synthesis import shares, spread
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.budget import Budget
 from interlock.algorithms.synthesis.goal import goal_of
 from interlock.algorithms.synthesis.rounds import RoundsOptions
-from interlock.algorithms.synthesis.shares import shared
 from interlock.cost.lp import fluid_optimum_s
 from interlock.problem import Problem, collective_problem
 from interlock.topology import Topology
@@ -84,7 +83,7 @@ def test_chunks_cover_every_item_once(collective: object) -> None:
     goal = goal_of(problem)
     assert not isinstance(goal, str)
     arcs = arcs_of(problem.topology)
-    answers = list(shared(goal, arcs, Budget(None, 0, RoundsOptions(), limit=10**7)))
+    answers = list(shares.shared(goal, arcs, Budget(None, 0, RoundsOptions(), limit=10**7)))
     assert answers
     for answer in answers:
         chunks = answer.chunks
@@ -95,6 +94,19 @@ def test_chunks_cover_every_item_once(collective: object) -> None:
         assert np.array_equal(chunks.offset[order][1:][~is_first[1:]], end[order][:-1][~is_first[1:]])
         assert np.array_equal(np.bincount(chunks.item, chunks.length), goal.size_bytes)
         assert (chunks.length > 0).all()
+
+
+def test_ways_of_trees_are_counted_there_and_back() -> None:
+    """Everything goes along a line of four: three hops from the end, two and back from the middle."""
+    line = il.topology.mesh(4, bandwidth="50 GB/s", message_overhead="0 us")
+    for collective, hops in ((il.broadcast("1 GiB"), 3.0), (il.all_reduce("1 GiB"), 4.0)):
+        goal = goal_of(collective_problem(line, collective))
+        assert not isinstance(goal, str)
+        arcs = arcs_of(line)
+        ticks = arcs.ticks(10**6, 1e12)
+        found = shares._shares(goal, arcs, ticks, ticks.per_byte, 1.0, Budget(None, 0, RoundsOptions()))
+        assert found is not None
+        assert shares._hops(found, arcs) == pytest.approx(hops)
 
 
 def test_the_same_for_any_number_of_threads() -> None:

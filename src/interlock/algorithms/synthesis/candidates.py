@@ -54,7 +54,7 @@ HEAVY = tuple(Manner(4096, patience) for patience in (0.0, 0.1, 0.3, 0.5, 0.8))
 # Messages that take about as long on links of any speed.
 LEVEL = tuple(Manner(4096, full=full) for full in (20.0, 30.0, 12.0, 45.0))
 # The same where it is known how long messages should be.
-MEASURED = tuple(Manner(4096, full_of_best=part) for part in (1.2, 2.0, 0.8, 3.0))
+MEASURED = tuple(Manner(4096, full_of_best=part) for part in (1.7, 2.8, 1.1, 4.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ __all__ = ["are_few", "shared"]
 MOST_ROWS = 700  # of the linear program
 MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squared
 EFFORT_PER_TRANSFER = 400
-MORE_TRANSFERS = 4_000_000  # beside the budget for other ways
+MORE_TRANSFERS = 5_000_000  # beside the steps of the program
 MOST_TRANSFERS = 250_000  # at once
 TOLERANCE = 0.01  # of the busiest link's time
 HASTES = (1.0, 10.0)  # how much time on the way weighs beside price
-HOPS = 4  # on which messages wait for each other, more or less
-CHUNKS = (120, 240, 60)  # one after the other over the slowest link of a tree
+# One after the other over the slowest link of a tree, for each hop on the way.
+CHUNKS_PER_HOP = (15.0, 30.0, 8.0)
+LEAST_CHUNKS = 30
 PACE = 0.5  # how strictly chunks keep their order
 TAPER = 0.1  # towards the beginning and the end, from there on, chunks and messages get shorter
 THIN = 0.3  # the shortest, of the longest
@@ -49,33 +50,60 @@ class Shares:
 def are_few(goal: Goal, arcs: ArcSet, budget: Budget) -> bool:
     """Whether the program is small, and chunks may be cut as it says."""
     rows = arcs.num_resources + goal.num_ranks
-    is_free = budget.parts is None and not budget.is_even
+    is_free = budget.parts is None and not budget.is_even and not budget.is_stopped
     return is_free and rows <= MOST_ROWS and goal.ends.shared is not None and len(goal.ends.shared) > 1
 
 
 def shared(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
-    """Short chunks on the best trees."""
+    """Short chunks on the best trees, with a budget that leaves as much as ever for other ways."""
+    own = replace(budget, spent=0, limit=MORE_TRANSFERS, report=lambda share: None)
+    counted = 0
+    for answer in _answers(goal, arcs, own):
+        budget.extend(own.spent - counted)
+        budget.spend(own.spent - counted)
+        counted = own.spent
+        yield answer
+
+
+def _answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     total_bytes = int(goal.size_bytes.sum())
     if total_bytes == 0 or overhead_share(arcs, cut(goal.size_bytes, 1)) >= 0.5:
         return
-    budget.extend(MORE_TRANSFERS)
     ticks = arcs.ticks(4 * MOST_TRANSFERS, 2.0 * total_bytes * goal.num_ranks)
-    hop_ticks = ticks.per_byte * (total_bytes / CHUNKS[0]) + ticks.latency
-    shares = _shares(goal, arcs, ticks, hop_ticks, HASTES[0], budget)
+    shares = _shares(goal, arcs, ticks, ticks.per_byte * float(total_bytes), HASTES[0], budget)
     if shares is None:
         return
+    hops = _hops(shares, arcs)
     if not ticks.overhead.any():
-        yield from _timed(goal, arcs, ticks, shares, None, budget)
+        yield from _timed(goal, arcs, ticks, shares, hops, None, budget)
         return
     # Longer messages have less overhead, but are passed on later.
     whole = shares.forest.peak_ticks
-    best_ticks = np.sqrt(np.maximum(1.0, ticks.overhead) * (whole / HOPS))
+    best_ticks = np.sqrt(np.maximum(1.0, ticks.overhead) * (whole / hops))
     burdened = replace(ticks, per_byte=ticks.per_byte * (1.0 + ticks.overhead / best_ticks))
-    hop_ticks = np.maximum(best_ticks, np.minimum(hop_ticks, whole / CHUNKS[0])) + ticks.latency
+    chunk_ticks = np.minimum(ticks.per_byte * total_bytes, whole) / (CHUNKS_PER_HOP[0] * hops)
     for haste in HASTES:
-        shares = _shares(goal, arcs, burdened, hop_ticks, haste, budget)
+        shares = _shares(goal, arcs, burdened, np.maximum(best_ticks, chunk_ticks) + ticks.latency, haste, budget)
         if shares is not None:
-            yield from _timed(goal, arcs, ticks, shares, best_ticks, budget)
+            yield from _timed(goal, arcs, ticks, shares, hops, best_ticks, budget)
+
+
+def _hops(shares: Shares, arcs: ArcSet) -> float:
+    """Of the longest ways of trees, there and back, weighed by what they carry."""
+    forest = shares.forest
+    hops = _longest(forest.arc_into, arcs.src) + (_longest(forest.arc_outof, arcs.dst) if len(forest.arc_outof) else 0)
+    return float(np.average(hops, weights=np.diff(shares.end, prepend=0)))
+
+
+def _longest(arc: NDArray[np.int32], next_rank: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Hops from each tree's farthest rank to its root."""
+    rank = np.broadcast_to(np.arange(arc.shape[1], dtype=np.int32), arc.shape)
+    towards = np.where(arc >= 0, next_rank[arc], rank)
+    hops = np.zeros(len(arc), np.int64)
+    while (is_moving := np.take_along_axis(arc, rank, axis=1) >= 0).any():
+        hops += is_moving.any(axis=1)
+        rank = np.take_along_axis(towards, rank, axis=1)
+    return hops
 
 
 def _timed(
@@ -83,12 +111,13 @@ def _timed(
     arcs: ArcSet,
     ticks: Ticks,
     shares: Shares,
+    hops: float,
     best_ticks: NDArray[np.float64] | None,
     budget: Budget,
 ) -> Iterator[Answer]:
     """More and fewer chunks, merged into messages of about the best length."""
-    for count in CHUNKS:
-        chunks, tree, when = _cut(goal, shares, count)
+    for per_hop in CHUNKS_PER_HOP:
+        chunks, tree, when = _cut(goal, shares, max(LEAST_CHUNKS, round(per_hop * hops)))
         work = _work(goal, arcs, shares, tree, when)
         if len(work) > MOST_TRANSFERS:
             continue
@@ -119,7 +148,7 @@ def _shares(
             roots,
             size_bytes,
             *wanted_by(goal, np.zeros(1, np.int32)),
-            np.unique(goal.ends.to_ragged().values).astype(np.int32) if is_free else np.zeros(0, np.int32),
+            _central_first(goal, arcs, ticks, hop_ticks) if is_free else np.zeros(0, np.int32),
             hop_ticks,
             haste,
             TOLERANCE,
@@ -129,7 +158,7 @@ def _shares(
         return None
     number, share, root, into, outof, peak_ticks, steps = map(np.asarray, made)
     effort = int(steps) * rows**2 // EFFORT_PER_TRANSFER
-    budget.extend(effort)  # that leaves as much as ever for other ways
+    budget.extend(effort)
     budget.spend(effort)
     if int(steps) >= most_steps:
         return None
@@ -146,6 +175,14 @@ def _shares(
         outof = outof[order]
         slowest = np.maximum(slowest, np.where(outof >= 0, ticks.per_byte[outof], 0.0).max(axis=1))
     return Shares(Forest(root[order], into, outof, round(float(peak_ticks))), end, slowest)
+
+
+def _central_first(goal: Goal, arcs: ArcSet, ticks: Ticks, hop_ticks: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Ranks that sums may meet at, those first that are not far from any other."""
+    members = goal.ends.shared
+    assert members is not None
+    farthest = np.asarray(_core.eccentricities(arcs.columns(replace(ticks, per_byte=hop_ticks)), 1))
+    return members[np.lexsort((members, farthest[members]))].astype(np.int32)
 
 
 def _cut(goal: Goal, shares: Shares, count: int) -> tuple[Chunks, NDArray[np.int32], NDArray[np.float64]]:
