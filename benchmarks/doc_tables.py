@@ -308,10 +308,11 @@ def lab_small() -> str:
 
 
 def synthesis_quality() -> str:
-    """How far from the optimum or the bound on random graphs, by collective and family."""
+    """How far from the optimum or the bound on random graphs, by collective and size."""
     result = stored("synthesis_quality")
-    rows = rows_of(result)
-    keys = ("collective", "ranks", "family", "against", "graphs", "median", "worst", "limit", "above limit", "valid")
+    rows = [{**row, "most s": f"{row['most_s']:.3g}"} for row in rows_of(result)]
+    keys = ("collective", "ranks", "size", "joined by", "over", "graphs", "median", "worst", "worst family")
+    keys += ("limit", "above limit", "valid", "most s")
     cells = [[f"{v:.3f}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows]
     return markdown(list(keys), cells) + f"\nSeeds from {result['seed']} on, which nothing was tuned on.\n"
 
