@@ -5,37 +5,18 @@
 #include <vector>
 
 #include "check.hpp"
+#include "complete_graph.hpp"
 #include "interlock/tree_shares.hpp"
 
 using namespace interlock;
 
 namespace {
 
-/// An arc from every node to every other, each a resource of its own.
-struct Complete {
-    explicit Complete(std::int32_t nodes) : num_nodes(nodes) {
-        for (std::int32_t a = 0; a < nodes; ++a) {
-            for (std::int32_t b = 0; b < nodes; ++b) {
-                if (a == b) continue;
-                src.push_back(a);
-                dst.push_back(b);
-            }
-        }
-        offsets.resize(src.size() + 1);
-        std::iota(offsets.begin(), offsets.end(), 0);
-        held.resize(src.size());
-        std::iota(held.begin(), held.end(), 0);
-        overhead.assign(src.size(), 0);
-        per_byte.assign(src.size(), 1.0);
-    }
+struct Complete : CompleteGraph {
+    using CompleteGraph::CompleteGraph;
     [[nodiscard]] TreeShares share(const TreeDemand& demand) const {
-        const ArcGraph graph{num_nodes, static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte};
-        return share_trees(graph, demand, {per_byte, 1.0, 0.001, 10000});
+        return share_trees(view(), demand, {per_byte, 1.0, 0.001, 10000});
     }
-    std::int32_t num_nodes;
-    std::vector<std::int32_t> src, dst, held;
-    std::vector<std::int64_t> offsets, overhead;
-    std::vector<double> per_byte;
 };
 
 bool near(double a, double b) { return std::abs(a - b) < 0.002 * b; }

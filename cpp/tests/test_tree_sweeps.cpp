@@ -4,38 +4,21 @@
 #include <vector>
 
 #include "check.hpp"
+#include "complete_graph.hpp"
 #include "interlock/tree_sweeps.hpp"
 
 using namespace interlock;
 
 namespace {
 
-/// An arc from every node to every other; those into the last node are slow.
-struct Complete {
-    explicit Complete(std::int32_t nodes) : num_nodes(nodes) {
-        for (std::int32_t a = 0; a < nodes; ++a) {
-            for (std::int32_t b = 0; b < nodes; ++b) {
-                if (a == b) continue;
-                src.push_back(a);
-                dst.push_back(b);
-                per_byte.push_back(b == nodes - 1 ? 4.0 : 1.0);
-            }
-        }
-        offsets.resize(src.size() + 1);
-        std::iota(offsets.begin(), offsets.end(), 0);
-        held.resize(src.size());
-        std::iota(held.begin(), held.end(), 0);
-        overhead.assign(src.size(), 0);
+/// Arcs into the last node are slow.
+struct Complete : CompleteGraph {
+    explicit Complete(std::int32_t nodes) : CompleteGraph(nodes) {
+        for (std::size_t arc = 0; arc < dst.size(); ++arc) per_byte[arc] = dst[arc] == nodes - 1 ? 4.0 : 1.0;
         hop.assign(per_byte.begin(), per_byte.end());
     }
-    [[nodiscard]] ArcGraph view() const {
-        return {num_nodes, static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte};
-    }
     [[nodiscard]] SweepOptions options() const { return {hop, 6, 0.1, 0}; }
-    std::int32_t num_nodes;
-    std::vector<std::int32_t> src, dst, held;
-    std::vector<std::int64_t> offsets, overhead;
-    std::vector<double> per_byte, hop;
+    std::vector<double> hop;
 };
 
 /// Whether following arcs from every node leads to the root.
