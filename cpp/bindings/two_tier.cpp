@@ -52,6 +52,27 @@ std::vector<HeavyPair> to_heavy_pairs(const Array2<std::int64_t>& table, std::si
     return pairs;
 }
 
+Table<std::int64_t> to_table(std::span<const NearRelay> relays) {
+    std::vector<std::int64_t> rows;
+    for (const NearRelay& way : relays) rows.insert(rows.end(), {way.src, way.dst, way.relay, way.bytes});
+    return table(std::move(rows), relays.size(), 4);
+}
+
+std::vector<NearRelay> to_near_relays(const Array2<std::int64_t>& table, std::size_t ranks) {
+    require(table.size() == 0 || table.shape(1) == 4, "near_relays must be [n, 4]: src, dst, relay, bytes");
+    std::vector<NearRelay> relays;
+    for (std::size_t row = 0; row < table.shape(0); ++row) {
+        const std::int64_t* at = table.data() + 4 * row;
+        for (std::size_t end = 0; end < 3; ++end) {
+            require(at[end] >= 0 && at[end] < static_cast<std::int64_t>(ranks), "near_relays: ranks out of range");
+        }
+        require(at[3] >= 0 && at[2] != at[0] && at[2] != at[1], "near_relays: a third rank must pass on bytes");
+        relays.push_back({static_cast<std::int32_t>(at[0]), static_cast<std::int32_t>(at[1]),
+                          static_cast<std::int32_t>(at[2]), at[3]});
+    }
+    return relays;
+}
+
 Table<std::int64_t> to_table(std::span<const HeavyPair> pairs) {
     std::vector<std::int64_t> rows;
     for (const HeavyPair& pair : pairs) rows.insert(rows.end(), {pair.src, pair.dst, pair.parts, pair.nic_bytes});
@@ -129,17 +150,19 @@ void bind_two_tier(nb::module_& m) {
                                    to_table(std::span<const Segment>(decision.segments)),
                                    table(std::move(targets.out_bytes), rows, ranks), column(std::move(targets.hot_ends)),
                                    column(std::move(decision.slice_bytes)),
-                                   to_table(std::span<const HeavyPair>(decision.heavy_pairs)));
+                                   to_table(std::span<const HeavyPair>(decision.heavy_pairs)),
+                                   to_table(std::span<const NearRelay>(decision.near_relays)));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
         "whether rails are crossed, flows of a lane, least bytes of a part, most of a port, whether loops take turns), "
-        "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs.");
+        "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs, near relays.");
     m.def(
         "expand_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
            const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& hot_ends,
-           const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy) {
+           const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy,
+           const Array2<std::int64_t>& relays) {
             require_whole_servers(demand_bytes, servers);
             ScheduleRows rows;
             {
@@ -154,18 +177,20 @@ void bind_two_tier(nb::module_& m) {
                 const LaneTable lanes =
                     to_lanes(demand_bytes, tiles, nic_targets, hot_ends, setting(0), pace, setting(6) != 0);
                 const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
+                const std::vector<NearRelay> around = to_near_relays(relays, ranks);
                 require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
                 // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
                 const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
                 const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
                                        pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8],
-                                       settings.data()[9], setting(10) != 0};
+                                       settings.data()[9], setting(10) != 0, around};
                 rows = expand_two_tier(as_span(demand_bytes), plan);
             }
             return to_columns(std::move(rows));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "settings"_a.noconvert(), "segments"_a.noconvert(),
         "nic_targets"_a.noconvert(), "hot_ends"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
+        "near_relays"_a.noconvert(),
         "Rows of a two-tier plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, "
         "item, offset, length. No segments stand for every tile at once.");
     m.def(

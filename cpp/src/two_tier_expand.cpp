@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; two where tiles take turns
 constexpr std::size_t kStreams = 3;  // of balance out of one GPU that do not wait for each other
 constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
+constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int32_t kNone = -1;
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
@@ -136,17 +137,45 @@ private:
                 if (bytes == 0) continue;
                 if (const HeavyPair* heavy = find_heavy(src, dst)) {
                     const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
-                    add_parts(src, dst, 0, inside, heavy->parts, MessagePhase::kLocal);
+                    add_parts(src, dst, 0, add_relayed(src, dst, inside), heavy->parts, MessagePhase::kLocal);
                     add_loop(src, dst, inside, bytes, heavy->parts);
                     continue;
                 }
+                const std::int64_t straight = add_relayed(src, dst, bytes);
                 if (!plan_.lanes.is_hot_receiver(dst)) {
                     if (ids.size() >= window) rows_.deps.push_back(ids[ids.size() - window]);
                     ids.push_back(to_int32(rows_.src.size()));
                 }
-                add_parts(src, dst, 0, bytes, 1, MessagePhase::kLocal);
+                add_parts(src, dst, 0, straight, 1, MessagePhase::kLocal);
             }
         }
+    }
+
+    /// The last of a pair's first `bytes` go around its link, in slices, each passed on when it has come.
+    /// @returns how many are left to go straight
+    std::int64_t add_relayed(std::size_t src, std::size_t dst, std::int64_t bytes) {
+        const auto ways = std::ranges::equal_range(plan_.near_relays, std::pair{to_int32(src), to_int32(dst)}, {},
+                                                   [](const NearRelay& way) { return std::pair{way.src, way.dst}; });
+        for (const NearRelay& way : ways) {
+            const std::int64_t taken = std::min(bytes, way.bytes), first = bytes - taken;
+            bytes = first;
+            std::int32_t before = kNone;
+            const std::int64_t slices = std::clamp<std::int64_t>(taken / (4 * plan_.least_part_bytes), 1, kRelaySlices);
+            for (std::int64_t slice = 0; slice < slices; ++slice) {
+                const std::int64_t start = first + portion(taken, slice, slices);
+                const std::int64_t length = first + portion(taken, slice + 1, slices) - start;
+                if (length == 0) continue;
+                const auto number = static_cast<std::int32_t>(slice);
+                if (before != kNone) rows_.deps.push_back(before);
+                add_piece(item_[src * ranks_ + dst], start, length);
+                before = to_int32(rows_.src.size());
+                add_message(to_int32(src), way.relay, MessagePhase::kLocal, 0, number, 0);
+                rows_.deps.push_back(before);
+                add_piece(item_[src * ranks_ + dst], start, length);
+                add_message(way.relay, to_int32(dst), MessagePhase::kLocal, 0, number, 0);
+            }
+        }
+        return bytes;
     }
 
     /// Bytes between neighbours that take their NICs. Where a NIC should have one sender at a time these come first: one pair

@@ -9,6 +9,7 @@ namespace interlock {
 namespace {
 
 constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
+constexpr double kWorthHops = 16;  // of a message inside a server, that bytes must take to be worth going around a link
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
 constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
@@ -51,6 +52,7 @@ public:
         if (times_.has_low_ratio() && times_.near_seconds() > kMuchNear * times_.cut_s()) {
             decision.local_window = static_cast<std::int32_t>(rates_.width);
         }
+        if (!costs_.is_switched) decision.local_window = static_cast<std::int32_t>(rates_.width);  // each on a link of its own
         if (decision.way == Way::kDirect) return decision;
         if (decision.way != Way::kStaged) {
             // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
@@ -60,6 +62,13 @@ public:
                                        ? looped_pairs(demand_, rates_)
                                        : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(),
                                                      {has_loops, decision.way == Way::kBurst, decision.loops_in_turn});
+        }
+        if (!costs_.is_switched) {
+            const double hop_s = costs_.message_overhead_s + costs_.scale_up_latency_s;
+            const double link = rates_.scale_up / static_cast<double>(std::max<std::size_t>(2, rates_.width) - 1);
+            const auto least = static_cast<std::int64_t>(kWorthHops * hop_s * link) + 1;
+            decision.near_relays =
+                near_relays(demand_, times_.loads(), rates_, times_.cut_s(), least, decision.heavy_pairs);
         }
         if (decision.way == Way::kBurst) {
             decision.targets = nic_targets(times_.loads(), rates_, times_.cut_s(), decision.heavy_pairs);

@@ -55,6 +55,16 @@ TwoTierTimes::TwoTierTimes(std::span<const std::int64_t> demand, const Rates& ra
       loads_(rank_loads(tiles_)),
       ranks_(rates.servers * rates.width),
       joins_own_(costs.crosses_rails && costs.uplink_bytes_per_s <= 0) {
+    if (!costs.is_switched && rates.width > 1) {
+        std::int64_t most = 0;
+        for (std::size_t src = 0; src < ranks_; ++src) {
+            const std::size_t first = src / rates.width * rates.width;
+            for (std::size_t dst = first; dst < first + rates.width; ++dst) {
+                if (src != dst) most = std::max(most, demand[src * ranks_ + dst]);
+            }
+        }
+        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up;
+    }
     cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
 }
 
@@ -96,7 +106,7 @@ double TwoTierTimes::direct_seconds() const {
                          static_cast<double>(in) / rates_.nic[rank] / goodput(senders)});
     }
     if (most > 0) most += costs_.scale_out_latency_s;
-    return costs_.stage_overhead_s + std::max(most, near_seconds());
+    return costs_.stage_overhead_s + std::max({most, near_seconds(), pair_s_});
 }
 
 double TwoTierTimes::detour_seconds() const {

@@ -88,6 +88,14 @@ def test_two_servers_whose_ports_are_short_stay_near_the_bound(bandwidth: str, s
     assert over_bound(cluster, il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="500 MB", seed=seed)) <= limit
 
 
+@pytest.mark.parametrize(("servers", "limit"), [(1, 1.06), (4, 1.06)])
+@pytest.mark.parametrize("skew", [0.8, 1.2])
+def test_traffic_inside_a_mesh_goes_around_narrow_links(servers: int, limit: float, skew: float) -> None:
+    """Where each two GPUs have a link of their own, a heavy pair would wait for it, and others stand idle."""
+    cluster = il.cluster("mi300x", servers=servers, fan_in=None, stage_overhead="0 us")
+    assert over_bound(cluster, il.traffic.zipf(cluster, skew=skew, bytes_per_gpu="500 MB", seed=4)) <= limit
+
+
 def test_redistribution_does_not_wait_for_lanes_that_are_behind() -> None:
     """Eight servers whose tiles are so unlike that some of their lanes have twice as many slices as others."""
     cluster = il.cluster("h200", servers=8, scale_out_bandwidth="800 Gb/s", stage_overhead="0 us")

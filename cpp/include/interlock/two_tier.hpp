@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "interlock/lane_table.hpp"
+#include "interlock/near_relays.hpp"
 
 namespace interlock {
 
@@ -41,6 +42,7 @@ struct TwoTierPlan {
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
+    std::span<const NearRelay> near_relays{};  ///< by src and dst
 };
 
 /// Slices of a typical lane on the wire at once where unlike lanes need not end together: two keep the wires of few servers busy.

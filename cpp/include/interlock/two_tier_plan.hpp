@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "interlock/near_relays.hpp"
 #include "interlock/nic_targets.hpp"
 #include "interlock/two_tier.hpp"
 
@@ -47,6 +48,7 @@ struct TwoTierDecision {
     bool loops_in_turn = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
+    std::vector<NearRelay> near_relays;
 };
 
 /// Decides how to move a demand, by predicted time.

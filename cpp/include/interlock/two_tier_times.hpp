@@ -90,6 +90,7 @@ private:
     RankLoads loads_;
     std::size_t ranks_ = 0;
     double cut_s_ = 0;
+    double pair_s_ = 0;  // of the busiest pair inside a server on its own link, where it has one
     bool joins_own_ = false;
 };
 

@@ -55,6 +55,7 @@ class TwoTierPlan:
     hot_ends: NDArray[np.uint8]  # [ranks] bits: whose scale-up ports have hardly any time to spare (`lanes.hpp`)
     slice_bytes: NDArray[np.int64]  # [servers]
     heavy_pairs: NDArray[np.int64]  # [n, 4] src, dst, parts, nic_bytes: pairs inside a server that press a port
+    near_relays: NDArray[np.int64]  # [n, 4] src, dst, relay, bytes: what goes around a narrow link inside a server
 
     @property
     def servers(self) -> int:
@@ -106,6 +107,7 @@ class TwoTierPlan:
                 self.hot_ends,
                 self.slice_bytes,
                 self.heavy_pairs,
+                self.near_relays,
             )
         )
         return Schedule(

@@ -1,0 +1,33 @@
+#include <cstdint>
+#include <vector>
+
+#include "check.hpp"
+#include "interlock/near_relays.hpp"
+#include "interlock/tiles.hpp"
+
+using namespace interlock;
+
+int main() {
+    // One server of four GPUs at 3 bytes per second each, 1 per link; GPU 0 has 300 bytes for GPU 1 and nobody else any.
+    const std::size_t width = 4;
+    const std::vector<double> nic(width, 0.0);
+    const Rates rates{1, width, nic, 3.0};
+    std::vector<std::int64_t> demand(width * width, 0);
+    demand[1] = 300;
+    const Tiles tiles = sum_tiles(demand, 1, width);
+    const RankLoads loads = rank_loads(tiles);
+
+    // A third of it goes straight, a third each way around.
+    const auto relays = near_relays(demand, loads, rates, 100.0, 1, {});
+    CHECK(relays.size() == 2);
+    for (const NearRelay& way : relays) {
+        CHECK(way.src == 0 && way.dst == 1 && (way.relay == 2 || way.relay == 3));
+        CHECK(way.bytes >= 95 && way.bytes <= 105);
+    }
+    // Nothing where there is time, where it is not worth the messages, or where NICs take the bytes.
+    CHECK(near_relays(demand, loads, rates, 300.0, 1, {}).empty());
+    CHECK(near_relays(demand, loads, rates, 100.0, 200, {}).empty());
+    const std::vector<HeavyPair> pairs{{0, 1, 1, 220}};
+    CHECK(near_relays(demand, loads, rates, 100.0, 1, pairs).empty());
+    return 0;
+}
