@@ -58,7 +58,7 @@ public:
             // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
             const bool is_pair_burst = tiles_.servers == 2 && decision.way == Way::kBurst;
             const bool has_loops = times_.joins_own() && (costs_.fan_in == 0 || is_pair_burst);
-            decision.loops_in_turn = costs_.fan_in > 0;
+            decision.loops_in_turn = costs_.fan_in > 0 && is_pair_burst;
             decision.heavy_pairs = tiles_.servers == 1 && times_.joins_own()
                                        ? looped_pairs(demand_, rates_)
                                        : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(),
