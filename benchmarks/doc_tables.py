@@ -199,6 +199,15 @@ def quality_corners() -> str:
     return _ratios(rows)
 
 
+def mesh() -> str:
+    """Adaptive over the bound on MI300X servers."""
+    keys = ("servers", "load", "mean", "worst", "direct, mean")
+    lines = [
+        [f"{v:.3f}" if isinstance(v := row[key], float) else str(v) for key in keys] for row in rows_of(stored("mesh"))
+    ]
+    return markdown([*keys], lines)
+
+
 def draws() -> str:
     """Adaptive over the bound on many draws of the loads that differ most."""
     keys = ("fabric", "servers", "load", "limit", "mean", "worst", "above limit")
@@ -328,7 +337,7 @@ def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-FAST = (quality, quality_faults, quality_corners, draws, grid)
+FAST = (quality, quality_faults, quality_corners, draws, mesh, grid)
 LAB = (lab, lab_queues, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)
