@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.torch
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 

@@ -136,7 +136,7 @@ def execute(
 
     Examples
     --------
-    >>> import torch, interlock as il
+    >>> import interlock as il
     >>> from interlock.execution import execute
     >>> ring = il.synthesize(il.topology.ring(4, bandwidth="50 GB/s"), il.all_reduce("4 kB"))  # doctest: +SKIP
     >>> execute(ring, gradients, total, torch.distributed.group.WORLD)  # doctest: +SKIP

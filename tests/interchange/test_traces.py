@@ -13,6 +13,8 @@ from interlock.interchange.traces import demand_of_routing, read_expert_counts, 
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.torch
+
 
 def test_sglang_counts_are_added_over_steps(tmp_path: Path) -> None:
     counts = torch.arange(2 * 3 * 4, dtype=torch.int32).reshape(2, 3, 4)

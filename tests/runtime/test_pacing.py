@@ -17,6 +17,8 @@ from interlock.runtime.lowering import PART_BYTES, lower
 from interlock.runtime.pacing import FULL, LEAST, may_pace, sending_rates
 from runtime import lane_jobs
 
+pytestmark = pytest.mark.torch
+
 NIC = 1e6
 
 

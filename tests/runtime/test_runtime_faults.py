@@ -13,6 +13,8 @@ from interlock.lab.faults import Fault, try_fault
 from interlock.lab.ranks import Ranks, Seat
 from interlock.schedule import Phase
 
+pytestmark = pytest.mark.torch
+
 TIMEOUT_S = 6.0
 
 CASES = [

@@ -20,6 +20,8 @@ from interlock.problem import collective_problem, demand_problem  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
 from runtime import jobs  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 Groups = Callable[[int], Ranks]
 
 DTYPES = [torch.uint8, torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.float64, torch.complex128]

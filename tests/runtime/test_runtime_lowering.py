@@ -23,6 +23,8 @@ from runtime.in_memory import run  # noqa: E402
 from runtime.jobs import expected, filled  # noqa: E402
 from strategies import clusters, collective_problems  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 SIZES = [0, 0, 1, 2, 3, 7, 64, 1000, 4099]
 
 

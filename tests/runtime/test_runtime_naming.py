@@ -16,6 +16,8 @@ from torch.distributed import HashStore  # noqa: E402
 from interlock.runtime.heartbeat import Heartbeat, Verdict  # noqa: E402
 from interlock.runtime.reach import Door, Reach, knock  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 NOWHERE = "255.255.255.255:9"  # nobody can be connected to everybody
 WELL, NUM_RANKS = (0, 1, 2), 4
 
