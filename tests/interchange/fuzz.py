@@ -21,7 +21,7 @@ from pathlib import Path
 
 import interlock as il
 from interlock.interchange import Intent, import_topology, read_foreign
-from interlock.interchange.simai_workload import read_simai_workload
+from interlock.interchange.workloads.simai import read_simai_workload
 
 SEEDS = Path(__file__).parent / "seeds"
 SLOWEST_S = 20.0

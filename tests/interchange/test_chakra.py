@@ -14,8 +14,8 @@ from tests.interchange.problems import problems
 import interlock as il
 from interlock.algorithms import registry
 from interlock.interchange import Intent, read_foreign
-from interlock.interchange.chakra_parse import find_traces, parse_trace
-from interlock.interchange.protobuf import text_field, varint, varint_field
+from interlock.interchange.chakra.parse import find_traces, parse_trace
+from interlock.interchange.shared.protobuf import text_field, varint, varint_field
 from interlock.planning import solve
 from interlock.validate import check
 

@@ -10,10 +10,10 @@ from tests.interchange.problems import problems
 
 from interlock.algorithms import registry
 from interlock.collectives import CollectiveKind
-from interlock.interchange.layout import lay_out
-from interlock.interchange.msccl_write import to_msccl_xml
-from interlock.interchange.mscclpp_write import to_mscclpp_json
-from interlock.interchange.quantise import ChunkPolicy, quantise
+from interlock.interchange.msccl.write import to_msccl_xml
+from interlock.interchange.mscclpp.write import to_mscclpp_json
+from interlock.interchange.shared.chunks.layout import lay_out
+from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
 from interlock.planning import Plan, solve
 from interlock.problem import Problem
 

@@ -9,7 +9,7 @@ import pytest
 
 import interlock as il
 from interlock.interchange import Intent, read_foreign
-from interlock.interchange.msccl_write import to_msccl_xml
+from interlock.interchange.msccl.write import to_msccl_xml
 from interlock.validate import check
 
 # Two GPUs: GPU 0 relays through scratch, so that every kind of defect can be planted.

@@ -13,7 +13,7 @@ import pytest
 
 import interlock as il
 from interlock.interchange import Intent, read_foreign
-from interlock.interchange.mscclpp_write import to_mscclpp_json
+from interlock.interchange.mscclpp.write import to_mscclpp_json
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule
 from interlock.validate import check

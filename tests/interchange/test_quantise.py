@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlock as il
-from interlock.interchange.layout import pad_to_equal_sums
-from interlock.interchange.quantise import ChunkPolicy, quantise
+from interlock.interchange.shared.chunks.layout import pad_to_equal_sums
+from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
 
 CLUSTER = il.cluster("h200", servers=2, gpus_per_server=2)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interlock.interchange import read_foreign
-from interlock.interchange.moves import SWAPPED
+from interlock.interchange.shared.chunks.transfers import SWAPPED
 from interlock.validate import check
 
 ALGO = '<algo name="x" proto="LL" nchannels="1" nchunksperloop="{chunks}" ngpus="{gpus}" coll="{coll}" inplace="1" '

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from interlock.interchange import import_topology
-from interlock.interchange.imported import ImportedTopology
-from interlock.interchange.machine import Distance, share_nics
+from interlock.interchange.machines.join import ImportedTopology
+from interlock.interchange.machines.server import Distance, share_nics
 
 LEGEND = "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n\nNIC Legend:\n\n"
 

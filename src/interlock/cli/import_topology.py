@@ -11,8 +11,8 @@ from interlock.cli.options import JsonOption
 from interlock.cli.show import print_json, print_table
 from interlock.errors import InvalidInput
 from interlock.interchange import import_topology
-from interlock.interchange.imported import ImportedTopology
-from interlock.interchange.machine import Server
+from interlock.interchange.machines.join import ImportedTopology
+from interlock.interchange.machines.server import Server
 from interlock.units import format_bandwidth, format_seconds
 
 __all__ = ["command"]

@@ -71,7 +71,7 @@ def build_traffic(words: str, where: HasRanks, size: str, seed: int) -> Demand:
     from interlock.traffic import parse
 
     if words.endswith((".parquet", ".pt")):
-        from interlock.interchange.traces import demand_of_routing, read_routing_trace
+        from interlock.interchange.workloads.routing_traces import demand_of_routing, read_routing_trace
         from interlock.units import parse_bytes
 
         return demand_of_routing(read_routing_trace(words, where.num_ranks), parse_bytes(size, "--size"))

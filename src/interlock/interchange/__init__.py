@@ -1,9 +1,8 @@
-"""To and from other tools: schedules out and in, topologies and traces in."""
+"""To and from other tools: schedules out and in, topologies and traces in. One folder per format."""
 
-from interlock.interchange.foreign import ForeignSchedule, Intent
-from interlock.interchange.registry import FORMATS, Format, export_schedule, format_of, get_format, read_foreign
-from interlock.interchange.report import ExportReport
-from interlock.interchange.topologies import import_topology
+from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent
+from interlock.interchange.machines.recognise import import_topology
+from interlock.interchange.registry import FORMATS, export_schedule, format_of, get_format, read_foreign
 
 __all__ = [
     "FORMATS",

@@ -9,14 +9,14 @@ import numpy as np
 
 from interlock.errors import InvalidInput
 from interlock.files import check_file, read_text
-from interlock.interchange.chakra_parse import parse_trace
-from interlock.interchange.files import MAX_FILE_BYTES, read_bytes
-from interlock.interchange.msccl_parse import parse_msccl_xml
-from interlock.interchange.mscclpp_parse import parse_mscclpp
-from interlock.interchange.protobuf import LENGTH_DELIMITED, fields
-from interlock.interchange.safe_json import parse_json
-from interlock.interchange.simai_workload import read_simai_workload
-from interlock.interchange.topologies import import_topology
+from interlock.interchange.chakra.parse import parse_trace
+from interlock.interchange.machines.recognise import import_topology
+from interlock.interchange.msccl.parse import parse_msccl_xml
+from interlock.interchange.mscclpp.parse import parse_mscclpp
+from interlock.interchange.shared.files import MAX_FILE_BYTES, read_bytes
+from interlock.interchange.shared.json_text import parse_json
+from interlock.interchange.shared.protobuf import LENGTH_DELIMITED, fields
+from interlock.interchange.workloads.simai import read_simai_workload
 from interlock.schedule import is_schedule_file, read_schedule
 from interlock.traffic import read_demand
 
@@ -100,14 +100,14 @@ def _perfetto(path: Path) -> str:
 
 
 def _expert_dump(path: Path) -> str:
-    from interlock.interchange.traces import read_expert_counts
+    from interlock.interchange.workloads.routing_traces import read_expert_counts
 
     found = read_expert_counts(path)
     return f"expert loads of {len(found.counts)} layers ({found.source})"
 
 
 def _parquet(path: Path) -> str:
-    from interlock.interchange.traces import read_routing_trace
+    from interlock.interchange.workloads.routing_traces import read_routing_trace
 
     return f"routing of {read_routing_trace(path, 1, max_tokens=1 << 16).num_tokens} tokens"
 

@@ -1,102 +1,28 @@
-"""All formats by name, what each can do, and how a file is recognised. A new format is a line in `FORMATS`."""
+"""All formats by name, and how a file is recognised. A new format is a folder and its name in `FORMATS`."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from interlock.errors import InvalidInput, nearest
-from interlock.interchange.foreign import ForeignSchedule, Intent
-from interlock.interchange.report import ExportReport
+from interlock.interchange import chakra, chrome_trace, htsim, msccl, mscclpp, nccl_tests, tacos
+from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
-__all__ = ["FORMATS", "Format", "export_schedule", "format_of", "get_format", "read_foreign"]
+__all__ = ["FORMATS", "export_schedule", "format_of", "get_format", "read_foreign"]
 
 SNIFFED_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A file format of another tool."""
-
-    name: str
-    summary: str
-    writer: str  # module:function
-    reader: str
-    has_chunks: bool = False  # bytes become equal chunks; takes chunk_bytes
-    is_folder: bool = False
-    is_readable: bool = True  # holds schedules that can be read back
-    needs_times: bool = False  # takes simulated times
-    streams: bool = False  # writes a million messages without holding the text
-
-    def write(self, schedule: Schedule, problem: Problem, path: Path, **options: object) -> ExportReport:
-        """Write a schedule; options are the format's own."""
-        made = _function(self.writer)(schedule, problem, path, **options)
-        assert isinstance(made, ExportReport)
-        return made
-
-    def read(self, path: Path, intent: Intent) -> ForeignSchedule:
-        """Read a file."""
-        made = _function(self.reader)(path, intent)
-        assert isinstance(made, ForeignSchedule)
-        return made
-
-
-FORMATS = {
+FORMATS: dict[str, Format] = {
     made.name: made
     for made in (
-        Format(
-            "msccl-xml",
-            "algorithms for RCCL and MSCCL",
-            "msccl_write:write_msccl_xml",
-            "msccl_read:read_msccl_xml",
-            has_chunks=True,
-        ),
-        Format(
-            "mscclpp-json",
-            "execution plans for MSCCL++",
-            "mscclpp_write:write_mscclpp_json",
-            "mscclpp_read:read_mscclpp_json",
-            has_chunks=True,
-        ),
-        Format(
-            "chakra",
-            "execution traces and ASTRA-sim configurations, in a folder",
-            "chakra_write:write_chakra",
-            "chakra_read:read_chakra",
-            is_folder=True,
-            streams=True,
-        ),
-        Format(
-            "tacos-csv",
-            "chunks per link, as TACOS 1.1 writes them",
-            "tacos_csv:write_tacos_csv",
-            "tacos_csv:read_tacos_csv",
-            has_chunks=True,
-            streams=True,
-        ),
-        Format("htsim", "connection matrix for htsim", "htsim:write_htsim", "htsim:read_htsim", streams=True),
-        Format(
-            "nccl-tests",
-            "byte matrix for nccl-tests' alltoallv",
-            "nccl_matrix:write_nccl_matrix",
-            "nccl_matrix:read_nccl_matrix",
-            is_readable=False,
-            streams=True,
-        ),
-        Format(
-            "chrome-trace",
-            "simulated timeline for Perfetto",
-            "chrome_trace:write_chrome_trace",
-            "chrome_trace:read_chrome_trace",
-            is_readable=False,
-            needs_times=True,
-            streams=True,
-        ),
+        msccl.FORMAT,
+        mscclpp.FORMAT,
+        chakra.FORMAT,
+        tacos.FORMAT,
+        htsim.FORMAT,
+        nccl_tests.FORMAT,
+        chrome_trace.FORMAT,
     )
 }
 
@@ -132,30 +58,13 @@ def read_foreign(path: str | Path, intent: Intent | None = None, format_name: st
 
 def format_of(path: Path) -> Format:
     """The format a file seems to be in."""
-    if path.is_dir() or path.suffix == ".et":
-        return FORMATS["chakra"]
-    if not path.is_file():
-        if path.parent.is_dir() and any(path.parent.glob(f"{path.name}.*.et")):
-            return FORMATS["chakra"]
+    start = ""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(SNIFFED_BYTES).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    for made in FORMATS.values():
+        if made.recognises(path, start):
+            return made
+    if not path.exists():
         raise InvalidInput(f"{path}: no such file")
-    with path.open("rb") as file:
-        start = file.read(SNIFFED_BYTES)
-    text = start.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    if text.startswith("<"):
-        return FORMATS["msccl-xml"]
-    if text.startswith(("{", "[")):
-        return FORMATS["chrome-trace" if '"traceEvents"' in text else "mscclpp-json"]
-    if text.startswith("NPUs Count"):
-        return FORMATS["tacos-csv"]
-    if any(line.startswith("Nodes ") for line in text.splitlines()[:64]):
-        return FORMATS["htsim"]
-    words = text.split("\n", 1)[0].replace(",", " ").split()
-    if words and all(word.isdigit() for word in words):
-        return FORMATS["nccl-tests"]
     raise InvalidInput(f"{path} is in no format that is known here; name it with --format ({', '.join(FORMATS)})")
-
-
-def _function(place: str) -> Callable[..., Any]:
-    module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(f"interlock.interchange.{module}"), name)
-    return found

@@ -1,0 +1,184 @@
+"""Writes Chakra execution traces: one `.et` per rank, and the ASTRA-sim configuration that runs them.
+
+The schedule is a custom collective algorithm (`algorithm.<rank>.et`), sizes in true bytes; `workload.<rank>.et` calls
+it once. Each send also names the bytes it carries in an attribute of our own: simulators ignore it, our reader uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.collectives import CollectiveKind
+from interlock.interchange.chakra.encode import (
+    BOOL,
+    COMM_COLL_NODE,
+    INT64,
+    SCHEMA_VERSION,
+    Encoder,
+    attribute,
+    framed,
+    node_bytes,
+)
+from interlock.interchange.chakra.graph import SendReceiveGraph, build_graph
+from interlock.interchange.contract import ExportReport
+from interlock.interchange.shared.files import write_folder
+from interlock.interchange.shared.protobuf import text_field
+from interlock.interchange.shared.regions import regions_of
+from interlock.interchange.shared.sequence import sequence_messages
+from interlock.problem import Problem
+from interlock.schedule import Schedule
+
+__all__ = ["write_schedule"]
+
+COMM_TYPE = {
+    CollectiveKind.ALL_REDUCE: 0,
+    CollectiveKind.ALL_GATHER: 2,
+    CollectiveKind.ALL_TO_ALL: 6,
+    CollectiveKind.REDUCE_SCATTER: 7,
+}
+MAX_INT32 = 2**31 - 1
+GIB = 2**30  # ASTRA-sim's "GB/s" are 2^30 bytes per second
+
+Writer = Callable[[BinaryIO], None]
+
+
+def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportReport:
+    """Write a folder with the traces of all ranks and configurations for ASTRA-sim."""
+    sequence = sequence_messages(schedule, problem.topology)
+    graph = build_graph(schedule, sequence, problem.num_ranks)
+    units = _Units(schedule, problem)
+    encoder = Encoder(schedule, graph, regions_of(problem), units.unit if units.fits else 0, units.total)
+    writers: dict[str, Writer] = {}
+    for rank in range(problem.num_ranks):
+        writers[f"algorithm.{rank}.et"] = partial(encoder.write_rank, rank)
+        writers[f"workload.{rank}.et"] = partial(_write_workload, problem, units)
+    for name, text in _configurations(problem).items():
+        writers[name] = partial(_write_text, text)
+    write_folder(path, writers, owned=_is_ours)
+    return ExportReport("chakra", tuple(path / name for name in writers), notes=_notes(schedule, problem, graph))
+
+
+def _is_ours(name: str) -> bool:
+    stem, _, ending = name.partition(".")
+    return name in CONFIGURATION_FILES or (stem in ("algorithm", "workload") and ending.endswith("et"))
+
+
+def _notes(schedule: Schedule, problem: Problem, graph: SendReceiveGraph) -> tuple[str, ...]:
+    notes = ["run.sh runs it in ASTRA-sim, whose analytical backend stores and forwards whole messages: times differ"]
+    if not (schedule.src.is_single and schedule.dst.is_single):
+        notes.append("Chakra has no in-switch operations: multicasts and in-switch sums are written as single sends")
+    if len(schedule.barriers):
+        notes.append("barriers are kept at each rank, not between ranks")
+    if graph.num_dropped:
+        notes.append(f"{graph.num_dropped} dependencies join messages that meet at no rank; they are not written")
+    if problem.cluster is None:
+        notes.append("network.yml replaces the topology by one switch: the analytical backend has no general graphs")
+    return tuple(notes)
+
+
+class _Units:
+    """Sizes as multiples of one unit, for ASTRA-sim versions that scale messages by the workload's size."""
+
+    def __init__(self, schedule: Schedule, problem: Problem) -> None:
+        sizes = schedule.size_bytes[schedule.size_bytes > 0]
+        self.unit = int(np.gcd.reduce(sizes)) if len(sizes) else 1
+        largest = int(schedule.size_bytes.max(initial=1))
+        wanted = max(1, math.ceil(_rank_bytes(problem) / self.unit / problem.num_ranks))
+        self.total = problem.num_ranks * wanted
+        self.fits = largest // self.unit <= MAX_INT32 and self.total <= MAX_INT32
+        gathers = problem.collective is not None and problem.collective.kind is CollectiveKind.ALL_GATHER
+        self.workload_bytes = self.unit * (self.total // problem.num_ranks if gathers else self.total)
+
+
+def _rank_bytes(problem: Problem) -> int:
+    if problem.demand is not None:
+        return problem.demand.largest_rank_bytes
+    if problem.collective is not None:
+        return problem.collective.size_bytes
+    return int(problem.items.size_bytes.sum())
+
+
+def _write_workload(problem: Problem, units: _Units, file: BinaryIO) -> None:
+    kind = CollectiveKind.ALL_TO_ALL if problem.collective is None else problem.collective.kind
+    attributes = attribute("is_cpu_op", BOOL, 0) + attribute("comm_type", INT64, COMM_TYPE.get(kind, 6))
+    attributes += attribute("comm_size", INT64, units.workload_bytes)
+    file.write(framed(text_field(1, SCHEMA_VERSION)))
+    file.write(framed(node_bytes(0, b"collective", COMM_COLL_NODE, b"", attributes)))
+
+
+def _write_text(text: str, file: BinaryIO) -> None:
+    file.write(text.encode())
+
+
+CONFIGURATION_FILES = ("system.json", "network.yml", "memory.json", "run.sh")
+
+
+def _configurations(problem: Problem) -> dict[str, str]:
+    """What ASTRA-sim needs beside the traces. Paths are relative: it looks from where it is started."""
+    kind = CollectiveKind.ALL_TO_ALL if problem.collective is None else problem.collective.kind
+    slot = str(kind if kind in COMM_TYPE else CollectiveKind.ALL_TO_ALL)
+    system: dict[str, object] = {
+        "scheduling-policy": "LIFO",
+        "endpoint-delay": 1,
+        "active-chunks-per-dimension": 1,
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["ring"],
+        "all-gather-implementation": ["ring"],
+        "reduce-scatter-implementation": ["ring"],
+        "all-to-all-implementation": ["direct"],
+        f"{slot}-implementation-custom": ["./algorithm"],
+        "collective-optimization": "localBWAware",
+        "local-mem-bw": 3350,
+        "boost-mode": 0,
+    }
+    network = _network(problem)
+    yaml = "".join(f"{key}: [ {', '.join(map(str, values))} ]\n" for key, values in network.items())
+    return {
+        "system.json": json.dumps(system, indent=2) + "\n",
+        "network.yml": yaml,
+        "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
+        "run.sh": RUN_SCRIPT,
+    }
+
+
+def _network(problem: Problem) -> dict[str, list[object]]:
+    """Scale-up and scale-out as switches; anything else as one switch of its mean link."""
+    cluster = problem.cluster
+    if cluster is None:
+        bandwidth = float(np.mean(problem.topology.bandwidth_bytes_per_s)) / GIB
+        latency_ns = float(np.mean(problem.topology.latency_s)) * 1e9
+        return {
+            "topology": ["Switch"],
+            "npus_count": [problem.num_ranks],
+            "bandwidth": [round(bandwidth, 6)],
+            "latency": [round(latency_ns / 2, 3)],
+        }
+    alive: NDArray[np.float64] = cluster.nic_bandwidth_bytes_per_s[cluster.nic_bandwidth_bytes_per_s > 0]
+    tiers = [
+        (cluster.gpus_per_server, cluster.scale_up_bandwidth_bytes_per_s, cluster.scale_up_latency_s),
+        (cluster.servers, float(alive.mean()) if len(alive) else 1.0, cluster.scale_out_latency_s),
+    ]
+    tiers = [tier for tier in tiers if tier[0] > 1] or tiers[:1]
+    return {
+        "topology": ["Switch"] * len(tiers),
+        "npus_count": [size for size, _, _ in tiers],
+        "bandwidth": [round(bandwidth / GIB, 6) for _, bandwidth, _ in tiers],
+        "latency": [round(latency_s * 1e9 / 2, 3) for _, _, latency_s in tiers],
+    }
+
+
+RUN_SCRIPT = """#!/bin/sh
+# Runs this collective in ASTRA-sim; set ASTRA_SIM to the path of AstraSim_Analytical_Congestion_Aware (or _Unaware).
+# ASTRA-sim looks for the algorithm's traces from where it is started, hence the cd.
+cd "$(dirname "$0")" && exec "${ASTRA_SIM:-AstraSim_Analytical_Congestion_Aware}" \\
+  --workload-configuration=workload --system-configuration=system.json \\
+  --remote-memory-configuration=memory.json --network-configuration=network.yml "$@"
+"""

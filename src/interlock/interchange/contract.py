@@ -1,0 +1,81 @@
+"""What a format promises: how it is named and recognised, what its reader is told and returns, what its writer says.
+
+A format is a folder with a ``write.py`` (`write_schedule`), a ``read.py`` (`read_schedule`) and a `Format` in its
+``__init__.py``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interlock.problem import Problem
+from interlock.schedule import Schedule
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["ExportReport", "ForeignSchedule", "Format", "Intent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What the user says about a file that does not say it itself. `collective` is a name like "all-gather"."""
+
+    demand: Demand | None = None
+    collective: str | None = None
+    size_bytes: int | None = None  # of the collective, as nccl-tests count it
+    chunk_bytes: int | None = None
+    cluster: Cluster | None = None  # where it would run
+    root: int = 0  # of rooted collectives
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignSchedule:
+    """A schedule in our form, with what was wrong beyond its deliveries and what had to be inferred."""
+
+    format: str
+    schedule: Schedule
+    problem: Problem
+    violations: tuple[str, ...] = ()  # races, deadlocks, misplaced data: anything our form cannot hold
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """Files written, how bytes became chunks (None: they stayed bytes), and what the format could not say."""
+
+    format: str
+    files: tuple[Path, ...]
+    chunk_bytes: int | None = None
+    chunk_policy: str | None = None  # "exact", "fixed" or "padded"
+    inflation: float = 0.0  # added bytes over true bytes, rounding to chunks and padding together
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format of another tool."""
+
+    name: str
+    folder: str  # the package that reads and writes it
+    summary: str
+    recognises: Callable[[Path, str], bool]  # (path, text of the file's start)
+    has_chunks: bool = False  # bytes become equal chunks; takes chunk_bytes
+    is_folder: bool = False
+    is_readable: bool = True  # holds schedules that can be read back
+    needs_times: bool = False  # takes simulated times
+    streams: bool = False  # writes a million messages without holding the text
+
+    def write(self, schedule: Schedule, problem: Problem, path: Path, **options: object) -> ExportReport:
+        """Write a schedule; options are the format's own."""
+        made = importlib.import_module(f"{self.folder}.write").write_schedule(schedule, problem, path, **options)
+        assert isinstance(made, ExportReport)
+        return made
+
+    def read(self, path: Path, intent: Intent) -> ForeignSchedule:
+        """Read a file."""
+        made = importlib.import_module(f"{self.folder}.read").read_schedule(path, intent)
+        assert isinstance(made, ForeignSchedule)
+        return made

@@ -1,0 +1,1 @@
+"""Topologies in: files that describe servers or networks."""

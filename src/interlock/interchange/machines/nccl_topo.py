@@ -1,0 +1,323 @@
+"""Reads NCCL topology XML: NVIDIA's and RCCL's dialects, providers' files without `<gpu>`, dumps of several hosts.
+
+Rates per lane and per link are those that NCCL and RCCL count with. What a file does not say is guessed and listed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.interchange.machines.server import Gpu, Nic, NicShare, Server, distance_of, share_nics, unused_nics
+from interlock.interchange.shared.files import read_bytes
+from interlock.interchange.shared.xml_text import Element, parse_xml
+
+__all__ = ["read_nccl_topology"]
+
+MAX_GPUS = 4096
+MAX_NICS = 4096
+GB = 1e9
+
+LANE_BY_SPEED = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}  # NCCL's, in 1/80 GB/s
+NVLINK_BY_SM = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}  # GB/s per link and direction
+XGMI_BY_GCN = {"906": 24.0, "908": 24.0, "910": 36.0, "90a": 36.0, "94": 48.0, "95": 48.0}  # RCCL's, GB/s per link
+GUESSED_SWITCH = {16.0: (80, 12), 32.0: (90, 18)}  # PCIe speed -> (sm, NVLinks) of the boards that have it
+DEFAULT_NET_MBIT = 10_000
+MAX_NET_MBIT = 10_000_000  # above it, a speed is in kb/s: Slingshot's plug-in reports so
+VIRTUAL_SWITCH = re.compile(r"f{4,8}:ff:ff\.[0-9a-f]")
+
+
+@dataclass(slots=True)
+class _Device:
+    """A GPU or NIC with its place in the tree."""
+
+    element: Element
+    pci: Element | None
+    bridges: tuple[str, ...]
+    numa: str
+    host: str
+
+
+@dataclass(slots=True)
+class _Found:
+    file: str
+    gpus: list[_Device] = field(default_factory=list)
+    nets: list[_Device] = field(default_factory=list)
+    unnamed: list[_Device] = field(default_factory=list)  # PCI devices that do not say what they are
+    guesses: list[str] = field(default_factory=list)
+
+    def guess(self, text: str) -> None:
+        if text not in self.guesses:
+            self.guesses.append(text)
+
+
+def read_nccl_topology(path: Path) -> list[Server]:
+    """Servers of a file: one, or one per `host_hash` in a dump of several hosts."""
+    root = parse_xml(read_bytes(path), path).root
+    if root.name == "graphs":
+        raise InvalidInput(f"{path} holds NCCL's graphs (rings and trees), not the topology they run on")
+    if root.name != "system":
+        raise InvalidInput(f"{path}: the root is <{root.name[:64]}>, not <system>; this is no NCCL topology")
+    found = _Found(str(path))
+    for cpu in root.children:
+        if cpu.name != "cpu":
+            found.guess(f"<{cpu.name[:40]}> below <system> is not known and was left out")
+            continue
+        numa = f"{cpu.attributes.get('host_hash', '')}/{cpu.attributes.get('numaid', '?')}"
+        _collect(found, cpu, None, (), numa, cpu.attributes.get("host_hash", ""))
+    if not found.gpus and found.unnamed:
+        found.gpus = found.unnamed
+        found.guess(f"PCI devices without a class: all {len(found.gpus)} are taken for GPUs")
+    if not found.gpus:
+        raise InvalidInput(f"{path} names no GPU (neither <gpu> nor a PCI device of class 0x03 or 0x12)")
+    if len(found.gpus) > MAX_GPUS or len(found.nets) > MAX_NICS:
+        raise LimitExceeded(f"{path} names {len(found.gpus)} GPUs and {len(found.nets)} NICs; that is too many")
+    _check_ids(found)
+    hosts = sorted({device.host for device in found.gpus})
+    servers = [_server(found, host, several=len(hosts) > 1) for host in hosts]
+    joined = len(servers) > 1 and all(gpu.switch_bytes_per_s > 0 for server in servers for gpu in server.gpus)
+    return [_one_domain(path.name, servers)] if joined else servers
+
+
+def _one_domain(name: str, hosts: list[Server]) -> Server:
+    """A dump of several hosts is one NVLink domain: one server to us. Each host's NICs stay with its own GPUs."""
+    gpus: list[Gpu] = []
+    nics: list[Nic] = []
+    shares: list[tuple[NicShare, ...]] = []
+    for host in hosts:
+        shares += [tuple(NicShare(len(nics) + p.nic, p.share, p.distance) for p in parts) for parts in host.nics_of_gpu]
+        gpus += host.gpus
+        nics += host.nics
+    guess = f"one file holds {len(hosts)} hosts: taken as one NVLink domain of {len(gpus)} GPUs"
+    guesses = dict.fromkeys(text for host in hosts for text in host.guesses)
+    return Server(name, tuple(gpus), tuple(nics), tuple(shares), (*guesses, guess))
+
+
+def _collect(
+    found: _Found, element: Element, pci: Element | None, bridges: tuple[str, ...], numa: str, host: str
+) -> None:
+    """Find GPUs and NICs below an element."""
+    for child in element.children:
+        if child.name == "pci":
+            kind = child.attributes.get("class", "").lower().removeprefix("0x")
+            has_device = any(grand.name in ("gpu", "nic") for grand in child.children)
+            if kind.startswith(("03", "12")) and not has_device:
+                found.gpus.append(_Device(child, child, bridges, numa, host))
+            elif kind.startswith("02") and not has_device:
+                found.nets.append(_Device(child, child, bridges, numa, host))
+            elif not kind and not child.children:
+                found.unnamed.append(_Device(child, child, bridges, numa, host))
+            else:
+                inner = bridges if has_device else (*bridges, child.attributes.get("busid", f"line {child.line}"))
+                _collect(found, child, child, inner, numa, host)
+        elif child.name == "gpu":
+            found.gpus.append(_Device(child, pci, bridges, numa, host))
+        elif child.name == "nic":
+            for net in child.all("net"):
+                found.nets.append(_Device(net, pci, bridges, numa, host))
+        elif child.name == "net":
+            found.nets.append(_Device(child, pci, bridges, numa, host))
+        elif child.name not in ("pcilink", "nvlink", "xgmi", "c2c"):
+            found.guess(f"<{child.name[:40]}> is not known and was left out")
+
+
+def _check_ids(found: _Found) -> None:
+    """No two GPUs may be the same device."""
+    for key in ("dev", "rank"):
+        seen: dict[tuple[str, str], int] = {}
+        for device in found.gpus:
+            value = device.element.attributes.get(key) if device.element.name == "gpu" else None
+            if value is None or value.startswith("-"):
+                continue
+            place = (device.host if key == "dev" else "", value)
+            if place in seen:
+                raise InvalidInput(
+                    f"{found.file}: gpu {key}={value[:20]!r} is given on line {seen[place]} and on line "
+                    f"{device.element.line}"
+                )
+            seen[place] = device.element.line
+    lines: dict[tuple[str, str], int] = {}
+    for device in found.gpus:
+        busid = _busid(device)
+        if busid and (device.host, busid) in lines:
+            first = lines[device.host, busid]
+            raise InvalidInput(f"{found.file}: PCI device {busid} is given twice (lines {first} and later)")
+        lines[device.host, busid] = device.element.line
+
+
+def _server(found: _Found, host: str, *, several: bool) -> Server:
+    gpus = sorted((g for g in found.gpus if g.host == host), key=_gpu_order)
+    nets = [n for n in found.nets if n.host == host]
+    number_of_busid = {_busid(gpu): k for k, gpu in enumerate(gpus)}
+    made = [_gpu(found, k, device, number_of_busid) for k, device in enumerate(gpus)]
+    made = _guess_scale_up(found, gpus, made)
+    nics = _drop_management(found, [_nic(found, device) for device in nets])
+    shares = share_nics([[distance_of(gpu, nic) for nic in nics] for gpu in made], len(nics))
+    if not nics:
+        found.guess("the file names no NIC; the server stands alone")
+    for text in unused_nics(nics, shares):
+        found.guess(text)
+    source = f"{Path(found.file).name}, host {host}" if several else Path(found.file).name
+    return Server(source, tuple(made), tuple(nics), shares, tuple(found.guesses))
+
+
+def _gpu_order(device: _Device) -> tuple[int, int, str]:
+    """By rank, then device number; devices without either in file order."""
+    attributes = device.element.attributes if device.element.name == "gpu" else {}
+    number = attributes.get("rank", attributes.get("dev", ""))
+    return (0, int(number), "") if number.isdigit() and len(number) < 9 else (1, device.element.line, "")
+
+
+def _busid(device: _Device) -> str:
+    return device.pci.attributes.get("busid", "").lower() if device.pci is not None else ""
+
+
+def _gpu(found: _Found, number: int, device: _Device, number_of_busid: dict[str, int]) -> Gpu:
+    """Direct links of a GPU: to the switch, or to other GPUs."""
+    is_gpu = device.element.name == "gpu"
+    attributes = device.element.attributes if is_gpu else {}
+    switch = 0.0
+    peers: dict[int, float] = {}
+    for link in device.element.children if is_gpu else ():
+        if link.name not in ("nvlink", "xgmi"):
+            continue
+        rate = _count(found, link) * _link_rate(found, link.name, attributes) * GB
+        target = link.attributes.get("target", "").lower()
+        kind = link.attributes.get("tclass", "").lower().removeprefix("0x")
+        peer = number_of_busid.get(target)
+        if kind.startswith("0680") or VIRTUAL_SWITCH.fullmatch(target):
+            switch += rate
+        elif peer is not None and peer != number:
+            peers[peer] = peers.get(peer, 0.0) + rate
+        else:
+            found.guess(
+                f"GPU {number}: a link to {target[:20]}, which is no other GPU here, is taken as one to a switch"
+            )
+            switch += rate
+    return Gpu(
+        name=f"gpu {attributes.get('dev', number)}",
+        busid=_busid(device),
+        numa=device.numa,
+        bridges=device.bridges,
+        pcie_bytes_per_s=_pcie(found, device),
+        switch_bytes_per_s=switch,
+        peers=tuple(sorted(peers.items())),
+    )
+
+
+def _count(found: _Found, link: Element) -> int:
+    text = link.attributes.get("count", "1")
+    if not text.isdigit() or not 1 <= len(text) <= 4 or int(text) == 0:
+        raise InvalidInput(f"{found.file}, line {link.line}: count={text[:20]!r} is not a number of links")
+    return int(text)
+
+
+def _link_rate(found: _Found, kind: str, attributes: dict[str, str]) -> float:
+    """GB/s of one link, each way."""
+    if kind == "xgmi":
+        code = attributes.get("gcn", "").lower().removeprefix("gfx")
+        for start in sorted(XGMI_BY_GCN, key=len, reverse=True):
+            if code.startswith(start):
+                return XGMI_BY_GCN[start]
+        found.guess(f"xGMI links of gcn={code[:20]!r} are counted at 48 GB/s")
+        return 48.0
+    text = attributes.get("sm", "")
+    sm = int(text) if text.isdigit() and len(text) < 5 else 0
+    known = [version for version in NVLINK_BY_SM if version <= sm]
+    if sm not in NVLINK_BY_SM:
+        rate = NVLINK_BY_SM[max(known)] if known else 20.0
+        found.guess(f"NVLinks of sm={text[:20]!r} are counted at {rate:g} GB/s")
+        return rate
+    return NVLINK_BY_SM[sm]
+
+
+def _pcie(found: _Found, device: _Device) -> float:
+    """NCCL's PCIe rate of a device: lanes times the rate of one."""
+    attributes = device.pci.attributes if device.pci is not None else {}
+    speed = _speed(attributes.get("link_speed", ""))
+    lane = LANE_BY_SPEED.get(speed)
+    if lane is None:
+        if attributes.get("link_speed", "").strip():
+            found.guess(f"PCIe speed {attributes['link_speed'][:20]!r} is not known; counted as 8 GT/s")
+        lane = 60
+    width = attributes.get("link_width", "")
+    lanes = int(width) if width.isdigit() and len(width) < 4 else 0
+    return (lanes or 16) * lane / 80 * GB
+
+
+def _speed(text: str) -> float:
+    """The number in "16 GT/s", "16.0 GT/s PCIe" and their kin."""
+    match = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?)", text)
+    return float(match.group(1)) if match else 0.0
+
+
+def _nic(found: _Found, device: _Device) -> Nic:
+    attributes = device.element.attributes
+    if device.element.name == "pci":
+        rate = 200e9 / 8 if _speed(attributes.get("link_speed", "")) < 32 else 400e9 / 8
+        if attributes.get("device", "").lower().startswith("0xefa"):
+            rate = 100e9 / 8
+        name = attributes.get("busid", f"line {device.element.line}")
+        found.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
+        return Nic(name, rate, device.numa, device.bridges)
+    mbit = _net_mbit(found, attributes)
+    numbers = [attributes.get(key, "") for key in ("rail", "plane")]
+    rail, plane = (int(text) if text.isdigit() and len(text) < 6 else None for text in numbers)
+    return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail, plane)
+
+
+def _net_mbit(found: _Found, attributes: dict[str, str]) -> float:
+    """Mb/s of a NIC; NCCL's default where there is no rate."""
+    text = attributes.get("speed", "")
+    try:
+        mbit = float(text) if len(text) < 20 else 0.0
+    except ValueError:
+        mbit = 0.0
+    if MAX_NET_MBIT < mbit <= 1000 * MAX_NET_MBIT:
+        found.guess(f"speed={text[:20]!r} cannot be Mb/s; counted as kb/s")
+        return mbit / 1000
+    if not 0 < mbit <= MAX_NET_MBIT:
+        found.guess(f"speed={text[:20]!r} of {attributes.get('name', 'a NIC')[:40]} is not a rate; counted as 10 Gb/s")
+        return DEFAULT_NET_MBIT
+    return mbit
+
+
+def _drop_management(found: _Found, nics: list[Nic]) -> list[Nic]:
+    """Slow or virtual NICs beside fast ones carry no GPU traffic."""
+    fastest = max((nic.bandwidth_bytes_per_s for nic in nics), default=0.0)
+    kept = [
+        nic
+        for nic in nics
+        if nic.bandwidth_bytes_per_s * 4 >= fastest and not nic.name.startswith(("veth", "docker", "virbr"))
+    ]
+    for nic in nics:
+        if nic not in kept:
+            found.guess(
+                f"{nic.name} ({nic.bandwidth_bytes_per_s * 8 / GB:g} Gb/s) is taken for management and left out"
+            )
+    return kept or nics
+
+
+def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu]) -> list[Gpu]:
+    """A file without any link between GPUs: providers leave NVLink to be detected."""
+    if any(gpu.switch_bytes_per_s or gpu.peers for gpu in gpus) or len(gpus) < 2:
+        return gpus
+    if any(device.element.attributes.get("gcn") for device in devices):
+        found.guess("no links between GPUs: they reach each other over PCIe")
+        return gpus
+    sms = {device.element.attributes.get("sm") for device in devices if device.element.name == "gpu"} - {None}
+    speeds = [_speed(d.pci.attributes.get("link_speed", "")) for d in devices if d.pci is not None]
+    sm, links = GUESSED_SWITCH.get(max(speeds, default=0.0), GUESSED_SWITCH[16.0])
+    if len(sms) == 1 and (text := str(sms.pop())).isdigit() and int(text) in NVLINK_BY_SM:
+        sm = int(text)
+        links = {90: 18, 100: 18, 80: 12}.get(sm, 6)
+    elif len(gpus) == 8 and max(speeds, default=0.0) <= 8.0:
+        sm, links = 80, 12
+    rate = links * NVLINK_BY_SM[sm] * GB
+    found.guess(
+        f"NVLink is not in the file (providers leave it to be detected): counted as a switch with {links} links of "
+        f"{NVLINK_BY_SM[sm]:g} GB/s per GPU"
+    )
+    return [Gpu(gpu.name, gpu.busid, gpu.numa, gpu.bridges, gpu.pcie_bytes_per_s, rate, gpu.peers) for gpu in gpus]

@@ -1,0 +1,119 @@
+"""Reads the text of `nvidia-smi topo -m`: with or without colours, wrapped, with older NIC names."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+from interlock.errors import InvalidInput
+from interlock.files import read_text
+from interlock.interchange.machines.server import Distance, Gpu, Nic, Server, share_nics, unused_nics
+
+__all__ = ["looks_like_smi_topology", "read_smi_topology"]
+
+MAX_BYTES = 1 << 20
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+TAIL = ("CPU", "NUMA", "GPU")  # words that begin the columns after the devices': CPU Affinity, GPU NUMA ID, …
+CODE = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SOC|SYS")
+GB = 1e9
+
+# Links per GPU -> GB/s of one link, and the Gb/s of the NICs that such servers usually have.
+GENERATIONS = {18: (20.6, 400), 12: (20.0, 200), 6: (20.0, 100), 4: (12.0, 100), 36: (20.6, 400)}
+
+
+def looks_like_smi_topology(text: str) -> bool:
+    """Whether a text has the matrix of `nvidia-smi topo -m` in it."""
+    plain = ANSI.sub("", text)
+    return bool(re.search(r"^\s*GPU0\b.*\bX\b", plain, re.MULTILINE))
+
+
+def read_smi_topology(path: Path) -> list[Server]:
+    """The server whose matrix is in a file."""
+    text = ANSI.sub("", read_text(path, MAX_BYTES))
+    columns, rows = _matrix(path, text)
+    gpus = [name for name in columns if name.startswith("GPU")]
+    nics = [name for name in columns if not name.startswith("GPU")]
+    guesses: list[str] = []
+    codes = [[_code(path, rows, gpu, other, columns) for other in columns] for gpu in gpus]
+    links = [[_links(codes[a][columns.index(gpus[b])]) for b in range(len(gpus))] for a in range(len(gpus))]
+    made, nic_gbit = _scale_up(gpus, links, guesses)
+    names = dict(re.findall(r"^\s*(NIC[0-9]+):\s*(\S{1,64})\s*$", text, re.MULTILINE))
+    if nics:
+        guesses.append(f"NIC rates are not in the matrix: counted as {nic_gbit} Gb/s each")
+    else:
+        guesses.append("the matrix names no NIC; the server stands alone")
+    cards = [Nic(names.get(nic, nic), nic_gbit * GB / 8) for nic in nics]
+    distances = [[_distance(codes[a][columns.index(nic)]) for nic in nics] for a in range(len(gpus))]
+    shares = share_nics(distances, len(cards))
+    guesses += unused_nics(cards, shares)
+    return [Server(path.name, tuple(made), tuple(cards), shares, tuple(guesses))]
+
+
+def _matrix(path: Path, text: str) -> tuple[list[str], dict[str, list[str]]]:
+    """Device names of the header and the codes of each row; both may continue on further lines.
+
+    What stands before the header and after the matrix, as in reports of whole environments, is passed over.
+    """
+    lines = [line.split() for line in text.splitlines()]
+    rows_begin = next((k for k, words in enumerate(lines) if words[:2] == ["GPU0", "X"]), len(lines))
+    headers = [k for k in range(rows_begin) if lines[k][:1] == ["GPU0"]]
+    if rows_begin == len(lines) or not headers:
+        raise InvalidInput(f"{path} does not hold the matrix of `nvidia-smi topo -m`")
+    heading = [word for words in lines[headers[-1] : rows_begin] for word in words]
+    columns = list(itertools.takewhile(lambda word: word not in TAIL, heading))
+    if len(set(columns)) != len(columns):
+        raise InvalidInput(f"{path}: a column of the matrix is given twice")
+    rows: dict[str, list[str]] = {}
+    current: str | None = None
+    for words in lines[rows_begin:]:
+        if words[:1] == ["Legend:"]:
+            break
+        if len(words) > 1 and words[0] in columns and CODE.fullmatch(words[1]):
+            current = words[0]
+            if current in rows:
+                raise InvalidInput(f"{path}: row {current} is given twice")
+            rows[current] = []
+        elif not words:
+            current = None
+        if current is not None:
+            rows[current] += [word for word in words if CODE.fullmatch(word)]
+    return columns, rows
+
+
+def _code(path: Path, rows: dict[str, list[str]], row: str, column: str, columns: list[str]) -> str:
+    if row not in rows or len(rows[row]) != len(columns):
+        raise InvalidInput(f"{path}: row {row} has {len(rows.get(row, []))} entries; there are {len(columns)} columns")
+    return rows[row][columns.index(column)]
+
+
+def _links(code: str) -> int:
+    return int(code[2:]) if code.startswith("NV") else 0
+
+
+def _distance(code: str) -> Distance:
+    if code == "SOC":
+        return Distance.SYS  # the name before drivers 384
+    return Distance[code] if code in Distance.__members__ else Distance.PIX
+
+
+def _scale_up(names: list[str], links: list[list[int]], guesses: list[str]) -> tuple[list[Gpu], int]:
+    """A switch where every pair shows all of a GPU's links, otherwise links between pairs."""
+    most = max((count for row in links for count in row), default=0)
+    if most == 0:
+        if len(names) > 1:
+            guesses.append("no NVLink in the matrix: GPUs reach each other over PCIe, counted as 12 GB/s")
+        return [Gpu(name.lower(), pcie_bytes_per_s=12 * GB) for name in names], 100
+    in_all = max(sum(row) for row in links)
+    is_switch = len(names) > 2 and in_all > max(most, 18)
+    per_gpu = most if is_switch else in_all
+    rate, nic_gbit = GENERATIONS.get(per_gpu, (20.0, 200))
+    guesses.append(f"links are counted at {rate:g} GB/s each way, as NCCL does for GPUs with {per_gpu} of them")
+    if is_switch:
+        guesses.append(f"every pair shows {most} links: a switch joins the GPUs")
+        return [Gpu(name.lower(), switch_bytes_per_s=most * rate * GB) for name in names], nic_gbit
+    made = []
+    for k, name in enumerate(names):
+        peers = tuple((other, count * rate * GB) for other, count in enumerate(links[k]) if count)
+        made.append(Gpu(name.lower(), peers=peers, pcie_bytes_per_s=12 * GB))
+    return made, nic_gbit

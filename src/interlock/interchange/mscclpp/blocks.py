@@ -1,0 +1,336 @@
+"""Divides the actions of an MSCCL++ plan into threadblocks and writes out their operations.
+
+Every threadblock follows the one order of all actions. What is left to be ordered between threadblocks of one GPU is
+ordered by semaphores.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from interlock.errors import LimitExceeded
+from interlock.interchange.mscclpp import limits
+from interlock.interchange.mscclpp.actions import Action, Actions, Arrival
+from interlock.interchange.mscclpp.place import BlockId, place_actions, place_waits
+from interlock.interchange.shared.chunks.program import Place
+from interlock.problem import Problem
+
+__all__ = ["Blocks", "build_blocks"]
+
+Json = dict[str, object]
+Pair = tuple[str, BlockId, BlockId]  # channel type and both ends, the lesser first
+Switch = tuple[str, tuple[int, ...]]  # buffer and the ranks whose buffers the switch joins
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Operations and resources of all threadblocks."""
+
+    operations: list[list[list[Json]]]  # [rank][threadblock]
+    num_semaphores: list[int]
+    channel_ids: list[dict[str, dict[Pair, int]]]  # [rank][type]: channels and their ids
+    block_channels: dict[BlockId, dict[str, dict[Pair, int]]]
+    remote_buffers: list[list[tuple[int, str, str]]]  # [rank]: peer, buffer, channel type
+    block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]]
+    switches: list[list[Switch]]  # [rank]
+    block_switches: dict[BlockId, list[Switch]]
+    reach: dict[Switch, int]  # chunks from the buffer's start that a switch must cover
+
+    def channels_of(self, rank: int, k: int) -> list[Json]:
+        """Channels that a threadblock uses, as ids of its GPU."""
+        made: list[Json] = []
+        for kind, used in self.block_channels[rank, k].items():
+            ids = [self.channel_ids[rank][kind][pair] for pair in used]
+            made.append({"channel_type": kind, "channel_ids": ids})
+        if self.block_switches[rank, k]:
+            ids = [self.switches[rank].index(switch) for switch in self.block_switches[rank, k]]
+            made.append({"channel_type": "switch", "channel_ids": ids})
+        return made
+
+    def buffers_of(self, rank: int, k: int) -> list[Json]:
+        """Remote buffers that a threadblock uses, as ids of its GPU."""
+        return [
+            {"access_channel_type": kind, "remote_buffer_ids": [self.remote_buffers[rank].index(b) for b in used]}
+            for kind, used in self.block_buffers[rank, k].items()
+        ]
+
+    def gpu_channels(self, rank: int) -> list[Json]:
+        """All channels of a GPU. The n-th to a peer meets the peer's n-th to it: both list them in one order."""
+        made: list[Json] = []
+        for kind, pairs in self.channel_ids[rank].items():
+            peers = [b[0] if a[0] == rank else a[0] for _, a, b in pairs]
+            made.append({"channel_type": kind, "connected_to": peers})
+        for buffer, group in self.switches[rank]:
+            groups = [{"size": self.reach[buffer, group], "ranks": list(group)}]
+            made.append({"channel_type": "switch", "buffer_type": buffer, "rank_groups": groups})
+        return made
+
+    def gpu_buffers(self, rank: int) -> list[Json]:
+        """All remote buffers of a GPU."""
+        return [
+            {"rank": peer, "type": buffer, "access_channel_types": [kind]}
+            for peer, buffer, kind in self.remote_buffers[rank]
+        ]
+
+
+def build_blocks(actions: Actions, problem: Problem, per_block: int) -> Blocks:
+    """Threadblocks with at most `per_block` actions each; raises LimitExceeded where a limit is still not kept."""
+    placed = place_actions(actions, per_block)
+    waiters = place_waits(actions, placed)
+    writer = _Writer(actions, problem, placed, waiters)
+    for action in actions.in_order:
+        writer.act(action)
+    for arrival, blocks in waiters.items():
+        for block in blocks:
+            writer.wait(block, arrival)
+    return writer.finish()
+
+
+@dataclass(slots=True)
+class _State:
+    """One threadblock while its operations are written."""
+
+    operations: list[Json] = field(default_factory=list)
+    after_sync: bool = False  # threads may be apart since a wait or since data was written
+
+
+class _Writer:
+    def __init__(
+        self, actions: Actions, problem: Problem, placed: dict[Action, BlockId], waiters: dict[Arrival, list[BlockId]]
+    ) -> None:
+        self.problem, self.placed, self.waiters, self.actions = problem, placed, waiters, actions
+        ranks = problem.num_ranks
+        self.states: dict[BlockId, _State] = defaultdict(_State)
+        for block in [*placed.values(), *(block for blocks in waiters.values() for block in blocks)]:
+            self.states[block]
+        self.channel_ids: list[dict[str, dict[Pair, int]]] = [{} for _ in range(ranks)]
+        self.block_channels: dict[BlockId, dict[str, dict[Pair, int]]] = defaultdict(dict)
+        self.remote_buffers: list[list[tuple[int, str, str]]] = [[] for _ in range(ranks)]
+        self.block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]] = defaultdict(dict)
+        self.switches: list[list[Switch]] = [[] for _ in range(ranks)]
+        self.block_switches: dict[BlockId, list[Switch]] = defaultdict(list)
+        self.reach: dict[Switch, int] = defaultdict(int)
+        # What a threadblock has still to take from another, in the order given: signals and releases.
+        self.expected: dict[tuple[BlockId, BlockId], dict[Arrival, None]] = defaultdict(dict)
+        self.releases: dict[tuple[BlockId, BlockId], dict[Action, None]] = defaultdict(dict)
+        self.semaphores: dict[tuple[BlockId, BlockId], int] = {}
+        self.num_semaphores = [0] * ranks
+        self.awaited_by: dict[Action, set[BlockId]] = defaultdict(set)
+        self.sends_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
+        self.receives_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
+        for action in actions.in_order:
+            for earlier in action.after:
+                if placed[earlier] != placed[action]:
+                    self.awaited_by[earlier].add(placed[action])
+
+    def act(self, action: Action) -> None:
+        """An action, what it waits for, and the signals after it."""
+        block = self.placed[action]
+        for arrival in sorted(action.needs, key=lambda a: self.placed[a.sender]):
+            self.wait(block, arrival)
+        for earlier in sorted(action.after, key=lambda a: self.placed[a]):
+            self._acquire(block, earlier)
+        listeners = [(arrival, block_) for arrival in action.brings for block_ in self.waiters[arrival]]
+        for arrival, listener in listeners:
+            self.expected[block, listener][arrival] = None
+            self._channel(block, listener)
+        state = self.states[block]
+        if state.after_sync:
+            state.operations.append({"name": "nop"})
+        signals = self._signal_ids(block, [listener for _, listener in listeners])
+        is_signalling = action.kind == "put" and self._kind(*self._ends(action)) == "port" and len(listeners) == 1
+        state.operations.append(self._data(action, block, signals["port"][0] if is_signalling else None))
+        state.after_sync = not is_signalling
+        if not is_signalling:
+            self._signal(state, signals)
+        for waiting in sorted(self.awaited_by.get(action, ())):
+            self._release(block, waiting, action)
+
+    def wait(self, block: BlockId, arrival: Arrival) -> None:
+        """Take signals of a sender up to that of an arrival, unless taken before."""
+        sender = self.placed[arrival.sender]
+        expected = self.expected[sender, block]
+        if arrival not in expected:
+            return
+        kind = self._kind(sender[0], block[0])
+        local = self.block_channels[block][kind][_pair(kind, sender, block)]
+        while arrival in expected:
+            del expected[next(iter(expected))]
+            self.states[block].operations.append({"name": "wait", "channel_ids": [local], "channel_type": kind})
+        self.states[block].after_sync = True
+
+    def finish(self) -> Blocks:
+        """Greetings in front, limits checked."""
+        ranks = self.problem.num_ranks
+        operations: list[list[list[Json]]] = [[] for _ in range(ranks)]
+        for block in sorted(self.states):
+            whole = [*self._greetings(block), *self.states[block].operations]
+            self._check(block, len(whole))
+            operations[block[0]].append(whole)
+        for rank, count in enumerate(self.num_semaphores):
+            if count > limits.MAX_SEMAPHORES:
+                raise LimitExceeded(
+                    f"gpu {rank}: {count} pairs of threadblocks wait for each other; {limits.MAX_SEMAPHORES} "
+                    "semaphores are allowed"
+                )
+            if len(operations[rank]) > limits.MAX_THREADBLOCKS:
+                raise LimitExceeded(f"gpu {rank} needs {len(operations[rank])} threadblocks; use larger chunks")
+        return Blocks(
+            operations,
+            self.num_semaphores,
+            self.channel_ids,
+            self.block_channels,
+            self.remote_buffers,
+            self.block_buffers,
+            self.switches,
+            self.block_switches,
+            self.reach,
+        )
+
+    def _greetings(self, block: BlockId) -> list[Json]:
+        """Tell senders that this GPU has begun, and wait until the receivers have."""
+        made: list[Json] = []
+        for name, pairs in (("rlxsignal", self.receives_on[block]), ("rlxwait", self.sends_on[block])):
+            for kind, used in self.block_channels[block].items():
+                ids = [used[pair] for pair in pairs if pair[0] == kind]
+                for chosen in _in_eights(ids):
+                    made.append({"name": name, "channel_ids": chosen, "channel_type": kind})
+        return [*made, {"name": "nop"}] if made else []
+
+    def _check(self, block: BlockId, count: int) -> None:
+        where = f"gpu {block[0]}, threadblock {block[1]}"
+        if count > limits.MAX_OPERATIONS:
+            raise LimitExceeded(f"{where} has {count} operations; {limits.MAX_OPERATIONS} fit")
+        channels = {kind: len(used) for kind, used in self.block_channels[block].items()}
+        buffers = {kind: len(used) for kind, used in self.block_buffers[block].items()}
+        for kind, used in [*channels.items(), *buffers.items()]:
+            if used > limits.MAX_CHANNELS:
+                raise LimitExceeded(f"{where} has {used} {kind} channels or buffers; {limits.MAX_CHANNELS} fit")
+
+    def _ends(self, action: Action) -> tuple[int, int]:
+        assert action.peer is not None
+        return action.rank, action.peer
+
+    def _kind(self, a: int, b: int) -> str:
+        """Port channels between servers, memory channels within."""
+        cluster = self.problem.cluster
+        far = cluster is not None and a // cluster.gpus_per_server != b // cluster.gpus_per_server
+        return "port" if far else "memory"
+
+    def _channel(self, sender: BlockId, receiver: BlockId) -> None:
+        kind = self._kind(sender[0], receiver[0])
+        pair = _pair(kind, sender, receiver)
+        for block in (sender, receiver):
+            mine = self.channel_ids[block[0]].setdefault(kind, {})
+            mine.setdefault(pair, len(mine))
+            used = self.block_channels[block].setdefault(kind, {})
+            used.setdefault(pair, len(used))
+        self.sends_on[sender][pair] = None
+        self.receives_on[receiver][pair] = None
+
+    def _signal_ids(self, block: BlockId, listeners: list[BlockId]) -> dict[str, list[int]]:
+        ids: dict[str, list[int]] = {"memory": [], "port": []}
+        for listener in listeners:
+            kind = self._kind(block[0], listener[0])
+            ids[kind].append(self.block_channels[block][kind][_pair(kind, block, listener)])
+        return ids
+
+    def _signal(self, state: _State, signals: dict[str, list[int]]) -> None:
+        if any(signals.values()):
+            state.operations.append({"name": "nop"})
+            state.after_sync = False
+        for kind, ids in signals.items():
+            for chosen in _in_eights(ids):
+                state.operations.append({"name": "signal", "channel_ids": chosen, "channel_type": kind})
+
+    def _acquire(self, block: BlockId, earlier: Action) -> None:
+        home = self.placed[earlier]
+        released = self.releases[home, block]
+        while home != block and earlier in released:
+            del released[next(iter(released))]
+            number = self.semaphores[home, block]
+            self.states[block].operations.append({"name": "sem_acquire", "semaphore_ids": [number]})
+            self.states[block].after_sync = True
+
+    def _release(self, block: BlockId, waiting: BlockId, action: Action) -> None:
+        key = (block, waiting)
+        if key not in self.semaphores:
+            self.semaphores[key] = self.num_semaphores[waiting[0]]
+            self.num_semaphores[waiting[0]] += 1
+        state = self.states[block]
+        if state.after_sync:
+            state.operations.append({"name": "nop"})
+            state.after_sync = False
+        state.operations.append({"name": "sem_release", "semaphore_ids": [self.semaphores[key]]})
+        self.releases[key][action] = None
+
+    def _data(self, action: Action, block: BlockId, signalled: int | None) -> Json:
+        sources: list[Json] = [_local(place, action.count) for place in action.sources]
+        if action.kind == "put":
+            kind = self._kind(*self._ends(action))
+            target: Json = {"buffer_id": self._buffer(block, action, kind)}
+            target |= {"index": action.target[1], "size": action.count}
+            made: Json = {"name": "put", "src_buff": sources, "dst_buff": [target], "channel_type": kind}
+            if kind == "port":
+                made["channel_ids"] = [self._port(block, action) if signalled is None else signalled]
+            if signalled is not None:
+                made["name"] = "pws"
+            return made
+        if action.kind in ("multicast", "switch-sum"):
+            target = self._switched(block, action.target, action)
+            if action.kind == "multicast":
+                return {"name": "gstore", "src_buff": sources, "dst_buff": [target], "channel_type": "switch"}
+            loaded = [self._switched(block, place, action) for place in action.sources]
+            return {
+                "name": "glres",
+                "src_buff": loaded,
+                "dst_buff": [target],
+                "channel_type": "switch",
+                "reduce_op": "sum",
+            }
+        if action.kind == "sum":
+            target = _local(action.target, action.count)
+            return {"name": "re", "src_buff": sources, "dst_buff": [target], "reduce_op": "sum"}
+        return {"name": "copy", "src_buff": sources, "dst_buff": [_local(action.target, action.count)]}
+
+    def _port(self, block: BlockId, action: Action) -> int:
+        """Any channel of the threadblock to the peer; a put on a port needs one."""
+        pairs = self.block_channels[block]["port"]
+        return next(k for k, (_, a, b) in enumerate(pairs) if action.peer in (a[0], b[0]))
+
+    def _buffer(self, block: BlockId, action: Action, kind: str) -> int:
+        assert action.peer is not None
+        buffer = (action.peer, action.target[0], kind)
+        if buffer not in self.remote_buffers[action.rank]:
+            self.remote_buffers[action.rank].append(buffer)
+        used = self.block_buffers[block].setdefault(kind, [])
+        if buffer not in used:
+            used.append(buffer)
+        return used.index(buffer)
+
+    def _switched(self, block: BlockId, place: Place, action: Action) -> Json:
+        """A stretch of a buffer that the switch joins over a group; every member must list the group's channel."""
+        switch = (place[0], action.group)
+        self.reach[switch] = max(self.reach[switch], place[1] + action.count)
+        for rank in action.group:
+            if switch not in self.switches[rank]:
+                self.switches[rank].append(switch)
+        used = self.block_switches[block]
+        if switch not in used:
+            used.append(switch)
+        return {"switch_channel_id": used.index(switch), "index": place[1], "size": action.count}
+
+
+def _pair(kind: str, a: BlockId, b: BlockId) -> Pair:
+    return (kind, a, b) if a < b else (kind, b, a)
+
+
+def _local(place: Place, count: int) -> Json:
+    return {"type": place[0], "index": place[1], "size": count}
+
+
+def _in_eights(ids: Sequence[int]) -> list[list[int]]:
+    most = limits.MAX_CHANNELS_PER_OPERATION
+    return [list(ids[k : k + most]) for k in range(0, len(ids), most)]

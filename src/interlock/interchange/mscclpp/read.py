@@ -1,0 +1,289 @@
+"""Reads MSCCL++ execution plans: executes them symbolically, and lowers them to our schedule."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from interlock.interchange.contract import ForeignSchedule, Intent
+from interlock.interchange.mscclpp.parse import Block, Operation, Plan, Stretch, parse_mscclpp
+from interlock.interchange.shared.chunks.buffers import choose_goal
+from interlock.interchange.shared.chunks.goal import Goal
+from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value
+from interlock.interchange.shared.chunks.outcome import address_in, check_outputs, delivered_matrix, plain_goal
+from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
+
+__all__ = ["read_schedule"]
+
+ADDS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt", "glres")
+WRITES_PACKETS = ("ppkt", "rppkt", "cpkt", "gstorepkt")
+SIGNALS = ("signal", "rlxsignal", "pws", "pwsf")
+WAITS = ("wait", "rlxwait")
+
+Cell = tuple[int, str, int]
+
+
+@dataclass(slots=True)
+class _Signals:
+    """Signals on their way to one end of a channel."""
+
+    sent: deque[tuple[Clock, int | None]] = field(default_factory=deque)
+
+
+def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
+    """The schedule in an MSCCL++ execution plan."""
+    plan = parse_mscclpp(path)
+    delivered = None
+    if not any(op.name in ADDS for gpu in plan.blocks for block in gpu for op in block.operations):
+        first = _Run(plan, plain_goal(plan.buffers.inputs), 1)
+        first.execute()
+        delivered = delivered_matrix(first.memory, plan.buffers.inputs, plan.buffers.outputs, first.address)
+    if intent.chunk_bytes is not None:
+        whole = intent.chunk_bytes % plan.split == 0
+        intent = replace(intent, chunk_bytes=intent.chunk_bytes // plan.split if whole else None)
+    goal, chunk_bytes, notes = choose_goal(plan.buffers, intent, delivered)
+    run = _Run(plan, goal, chunk_bytes)
+    run.execute()
+    run.finish()
+    made = run.moves.lower()
+    notes = [*plan.notes, *notes, *([SWAPPED] if made.is_taken_apart else [])]
+    return ForeignSchedule("mscclpp-json", made.schedule, made.problem, tuple(run.memory.violations), tuple(notes))
+
+
+class _Run:
+    """One symbolic execution: threadblocks advance as long as what they wait for is there."""
+
+    def __init__(self, plan: Plan, goal: Goal, chunk_bytes: int) -> None:
+        self.plan, self.goal = plan, goal
+        self.address = address_in(plan.buffers, in_place=plan.in_place)
+        self.memory = Memory()
+        self.moves = Moves(goal, self.memory, chunk_bytes)
+        self.signals: dict[tuple[object, int], _Signals] = {}  # (channel pair, receiving rank)
+        self.packets: dict[Cell, tuple[Clock, int | None]] = {}
+        self.released: dict[tuple[int, int], list[tuple[Clock, int | None]]] = {}
+        self.acquired: dict[tuple[int, int], int] = {}
+        self.barriers: dict[tuple[int, int], list[int]] = {}  # (gpu, barrier) -> threads that have come
+        self.threads: list[Thread] = []
+        self.block_of: list[Block] = []
+        self.ready: deque[int] = deque()
+        self.waiting: dict[object, list[int]] = {}
+        for gpu, blocks in enumerate(plan.blocks):
+            for block in blocks:
+                self.threads.append(Thread(len(self.threads), gpu, f"gpu {gpu}, threadblock {block.id}"))
+                self.block_of.append(block)
+            for k in range(plan.buffers.inputs[gpu]):
+                value = Value(goal.key_of_input(gpu, k), 1 << gpu, own=True)
+                self.memory.start(self.address(gpu, ("i", k)), value)
+
+    def execute(self) -> None:
+        """Advance all threadblocks until none can."""
+        self.ready.extend(range(len(self.threads)))
+        while self.ready:
+            number = self.ready.popleft()
+            thread, block = self.threads[number], self.block_of[number]
+            while thread.at < len(block.operations) and self._step(thread, block):
+                pass
+        for thread, block in zip(self.threads, self.block_of, strict=True):
+            if thread.at < len(block.operations):
+                name = block.operations[thread.at].name
+                self.memory.complain(f"{thread.name}, operation {thread.at} ({name}) waits forever")
+
+    def finish(self) -> None:
+        """Compare outputs with the goal."""
+        by_gpu: list[list[Thread]] = [[] for _ in self.plan.blocks]
+        for thread in self.threads:
+            by_gpu[thread.rank].append(thread)
+        check_outputs(self.goal, self.memory, self.moves, self.address, by_gpu)
+
+    def _step(self, thread: Thread, block: Block) -> bool:
+        """Execute one operation; False if it must wait."""
+        op = block.operations[thread.at]
+        thread.place = f"operation {thread.at}"
+        if op.barrier is not None:
+            return self._barrier(thread, block, op.barrier)
+        blocker = self._blocker(thread, op)
+        if blocker is not None:
+            self.waiting.setdefault(blocker, []).append(thread.id)
+            return False
+        self.memory.tick(thread)
+        self._take(thread, op)
+        if op.sources:
+            self._move(thread, op)
+        self._give(thread, op)
+        thread.at += 1
+        return True
+
+    def _blocker(self, thread: Thread, op: Operation) -> object | None:
+        """What the operation must wait for, if anything."""
+        if op.name in WAITS:
+            for channel in op.channels:
+                if not self.signals.setdefault((channel.pair, thread.rank), _Signals()).sent:
+                    return channel.pair, thread.rank
+        if op.name == "sem_acquire":
+            for k in op.semaphores:
+                key = (thread.rank, k)
+                there = self.plan.semaphores[thread.rank][k] + len(self.released.get(key, ()))
+                if there <= self.acquired.get(key, 0):
+                    return "semaphore", key
+        for cell in self._packet_cells(op):
+            if cell not in self.packets:
+                return "packet", cell
+        return None
+
+    def _packet_cells(self, op: Operation) -> list[Cell]:
+        """Chunks that the operation reads as packets."""
+        if op.name in ("upkt", "rppkt"):
+            packets = op.sources[:1]
+        elif op.name in ("repkt", "respkt", "recpkt", "recspkt"):
+            packets = op.sources[1:]
+        else:
+            return []
+        return [cell for stretch in packets for cell in self._cells(stretch, stretch.ranks[0])]
+
+    def _take(self, thread: Thread, op: Operation) -> None:
+        """Learn from whatever the operation waited for."""
+        seen: list[tuple[Clock, int | None]] = []
+        if op.name in WAITS:
+            seen += [self.signals[channel.pair, thread.rank].sent.popleft() for channel in op.channels]
+        if op.name == "sem_acquire":
+            for k in op.semaphores:
+                key = (thread.rank, k)
+                self.acquired[key] = self.acquired.get(key, 0) + 1
+                # A counting semaphore does not say who released it: only what all earlier releases saw is certain.
+                seen += self.released.get(key, [])[: self.acquired[key]]
+        seen += [self.packets[cell] for cell in self._packet_cells(op)]
+        for clock, transfer in seen:
+            self.memory.join(thread, clock)
+            thread.last_transfer = _later(thread.last_transfer, transfer)
+
+    def _give(self, thread: Thread, op: Operation) -> None:
+        """Signal and release."""
+        if op.name in SIGNALS:
+            for channel in op.channels:
+                key = (channel.pair, channel.peer)
+                box = self.signals.setdefault(key, _Signals())
+                box.sent.append((self.memory.snapshot(thread), thread.last_transfer))
+                self.ready.extend(self.waiting.pop(key, ()))
+        if op.name == "sem_release":
+            for k in op.semaphores:
+                released = self.released.setdefault((thread.rank, k), [])
+                released.append((self.memory.snapshot(thread), thread.last_transfer))
+                self.ready.extend(self.waiting.pop(("semaphore", (thread.rank, k)), ()))
+
+    def _barrier(self, thread: Thread, block: Block, barrier: tuple[int, int]) -> bool:
+        number, size = barrier
+        come = self.barriers.setdefault((block.gpu, number), [])
+        if thread.id not in come:
+            come.append(thread.id)
+        if len(come) < size:
+            return False
+        together: Clock = {}
+        last: int | None = None
+        for other in come:
+            for key, time in self.threads[other].clock.items():
+                together[key] = max(time, together.get(key, 0))
+            last = _later(last, self.threads[other].last_transfer)
+        for other in come:
+            self.memory.join(self.threads[other], together)
+            self.memory.tick(self.threads[other])
+            self.threads[other].last_transfer = last
+            self.threads[other].at += 1
+        self.ready.extend(other for other in come if other != thread.id)
+        self.barriers[block.gpu, number] = []
+        return True
+
+    def _cells(self, stretch: Stretch, rank: int) -> list[Cell]:
+        return [self.address(rank, (stretch.buffer, stretch.first + k)) for k in range(stretch.count)]
+
+    def _move(self, thread: Thread, op: Operation) -> None:
+        if op.name in ("put", "pws", "pwsf", "ppkt", "get"):
+            for source, target in zip(op.sources, op.targets, strict=True):
+                values = self._read(thread, source)
+                self._write(thread, op, target, self._carried(thread, source.ranks[0], target.ranks[0], values))
+        elif op.name in ("copy", "cpkt", "upkt"):
+            self._write(thread, op, op.targets[0], self._read(thread, op.sources[0]))
+        elif op.name in ("rppkt", "gstore", "gstorepkt"):
+            values = self._read(thread, op.sources[0])
+            for target in op.targets:
+                self._spread(thread, op, target, values)
+        elif op.name == "glres":
+            total = self._gather(thread, op.sources[0])
+            self._spread(thread, op, op.targets[0], total)
+        else:
+            self._add(thread, op)
+
+    def _add(self, thread: Thread, op: Operation) -> None:
+        """Sums of local and remote chunks, stored, and sent on where the operation says so."""
+        total = self._read(thread, op.sources[0])
+        for source in op.sources[1:]:
+            values = self._read(thread, source)
+            if source.ranks[0] != thread.rank:
+                values = self._carried(thread, source.ranks[0], thread.rank, values)
+            total = [self.memory.add(thread, a, b) for a, b in zip(total, values, strict=True)]
+        self._write(thread, op, op.targets[0], total)
+        local = 2 if op.name in ("recpkt", "recspkt") else 1
+        for place, target in enumerate(op.targets[1:], 1):
+            if place < local:
+                self._write(thread, op, target, total, packets=True)
+            else:
+                self._spread(thread, op, target, total, packets=op.name.endswith("pkt"))
+
+    def _read(self, thread: Thread, stretch: Stretch) -> list[Value | None]:
+        return [self.memory.read(thread, cell) for cell in self._cells(stretch, stretch.ranks[0])]
+
+    def _write(
+        self, thread: Thread, op: Operation, stretch: Stretch, values: list[Value | None], *, packets: bool = False
+    ) -> None:
+        for rank in stretch.ranks:
+            self._store(thread, op, self._cells(stretch, rank), values, packets=packets)
+
+    def _store(
+        self, thread: Thread, op: Operation, cells: list[Cell], values: list[Value | None], *, packets: bool
+    ) -> None:
+        packets = packets or op.name in WRITES_PACKETS
+        seen = (self.memory.snapshot(thread), thread.last_transfer) if packets else None
+        for cell, value in zip(cells, values, strict=True):
+            self.memory.write(thread, cell, value)
+            if seen is not None:
+                self.packets[cell] = seen
+                self.ready.extend(self.waiting.pop(("packet", cell), ()))
+
+    def _carried(self, thread: Thread, src: int, dst: int, values: list[Value | None]) -> list[Value | None]:
+        """Values after a transfer from one rank to another."""
+        number = self.moves.send((src,), (dst,), [[value] for value in values], [thread.last_transfer])
+        thread.last_transfer = number
+        return [self.moves.arrived(number, [value]) for value in values]
+
+    def _gather(self, thread: Thread, stretch: Stretch) -> list[Value | None]:
+        """Sums formed in the switch, over all ranks of its group."""
+        others = tuple(rank for rank in stretch.ranks if rank != thread.rank)
+        held = {rank: [self.memory.read(thread, c) for c in self._cells(stretch, rank)] for rank in stretch.ranks}
+        total = held[thread.rank]
+        if not others:
+            return total
+        chunks = [[held[rank][k] for rank in others] for k in range(stretch.count)]
+        number = self.moves.send(others, (thread.rank,), chunks, [thread.last_transfer])
+        thread.last_transfer = number
+        return [
+            self.memory.add(thread, mine, self.moves.arrived(number, values))
+            for mine, values in zip(total, chunks, strict=True)
+        ]
+
+    def _spread(
+        self, thread: Thread, op: Operation, stretch: Stretch, values: list[Value | None], *, packets: bool = False
+    ) -> None:
+        """Store at every rank of a stretch; at other ranks that is one transfer."""
+        others = tuple(rank for rank in stretch.ranks if rank != thread.rank)
+        taken = values
+        if others:
+            number = self.moves.send((thread.rank,), others, [[value] for value in values], [thread.last_transfer])
+            thread.last_transfer = number
+            taken = [self.moves.arrived(number, [value]) for value in values]
+        for rank in stretch.ranks:
+            mine = values if rank == thread.rank else taken
+            self._store(thread, op, self._cells(stretch, rank), mine, packets=packets)
+
+
+def _later(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)

@@ -1,0 +1,140 @@
+"""Writes MSCCL++ execution plans.
+
+Sending is one-sided: a threadblock puts chunks into another GPU's buffer and signals. Whoever needs them there waits
+for the signal itself, so each (sending threadblock, waiting threadblock) has a channel of its own. What must be added,
+or would overwrite something, lands in scratch first and is combined by the receiver. Work is split over threadblocks
+so that each keeps to 64 operations and 16 channels of a type.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.files import write_atomically
+from interlock.interchange.contract import ExportReport
+from interlock.interchange.mscclpp import limits
+from interlock.interchange.mscclpp.actions import Actions, collect_actions
+from interlock.interchange.mscclpp.blocks import Blocks, build_blocks
+from interlock.interchange.shared.chunks.layout import Layout, lay_out
+from interlock.interchange.shared.chunks.program import lower
+from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, quantise
+from interlock.interchange.shared.sequence import sequence_messages
+from interlock.problem import Problem
+from interlock.schedule import Schedule
+
+__all__ = ["to_mscclpp_json", "write_schedule"]
+
+ACTIONS_PER_BLOCK = (12, 6, 3, 1)  # tried in turn until all limits are kept
+MAX_MOVES = 4096
+CO_RESIDENT = 108  # threadblocks that run at once on an A100; more may never start
+
+
+def to_mscclpp_json(
+    schedule: Schedule, problem: Problem, *, chunk_bytes: int | None = None, name: str = "interlock"
+) -> str:
+    """The plan's JSON text. Lowering happens on a copy; `schedule` is unchanged."""
+    return _render(*_build(schedule, problem, chunk_bytes), name)
+
+
+def write_schedule(
+    schedule: Schedule, problem: Problem, path: Path, *, chunk_bytes: int | None = None, name: str = "interlock"
+) -> ExportReport:
+    """Write the plan."""
+    layout, quantised, actions, blocks = _build(schedule, problem, chunk_bytes)
+    text = _render(layout, quantised, actions, blocks, name).encode()
+    write_atomically(path, lambda file: file.writelines([text]))
+    notes = [*actions.notes]
+    if len(schedule.barriers):
+        notes.append("barriers are kept at each GPU, not between GPUs")
+    most = max(len(gpu) for gpu in blocks.operations)
+    if most > CO_RESIDENT:
+        notes.append(f"a GPU has {most} threadblocks; all must run at once, and many GPUs run only {CO_RESIDENT}")
+    return ExportReport(
+        "mscclpp-json", (path,), quantised.chunk_bytes, quantised.policy, quantised.inflation, tuple(notes)
+    )
+
+
+def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None) -> tuple[Layout, Quantised, Actions, Blocks]:
+    most = max(1024, 32 * problem.num_ranks)
+    while True:
+        try:
+            return _build_with(schedule, problem, ChunkPolicy(chunk_bytes, most, limits.ALIGNMENT))
+        except LimitExceeded:
+            most //= 4  # fewer, larger chunks: short messages grow together or vanish
+            if chunk_bytes is not None or most < problem.num_ranks:
+                raise
+
+
+def _build_with(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> tuple[Layout, Quantised, Actions, Blocks]:
+    quantised = quantise(schedule, problem, policy)
+    layout = lay_out(problem, quantised, equal_sums=False)
+    sequence = sequence_messages(schedule, problem.topology)
+    program = lower(schedule, problem, quantised, layout, sequence, max_run=1 << 20)
+    moves = np.bincount([t.src for t in program.transfers], minlength=problem.num_ranks)
+    if moves.max(initial=0) > MAX_MOVES:
+        raise LimitExceeded(
+            f"gpu {moves.argmax()} sends {moves.max()} messages; at most {MAX_MOVES} are divided into threadblocks of "
+            f"{limits.MAX_OPERATIONS} operations"
+        )
+    refusal: LimitExceeded | None = None
+    for per_block in ACTIONS_PER_BLOCK:
+        actions = collect_actions(program, problem)
+        try:
+            blocks = build_blocks(actions, problem, per_block)
+        except LimitExceeded as error:
+            refusal = error
+            continue
+        _check_bytes(layout, actions, quantised.chunk_bytes)
+        return layout, quantised, actions, blocks
+    assert refusal is not None
+    raise refusal
+
+
+def _check_bytes(layout: Layout, actions: Actions, chunk_bytes: int) -> None:
+    largest = max(int(layout.input_chunks.max()), int(layout.output_chunks.max()), *actions.scratch_chunks)
+    if largest * chunk_bytes > limits.MAX_BUFFER_BYTES:
+        raise InvalidInput(
+            f"a buffer of {largest} chunks of {chunk_bytes} bytes is above 4 GiB, the reach of MSCCL++'s 32-bit offsets"
+        )
+
+
+def _render(layout: Layout, quantised: Quantised, actions: Actions, blocks: Blocks, name: str) -> str:
+    gpus = []
+    for rank in range(len(layout.input_chunks)):
+        gpus.append(
+            {
+                "id": rank,
+                "input_chunks": int(layout.input_chunks[rank]),
+                "output_chunks": int(layout.output_chunks[rank]),
+                "scratch_chunks": actions.scratch_chunks[rank],
+                "threadblocks": [
+                    {
+                        "id": k,
+                        "ops": operations,
+                        "channels": blocks.channels_of(rank, k),
+                        "remote_buffer_refs": blocks.buffers_of(rank, k),
+                    }
+                    for k, operations in enumerate(blocks.operations[rank])
+                ],
+                "channels": blocks.gpu_channels(rank),
+                "remote_buffers": blocks.gpu_buffers(rank),
+                "semaphores": [{"init_value": 0} for _ in range(blocks.num_semaphores[rank])],
+            }
+        )
+    plan = {
+        "name": name,
+        "collective": limits.NAME_BY_COLLECTIVE[layout.collective],
+        "protocol": "Simple",
+        "inplace": False,
+        "reuse_resources": False,
+        "use_double_scratch_buffer": False,
+        "buffer_alignment": limits.ALIGNMENT,
+        "num_threads_per_block": 1024,
+        "gpus": gpus,
+        "interlock": {"chunk_bytes": quantised.chunk_bytes},
+    }
+    return json.dumps(plan, indent=1) + "\n"

@@ -1,0 +1,31 @@
+"""The byte matrix of nccl-tests' alltoallv: what is moved, not how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interlock.errors import InvalidInput
+from interlock.files import write_atomically
+from interlock.interchange.contract import ExportReport
+from interlock.problem import Problem
+from interlock.schedule import Schedule
+
+__all__ = ["write_schedule"]
+
+GRAIN = 16  # nccl-tests truncate every entry to a multiple of this
+
+
+def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportReport:
+    """Write the demand, one row per sender."""
+    if problem.demand is None:
+        raise InvalidInput(f"nccl-tests' matrix holds the demand of an All-to-Allv; not {problem.name}")
+    matrix = problem.demand.bytes_matrix
+    lines = [(" ".join(map(str, row)) + "\n").encode() for row in matrix.tolist()]
+    write_atomically(path, lambda file: file.writelines(lines))
+    notes = ["holds what is moved, not the schedule"]
+    lost = int((matrix % GRAIN).sum())
+    if lost:
+        notes.append(
+            f"nccl-tests truncate entries to multiples of {GRAIN} bytes: {lost} bytes in all would not be moved"
+        )
+    return ExportReport("nccl-tests", (path,), notes=tuple(notes))

@@ -1,0 +1,1 @@
+"""What several formats are made of: text and bytes read with care, messages in order, flows of bytes."""

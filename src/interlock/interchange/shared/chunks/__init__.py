@@ -1,0 +1,1 @@
+"""Formats of equal chunks: bytes become chunks, schedules become programs of chunk moves, and back."""

@@ -1,0 +1,153 @@
+"""What a program of chunk moves is meant to achieve: which chunks start where, and which must end where."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.collectives import Collective, CollectiveKind
+from interlock.errors import InvalidInput
+from interlock.interchange.shared.chunks.memory import Key
+from interlock.problem import Items, Problem, RankSets
+from interlock.ragged import Ragged
+from interlock.topology import Cluster
+from interlock.traffic import Demand
+
+__all__ = ["Goal", "any_cluster", "collective_goal", "matrix_goal"]
+
+SUM = -1  # origin of a chunk that is a sum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Goal:
+    """Where chunks start and end, and which bytes of which item each one is.
+
+    `wanted[rank][k]` is the chunk that output[k] must hold in the end, or None. `piece_of` maps a chunk to
+    (item, offset, length), or None where it is padding.
+    """
+
+    problem: Problem
+    key_of_input: Callable[[int, int], Key]  # (rank, input index)
+    wanted: list[list[Key | None]]
+    contributors: Callable[[Key], int]  # bit mask
+    piece_of: Callable[[Key], tuple[int, int, int] | None]
+
+
+def any_cluster(num_ranks: int) -> Cluster:
+    """One switch with every ability: a format that does not name its network gets this one."""
+    return Cluster(name="any", servers=1, gpus_per_server=num_ranks, multicasts=True, reduces=True)
+
+
+def collective_goal(
+    kind: CollectiveKind, inputs: list[int], outputs: list[int], chunk_bytes: int, cluster: Cluster, root: int = 0
+) -> Goal:
+    """The goal of a collective over all ranks, whose buffers have the given numbers of chunks."""
+    ranks = len(inputs)
+    small, large = _share(kind, inputs, outputs)
+    is_sum = kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+    wanted = _wanted(kind, ranks, small, large, root)
+    keys = sorted({key for outputs_of_rank in wanted for key in outputs_of_rank if key is not None})
+    destinations = _ends(keys, wanted)
+    kept = [k for k, key in enumerate(keys) if is_sum or destinations[k].tolist() != [key[0]]]
+    chosen = np.array(kept, np.int64)
+    contributors = (
+        RankSets.same(np.arange(ranks, dtype=np.int32), len(kept))
+        if is_sum
+        else RankSets.one(np.array([keys[k][0] for k in kept], np.int32))
+    )
+    items = Items(np.full(len(kept), chunk_bytes, np.int64), contributors, RankSets.of(destinations.take(chosen)))
+    item_of_key = {keys[k]: item for item, k in enumerate(kept)}
+    named = Collective(kind, large * chunk_bytes, None, root)
+    all_ranks = (1 << ranks) - 1
+    return Goal(
+        Problem(cluster.topology, items, cluster=cluster, collective=named),
+        key_of_input=lambda rank, k: (SUM if is_sum else rank, k),
+        wanted=wanted,
+        contributors=lambda key: all_ranks if key[0] == SUM else 1 << key[0],
+        piece_of=lambda key: (item_of_key[key], 0, chunk_bytes) if key in item_of_key else None,
+    )
+
+
+def _share(kind: CollectiveKind, inputs: list[int], outputs: list[int]) -> tuple[int, int]:
+    """Chunks of one rank's share and of the whole buffer."""
+    ranks = len(inputs)
+    whole_in = kind not in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
+    whole_out = kind not in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.SCATTER)
+    large = max(inputs if whole_in else outputs)
+    if kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        return large, large
+    if large % ranks or large == 0:
+        raise InvalidInput(f"{kind} over {ranks} GPUs needs buffers of a multiple of {ranks} chunks, not {large}")
+    share = large // ranks
+    for rank in range(ranks):
+        if (not whole_in and inputs[rank] not in (share, 0)) or (not whole_out and outputs[rank] not in (share, 0)):
+            raise InvalidInput(f"gpu {rank}: {kind} with {large} chunks in all needs {share} in one rank's share")
+    return share, large
+
+
+def _wanted(kind: CollectiveKind, ranks: int, small: int, large: int, root: int) -> list[list[Key | None]]:
+    nothing: list[Key | None] = []
+    if kind is CollectiveKind.ALL_REDUCE:
+        return [[(SUM, k) for k in range(large)] for _ in range(ranks)]
+    if kind is CollectiveKind.REDUCE:
+        return [[(SUM, k) for k in range(large)] if rank == root else nothing for rank in range(ranks)]
+    if kind is CollectiveKind.REDUCE_SCATTER:
+        return [[(SUM, rank * small + k) for k in range(small)] for rank in range(ranks)]
+    if kind is CollectiveKind.BROADCAST:
+        return [[(root, k) for k in range(large)] for _ in range(ranks)]
+    if kind is CollectiveKind.SCATTER:
+        return [[(root, rank * small + k) for k in range(small)] for rank in range(ranks)]
+    if kind is CollectiveKind.ALL_TO_ALL:
+        return [[(k // small, rank * small + k % small) for k in range(large)] for rank in range(ranks)]
+    gathered: list[Key | None] = [(k // small, k % small) for k in range(large)]
+    return [gathered if kind is CollectiveKind.ALL_GATHER or rank == root else nothing for rank in range(ranks)]
+
+
+def _ends(keys: list[Key], wanted: list[list[Key | None]]) -> Ragged:
+    ranks_of_key: dict[Key, list[int]] = {key: [] for key in keys}
+    for rank, outputs in enumerate(wanted):
+        for key in outputs:
+            if key is not None and (not ranks_of_key[key] or ranks_of_key[key][-1] != rank):
+                ranks_of_key[key].append(rank)
+    return Ragged.from_lists(ranks_of_key[key] for key in keys)
+
+
+def matrix_goal(
+    chunks: NDArray[np.int64], demand: Demand, chunk_bytes: int, outputs: list[int], cluster: Cluster
+) -> Goal:
+    """The goal of an All-to-Allv whose buffers hold the blocks of a chunk matrix one after the other.
+
+    Rank i's input lists its blocks by destination, rank j's output by source; a block's first chunks carry the demand,
+    the rest is padding.
+    """
+    ranks = len(chunks)
+    input_at = np.cumsum(chunks, axis=1) - chunks
+    sizes = demand.bytes_matrix.copy()
+    np.fill_diagonal(sizes, 0)
+    src, dst = np.nonzero(sizes)
+    items = Items(sizes[src, dst], RankSets.one(src.astype(np.int32)), RankSets.one(dst.astype(np.int32)))
+    problem = Problem(cluster.topology, items, cluster=cluster, demand=demand)
+    item_of_pair = {pair: item for item, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True))}
+    bounds = [np.append(input_at[i], chunks[i].sum()).tolist() for i in range(ranks)]
+    wanted: list[list[Key | None]] = []
+    for j in range(ranks):
+        column: list[Key | None] = []
+        for i in range(ranks):
+            column += [(i, k) for k in range(bounds[i][j], bounds[i][j] + int(chunks[i, j]))]
+        wanted.append(column + [None] * (outputs[j] - len(column)))
+
+    def piece_of(key: Key) -> tuple[int, int, int] | None:
+        origin, index = key
+        target = bisect_right(bounds[origin], index) - 1
+        item = item_of_pair.get((origin, target))
+        if item is None:
+            return None
+        offset = (index - bounds[origin][target]) * chunk_bytes
+        length = min(chunk_bytes, int(items.size_bytes[item]) - offset)
+        return (item, offset, length) if length > 0 else None
+
+    return Goal(problem, lambda rank, k: (rank, k), wanted, lambda key: 1 << key[0], piece_of)

@@ -1,0 +1,142 @@
+"""Names for bytes that do not depend on how a plan numbered its items.
+
+Bytes of an All-to-Allv are known by source, destination and offset; those of collectives by owner and offset in the
+owner's share, or by offset alone where the whole buffer is one thing. Formats that cannot say what a message carries
+can carry these names beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.collectives import Collective, CollectiveKind
+from interlock.errors import InvalidInput
+from interlock.interchange.contract import Intent
+from interlock.interchange.shared.chunks.goal import any_cluster
+from interlock.problem import Items, Problem, RankSets, demand_problem
+from interlock.topology import Cluster
+
+__all__ = ["NONE", "Regions", "problem_of_regions", "regions_of"]
+
+NONE = -1
+OWNED = (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.SCATTER)
+SUMMED = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regions:
+    """For each item: first name, second name (NONE where there is no second), and its offset under them."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+
+def regions_of(problem: Problem) -> Regions | None:
+    """Names of a problem's items; None where it is neither an All-to-Allv nor a collective."""
+    items = problem.items
+    if problem.demand is None and problem.collective is None:
+        return None
+    none = np.full(len(items), NONE, np.int64)
+    kind = None if problem.collective is None else problem.collective.kind
+    if kind in (None, CollectiveKind.ALL_TO_ALL):
+        src = items.origin.astype(np.int64)
+        dst = items.destinations.to_ragged().values.astype(np.int64)
+        return Regions(src, dst, _offsets(src * problem.num_ranks + dst, items.size_bytes))
+    if kind in OWNED:
+        gathers = kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
+        owner = (items.contributors if gathers else items.destinations).to_ragged().values.astype(np.int64)
+        return Regions(owner, none, _offsets(owner, items.size_bytes))
+    whole = np.zeros(len(items), np.int64)
+    return Regions(whole, none, _offsets(whole, items.size_bytes))
+
+
+def _offsets(group: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each item starts among the items of its group, in their order."""
+    order = np.argsort(group, kind="stable")
+    running = np.cumsum(sizes[order]) - sizes[order]
+    starts = np.ones(len(group), np.bool_)
+    starts[1:] = group[order][1:] != group[order][:-1]
+    base = np.maximum.accumulate(np.where(starts, running, 0)) if len(group) else running
+    offsets = np.empty(len(group), np.int64)
+    offsets[order] = running - base
+    return offsets
+
+
+def problem_of_regions(
+    intent: Intent, num_ranks: int, file: str, ends: dict[tuple[int, int], int]
+) -> tuple[Problem, dict[tuple[int, int], int]]:
+    """The problem the user names, and the item of each region; `ends` are the bytes each region needs."""
+    cluster = intent.cluster or any_cluster(num_ranks)
+    if cluster.num_ranks != num_ranks:
+        raise InvalidInput(f"{file} has {num_ranks} ranks but the cluster has {cluster.num_ranks}")
+    if intent.demand is not None:
+        problem = demand_problem(cluster, intent.demand)
+        pairs = zip(problem.items.origin.tolist(), problem.items.destinations.to_ragged().values.tolist(), strict=True)
+        return problem, {pair: item for item, pair in enumerate(pairs)}
+    if intent.collective is None:
+        raise InvalidInput(f"{file} does not say what must arrive where; say it with --demand or --collective")
+    try:
+        kind = CollectiveKind(intent.collective)
+    except ValueError:
+        raise InvalidInput(f"unknown collective {intent.collective!r}") from None
+    if not ends:
+        raise InvalidInput(f"{file} moves nothing")
+    if not 0 <= intent.root < num_ranks:
+        raise InvalidInput(f"root={intent.root} must be between 0 and {num_ranks - 1}")
+    return _collective_problem(kind, cluster, ends, intent, file)
+
+
+def _collective_problem(
+    kind: CollectiveKind, cluster: Cluster, ends: dict[tuple[int, int], int], intent: Intent, file: str
+) -> tuple[Problem, dict[tuple[int, int], int]]:
+    """One item per region, as large as what the file moves of it."""
+    ranks = cluster.num_ranks
+    everyone = np.arange(ranks, dtype=np.int32)
+    if kind is CollectiveKind.ALL_TO_ALL:
+        names = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    else:
+        names = [(a, NONE) for a in (range(ranks) if kind in OWNED else (0,))]
+    if kind in (CollectiveKind.GATHER, CollectiveKind.SCATTER):
+        del names[intent.root]
+    strange = sorted(set(ends) - set(names))
+    if strange:
+        raise InvalidInput(f"{file} carries bytes of {strange[0]}, which {kind} does not have")
+    share = max(ends.values())
+    sizes = np.array([ends.get(name, share) for name in names], np.int64)
+    first = np.array([name[0] for name in names], np.int32)
+    second = np.array([name[1] for name in names], np.int32)
+    root = np.array([intent.root], np.int32)
+    count = len(names)
+    contributors, destinations = {
+        CollectiveKind.ALL_TO_ALL: (RankSets.one(first), RankSets.one(second)),
+        CollectiveKind.ALL_GATHER: (RankSets.one(first), RankSets.same(everyone, count)),
+        CollectiveKind.GATHER: (RankSets.one(first), RankSets.same(root, count)),
+        CollectiveKind.REDUCE_SCATTER: (RankSets.same(everyone, count), RankSets.one(first)),
+        CollectiveKind.SCATTER: (RankSets.same(root, count), RankSets.one(first)),
+        CollectiveKind.ALL_REDUCE: (RankSets.same(everyone, count), RankSets.same(everyone, count)),
+        CollectiveKind.BROADCAST: (RankSets.same(root, count), RankSets.same(everyone, count)),
+        CollectiveKind.REDUCE: (RankSets.same(everyone, count), RankSets.same(root, count)),
+    }[kind]
+    total = _nccl_size(kind, sizes, share, ranks)
+    if intent.size_bytes is not None and intent.size_bytes != total:
+        raise InvalidInput(f"{file} moves a {kind} of {total} bytes, not of {intent.size_bytes}")
+    problem = Problem(
+        cluster.topology,
+        Items(sizes, contributors, destinations),
+        cluster=cluster,
+        collective=Collective(kind, total, None, intent.root),
+    )
+    return problem, {name: item for item, name in enumerate(names)}
+
+
+def _nccl_size(kind: CollectiveKind, sizes: NDArray[np.int64], share: int, ranks: int) -> int:
+    """The size as nccl-tests count it; shares that never move count like the largest."""
+    if kind is CollectiveKind.ALL_TO_ALL:
+        return int(sizes[: ranks - 1].sum()) + share
+    if kind in (CollectiveKind.GATHER, CollectiveKind.SCATTER):
+        return int(sizes.sum()) + share
+    return int(sizes.sum())

@@ -1,0 +1,178 @@
+"""Reads TACOS' CSV. A chunk's owner is not written; it is the rank that sends it without receiving it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.collectives import Collective, CollectiveKind, collective
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.files import read_text
+from interlock.interchange.contract import ForeignSchedule, Intent
+from interlock.interchange.shared.files import MAX_FILE_BYTES
+from interlock.interchange.tacos.limits import COPYING, GIB, MAX_CHUNKS, MAX_RANKS, MAX_TRANSFERS
+from interlock.problem import Items, Problem, RankSets
+from interlock.ragged import Ragged
+from interlock.schedule import Kind, Phase, Pieces, Schedule
+from interlock.topology import from_edges
+
+__all__ = ["read_schedule"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    num_ranks: int
+    num_chunks: int
+    chunk_bytes: int
+    links: list[tuple[int, int, float, float]]
+    chunks: list[list[int]]  # per link
+
+
+def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
+    """The schedule in a TACOS CSV; All-Gather unless the user says otherwise."""
+    table = _parse(path)
+    kind = collective(intent.collective or "all-gather", 0).kind
+    if kind not in COPYING:
+        raise InvalidInput(f"{path}: TACOS' CSV only copies; it cannot be a {kind}")
+    if intent.demand is not None:
+        raise InvalidInput(f"{path}: TACOS' CSV does not say where a chunk is meant to end; use --collective")
+    violations: list[str] = []
+    topology = from_edges(
+        [link[0] for link in table.links],
+        [link[1] for link in table.links],
+        [max(link[3] * GIB, 1e-9) for link in table.links],
+        [link[2] * 1e-9 for link in table.links],
+        num_ranks=table.num_ranks,
+        name=path.stem,
+    )
+    owner = _owners(table, kind, intent.root, violations)
+    everyone = np.arange(table.num_ranks, dtype=np.int32)
+    ends = everyone if kind is not CollectiveKind.GATHER else np.array([intent.root], np.int32)
+    items = Items(
+        np.full(table.num_chunks, table.chunk_bytes, np.int64),
+        RankSets.one(owner),
+        RankSets.same(ends, table.num_chunks),
+    )
+    named = Collective(kind, table.num_chunks * table.chunk_bytes, None, intent.root)
+    problem = Problem(topology, items, collective=named)
+    return ForeignSchedule("tacos-csv", _schedule(table), problem, tuple(violations))
+
+
+def _owners(table: _Table, kind: CollectiveKind, root: int, violations: list[str]) -> NDArray[np.int32]:
+    """The rank that sends each chunk without receiving it; chunks nobody sends are shared out in order."""
+    received = {(dst, chunk) for (_, dst, _, _), row in zip(table.links, table.chunks, strict=True) for chunk in row}
+    owner = np.full(table.num_chunks, -1, np.int64)
+    for (src, _, _, _), row in zip(table.links, table.chunks, strict=True):
+        for chunk in row:
+            if (src, chunk) in received or owner[chunk] == src:
+                continue
+            if owner[chunk] >= 0:
+                violations.append(f"ranks {owner[chunk]} and {src} both send chunk {chunk} without receiving it")
+            owner[chunk] = src
+    unsent = np.flatnonzero(owner < 0)
+    if len(unsent):
+        violations.append(f"chunk {unsent[0]} has no owner: nobody sends it, or only ranks that also receive it")
+    owner[unsent] = unsent * table.num_ranks // table.num_chunks
+    if kind is CollectiveKind.BROADCAST:
+        strange = np.flatnonzero(owner != root)
+        if len(strange):
+            violations.append(f"chunk {strange[0]} starts at rank {owner[strange[0]]}; a broadcast starts at {root}")
+    elif kind is CollectiveKind.ALL_GATHER:
+        idle = np.flatnonzero(np.bincount(owner, minlength=table.num_ranks) == 0)
+        if len(idle):
+            violations.append(f"rank {idle[0]} owns no chunk; in an all-gather every rank gives one")
+    return owner.astype(np.int32)
+
+
+def _schedule(table: _Table) -> Schedule:
+    """One message per chunk and link, each alone on its link, after the message that brought the chunk."""
+    counts = np.array([len(row) for row in table.chunks], np.int64)
+    link = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
+    chunk = np.array([c for row in table.chunks for c in row], np.int32)
+    src = np.array([table.links[k][0] for k in link.tolist()], np.int32)
+    dst = np.array([table.links[k][1] for k in link.tolist()], np.int32)
+    brought: dict[tuple[int, int], int] = {}
+    for message, key in enumerate(zip(dst.tolist(), chunk.tolist(), strict=True)):
+        brought.setdefault(key, message)
+    feeder = [brought.get(key) for key in zip(src.tolist(), chunk.tolist(), strict=True)]
+    count = len(chunk)
+    place = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
+    size = np.full(count, table.chunk_bytes, np.int64)
+    return Schedule(
+        src=Ragged.single(src),
+        dst=Ragged.single(dst),
+        kind=np.full(count, Kind.COPY, np.uint8),
+        phase=np.full(count, Phase.SPREAD, np.uint8),
+        stage=place.astype(np.int32),
+        slice=np.zeros(count, np.int32),
+        size_bytes=size,
+        path=Ragged.single(link),
+        exclusive=np.ones(count, np.bool_),
+        order=place.astype(np.int64),
+        deps=Ragged.from_lists([] if earlier is None else [earlier] for earlier in feeder),
+        pieces=Pieces(np.arange(count + 1, dtype=np.int64), chunk, np.zeros(count, np.int64), size.copy()),
+    )
+
+
+def _parse(path: Path) -> _Table:
+    lines = [line.strip() for line in read_text(path, MAX_FILE_BYTES).splitlines()]
+    numbers: dict[str, int] = {}
+    body = 0
+    for place, line in enumerate(lines):
+        cells = line.split(",")
+        if cells[0] == "SrcID":
+            body = place + 1
+            break
+        if cells[0] in ("NPUs Count", "Links Count", "Chunks Count", "Chunk Size") and len(cells) > 1:
+            limit = {"NPUs Count": MAX_RANKS, "Chunks Count": MAX_CHUNKS, "Links Count": 1 << 26}.get(cells[0], 2**50)
+            numbers[cells[0]] = _whole(cells[1], f"{path}, line {place + 1}: {cells[0]}", 1, limit)
+    missing = [name for name in ("NPUs Count", "Links Count", "Chunks Count", "Chunk Size") if name not in numbers]
+    if missing or not body:
+        raise InvalidInput(f"{path} is no TACOS CSV: it lacks {missing[0] if missing else 'the row of column names'!r}")
+    ranks, num_chunks = numbers["NPUs Count"], numbers["Chunks Count"]
+    links: dict[tuple[int, int], tuple[float, float]] = {}
+    chunks: list[list[int]] = []
+    total = 0
+    for place, line in enumerate(lines[body:], body + 1):
+        if not line:
+            continue
+        where = f"{path}, line {place}"
+        cells = line.split(",")
+        if len(cells) < 5:
+            raise InvalidInput(f"{where} has {len(cells)} cells; a link needs at least 5")
+        src, dst = (_whole(cell, f"{where}: rank", 0, ranks - 1) for cell in cells[:2])
+        if src == dst or (src, dst) in links:
+            raise InvalidInput(f"{where}: the link from {src} to {dst} joins a rank to itself or is given twice")
+        links[src, dst] = (_fraction(cells[2], f"{where}: latency"), _fraction(cells[3], f"{where}: bandwidth"))
+        carried = [] if cells[4].strip() == "None" else [c for c in cells[4:] if c.strip()]
+        # Later versions write id:end:start; the order of the row is the order on the link in all of them.
+        chunks.append([_whole(c.partition(":")[0], f"{where}: chunk", 0, num_chunks - 1) for c in carried])
+        total += len(carried)
+        if total > MAX_TRANSFERS:
+            raise LimitExceeded(f"{where}: more than {MAX_TRANSFERS} transfers")
+    if len(links) != numbers["Links Count"]:
+        raise InvalidInput(f"{path} says {numbers['Links Count']} links but lists {len(links)}")
+    rows = [(src, dst, latency, bandwidth) for (src, dst), (latency, bandwidth) in links.items()]
+    return _Table(ranks, num_chunks, numbers["Chunk Size"], rows, chunks)
+
+
+def _whole(text: str, where: str, least: int, most: int) -> int:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise InvalidInput(f"{where}: {text[:40]!r} is not a whole number")
+    if not least <= int(text) <= most:
+        raise InvalidInput(f"{where}: {text} must be between {least} and {most}")
+    return int(text)
+
+
+def _fraction(text: str, where: str) -> float:
+    try:
+        value = float(text) if len(text) < 40 else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value < 1e15:
+        raise InvalidInput(f"{where}: {text[:40]!r} is not a number of at least 0")
+    return value

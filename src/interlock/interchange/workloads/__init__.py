@@ -1,0 +1,1 @@
+"""What machines have to move: routing traces and workloads of other tools."""
