@@ -7,6 +7,7 @@ namespace interlock::bindings {
 // One topic per file; each adds its functions to the module.
 void bind_cuts(nanobind::module_& m);
 void bind_digest(nanobind::module_& m);
+void bind_program(nanobind::module_& m);
 void bind_rail_shares(nanobind::module_& m);
 void bind_task_sim(nanobind::module_& m);
 void bind_schedule_check(nanobind::module_& m);

@@ -39,6 +39,7 @@ NB_MODULE(_core, m) {
     m.def("build_facts", &build_facts, "Compiler and kind of build.");
     interlock::bindings::bind_cuts(m);
     interlock::bindings::bind_digest(m);
+    interlock::bindings::bind_program(m);
     interlock::bindings::bind_rail_shares(m);
     interlock::bindings::bind_task_sim(m);
     interlock::bindings::bind_schedule_check(m);

@@ -23,9 +23,12 @@ from interlock.problem import Problem, check_chunks, collective_problem, demand_
 from interlock.schedule import (
     MAX_ROWS,
     CompactSchedule,
+    Layout,
+    Program,
     RankProgram,
     Schedule,
     SlotSchedule,
+    lower,
     read_schedule,
     reverse_copies,
     write_schedule,
@@ -121,6 +124,24 @@ class Plan:
         if not 0 <= rank < self.problem.num_ranks:
             raise InvalidInput(f"rank={rank} must be between 0 and {self.problem.num_ranks - 1}")
         return self.compact.for_rank(rank)
+
+    def program(self, rank: int, layout: Layout | None = None) -> Program:
+        """What one rank runs, in columns.
+
+        `layout` says where its bytes lie; None: end to end in item order, as collectives order their buffers.
+
+        Examples
+        --------
+        >>> import interlock as il
+        >>> cluster = il.cluster("h200", servers=2)
+        >>> program = il.plan(cluster, il.traffic.uniform(cluster), algorithm="direct").program(0)
+        >>> program.columns["send_peer"].tolist() == list(range(1, 16))
+        True
+        """
+        if not 0 <= rank < self.problem.num_ranks:
+            raise InvalidInput(f"rank={rank} must be between 0 and {self.problem.num_ranks - 1}")
+        own = self.compact.for_rank(rank).schedule
+        return lower(own, self.problem, Layout.packed(self.problem, rank) if layout is None else layout)
 
     def simulate(self, tolerance: float | None = None) -> Result:
         """How long it takes and why; `tolerance` trades exactness for speed."""

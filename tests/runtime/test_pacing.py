@@ -12,9 +12,9 @@ pytest.importorskip("torch")
 
 import interlock as il
 from interlock.lab.ranks import Ranks
-from interlock.runtime.layout import Layout
 from interlock.runtime.lowering import PART_BYTES, lower
 from interlock.runtime.pacing import FULL, LEAST, may_pace, sending_rates
+from interlock.schedule.layout import Layout
 from runtime import lane_jobs
 
 pytestmark = pytest.mark.torch

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.runtime.layout import Layout
-from interlock.runtime.levels import is_in_order, levels
 from interlock.runtime.pacing import sending_rates
 from interlock.runtime.program import Arrival, Buffer, Copy, Program, Receive, Send
 from interlock.runtime.runs import Held, Rows, Runs, copies, is_one_run, locate, merge, rows_of, tags
 from interlock.schedule import Kind, Phase, RankProgram, Schedule
+from interlock.schedule.layout import Layout
+from interlock.schedule.levels import is_in_order, levels
 
 __all__ = ["lower"]
 

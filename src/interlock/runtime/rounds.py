@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from interlock.problem import Problem
 from interlock.runtime.buffers import copy, start, unpack
-from interlock.runtime.levels import levels
 from interlock.runtime.peers import backend_errors
 from interlock.runtime.program import Program, Receive, Send
 from interlock.schedule import Schedule
+from interlock.schedule.levels import levels
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,6 @@ from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
 from interlock.runtime.lanes import Lanes, open_lanes
-from interlock.runtime.layout import Layout
 from interlock.runtime.lowering import lower
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
@@ -25,6 +24,7 @@ from interlock.runtime.program import Program
 from interlock.runtime.rounds import Rounds, round_of_messages
 from interlock.runtime.together import Together, fits_slots
 from interlock.schedule import CompactSchedule, RankProgram
+from interlock.schedule.layout import Layout
 
 if TYPE_CHECKING:
     import torch

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
-from interlock.runtime.layout import Layout
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.placement import Placement
 from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
 from interlock.runtime.together import all_to_all_natively, room_for
+from interlock.schedule.layout import Layout
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 

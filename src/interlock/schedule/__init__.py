@@ -2,6 +2,8 @@
 
 from interlock.schedule.build import Batch, assemble, empty_schedule, make_pieces
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
+from interlock.schedule.layout import Layout, Region
+from interlock.schedule.levels import is_in_order, levels
 from interlock.schedule.model import (
     MAX_ROWS,
     CompactSchedule,
@@ -14,6 +16,7 @@ from interlock.schedule.model import (
     check_rows,
 )
 from interlock.schedule.paths import resolved_paths
+from interlock.schedule.program import Buffer, Program, lower
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.scratch import ScratchSpans, scratch_spans
 from interlock.schedule.slots import SlotSchedule, SlotTable, TranslatedSchedule, resting
@@ -24,13 +27,17 @@ from interlock.schedule.transfers import Chunks, Routes, TransferSchedule, link_
 __all__ = [
     "MAX_ROWS",
     "Batch",
+    "Buffer",
     "Chunks",
     "CompactSchedule",
     "Kind",
+    "Layout",
     "Message",
     "Phase",
     "Pieces",
+    "Program",
     "RankProgram",
+    "Region",
     "Routes",
     "SavedSchedule",
     "Schedule",
@@ -45,7 +52,10 @@ __all__ = [
     "chrome_trace_lines",
     "empty_schedule",
     "is_schedule_file",
+    "is_in_order",
+    "levels",
     "link_routes",
+    "lower",
     "make_pieces",
     "read_schedule",
     "reverse_copies",

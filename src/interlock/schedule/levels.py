@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.schedule import Schedule, resolved_paths
+from interlock.schedule.model import Schedule
+from interlock.schedule.paths import resolved_paths
 from interlock.topology import Topology
 
 __all__ = ["is_in_order", "levels"]

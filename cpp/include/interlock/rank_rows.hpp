@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/csr.hpp"
+
+namespace interlock {
+
+/// Bytes of an item; items are any numbers that both ends know them by.
+struct ItemPiece {
+    std::int64_t item, offset, length;
+};
+
+/// What one rank sends or receives, one row per message and peer, in the order of the schedule.
+struct RankRows {
+    std::vector<std::int64_t> message;  ///< ascending; the same number for every peer of a multicast
+    std::vector<std::int32_t> peer;
+    std::vector<std::int64_t> size_bytes;
+    std::vector<std::uint8_t> phase;
+    std::vector<std::int32_t> stage;
+    std::vector<std::uint8_t> adds;       ///< whether the receiver adds
+    std::vector<std::uint8_t> exclusive;  ///< whether links keep an order
+    std::vector<std::int64_t> place;      ///< what comes first among messages that share an end
+    std::vector<std::int64_t> piece_offsets{0};
+    std::vector<ItemPiece> pieces;
+    std::vector<std::int64_t> dep_offsets{0};
+    std::vector<std::int64_t> deps;  ///< messages; those of other ranks only pace
+
+    [[nodiscard]] std::size_t size() const { return message.size(); }
+    [[nodiscard]] std::span<const ItemPiece> pieces_of(std::size_t row) const {
+        const auto first = static_cast<std::size_t>(piece_offsets[row]), last = static_cast<std::size_t>(piece_offsets[row + 1]);
+        return std::span(pieces).subspan(first, last - first);
+    }
+    [[nodiscard]] std::span<const std::int64_t> deps_of(std::size_t row) const {
+        const auto first = static_cast<std::size_t>(dep_offsets[row]), last = static_cast<std::size_t>(dep_offsets[row + 1]);
+        return std::span(deps).subspan(first, last - first);
+    }
+};
+
+/// Columns of a schedule, as `interlock.schedule` defines them.
+struct ScheduleTableRows {
+    Csr<std::int32_t> src, dst;
+    std::span<const std::uint8_t> kind, phase;
+    std::span<const std::int32_t> stage;
+    std::span<const std::int64_t> size_bytes;
+    std::span<const std::uint8_t> exclusive;
+    std::span<const std::int64_t> order;
+    std::span<const std::int64_t> depth;  ///< place of messages that keep no order of a link; empty: by number
+    Csr<std::int32_t> deps;
+    std::span<const std::int64_t> piece_offsets;
+    std::span<const std::int32_t> item;
+    std::span<const std::int64_t> offset, length;
+
+    /// Throws unless every column has one value per message, or per piece.
+    void check() const;
+};
+
+/// One direction of one rank: multicasts and sums inside a switch become one row per peer on the other side.
+RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool are_sends);
+
+}  // namespace interlock

@@ -1,0 +1,343 @@
+#include "interlock/rank_program.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "interlock/errors.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr std::int64_t kAlignBytes = 64;  // of every region of scratch, so that it can be viewed as any element type
+
+std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
+std::uint8_t to_byte(Buffer buffer) { return static_cast<std::uint8_t>(buffer); }
+
+/// A run of bytes in a buffer.
+struct Run {
+    Buffer buffer;
+    std::int64_t start, length;
+};
+
+/// A range of an item that is at the rank, and where it lies.
+struct Held {
+    std::int64_t item, offset, length;
+    Buffer buffer;
+    std::int64_t start;
+};
+
+void append(std::vector<Run>& runs, std::size_t first, Run next) {
+    if (runs.size() > first && runs.back().buffer == next.buffer && runs.back().start + runs.back().length == next.start) {
+        runs.back().length += next.length;
+    } else {
+        runs.push_back(next);
+    }
+}
+
+const PlacedItem* find(std::span<const PlacedItem> items, std::int64_t item) {
+    const auto found = std::ranges::lower_bound(items, item, {}, &PlacedItem::item);
+    return found != items.end() && found->item == item ? &*found : nullptr;
+}
+
+class Lowering {
+public:
+    Lowering(const RankRows& sends, const RankRows& receives, const RankLayout& layout)
+        : sends_(sends), receives_(receives), layout_(layout) {
+        made_.send_bytes = sends.size_bytes;
+        made_.send_peer = sends.peer;
+        made_.send_phase = sends.phase;
+        made_.send_stage = sends.stage;
+        made_.send_tag = tags(sends);
+        made_.receive_bytes = receives.size_bytes;
+        made_.receive_peer = receives.peer;
+        made_.receive_phase = receives.phase;
+        made_.receive_stage = receives.stage;
+        made_.receive_tag = tags(receives);
+        made_.receive_adds.assign(receives.size(), 0);
+    }
+
+    RankProgram run(std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {
+        const bool are_summed = !item_bytes.empty();
+        if (are_summed) {
+            place_sums(item_bytes);
+        } else {
+            place_copies();
+        }
+        pack(are_summed);
+        order(are_summed, barriers);
+        queue();
+        made_.scratch_bytes = scratch_;
+        return std::move(made_);
+    }
+
+private:
+    /// Number messages with each peer; both ends count alike, so they agree.
+    static std::vector<std::int32_t> tags(const RankRows& rows) {
+        std::vector<std::int32_t> next, made(rows.size());
+        for (std::size_t row = 0; row < rows.size(); ++row) {
+            const std::size_t peer = to_size(rows.peer[row]);
+            if (peer >= next.size()) next.resize(peer + 1, 0);
+            made[row] = next[peer]++;
+        }
+        return made;
+    }
+
+    std::int64_t take(std::int64_t bytes) {
+        return std::exchange(scratch_, scratch_ + (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
+    }
+
+    /// Items that are only copied: bytes arrive once, straight into the output where they fit in one run.
+    void place_copies() {
+        held_.reserve(layout_.input.size() + receives_.pieces.size());
+        for (const auto& [item, start, length] : layout_.input) held_.push_back({item, 0, length, Buffer::kInput, start});
+        std::vector<Run> goal;
+        std::vector<std::int64_t> final_start;
+        made_.unpack_offsets.push_back(0);
+        for (std::size_t row = 0; row < receives_.size(); ++row) {
+            goal.clear();
+            final_start.clear();
+            bool are_ours = true;
+            for (const auto& [item, offset, length] : receives_.pieces_of(row)) {
+                const PlacedItem* ours = find(layout_.output, item);
+                are_ours = are_ours && ours != nullptr;
+                final_start.push_back(ours == nullptr ? -1 : ours->start + offset);
+                if (are_ours) append(goal, 0, {Buffer::kOutput, ours->start + offset, length});
+            }
+            const bool in_place = are_ours && goal.size() == 1 && goal[0].length == receives_.size_bytes[row];
+            const std::int64_t landing = in_place ? goal[0].start : take(receives_.size_bytes[row]);
+            made_.receive_buffer.push_back(to_byte(in_place ? Buffer::kOutput : Buffer::kScratch));
+            made_.receive_start.push_back(landing);
+            std::int64_t at = landing;
+            const std::size_t first = made_.unpack_bytes.size();
+            for (std::size_t p = 0; p < final_start.size(); ++p) {
+                const auto& [item, offset, length] = receives_.pieces_of(row)[p];
+                held_.push_back({item, offset, length, in_place ? Buffer::kOutput : Buffer::kScratch, at});
+                if (!in_place && final_start[p] >= 0) unpack(first, at, Buffer::kOutput, final_start[p], length);
+                at += length;
+            }
+            made_.unpack_offsets.push_back(to_int32(made_.unpack_bytes.size()));
+        }
+        const auto before = [](const Held& a, const Held& b) { return std::tie(a.item, a.offset) < std::tie(b.item, b.offset); };
+        std::sort(held_.begin(), held_.end(), before);
+        for (const auto& [item, start, length] : layout_.input) {
+            if (const PlacedItem* ours = find(layout_.output, item)) keep(start, ours->start, length);
+        }
+        keep(layout_.own_from, layout_.own_to, layout_.own_bytes);
+    }
+
+    void keep(std::int64_t from, std::int64_t to, std::int64_t bytes) {
+        if (bytes == 0) return;
+        if (!made_.own_bytes.empty() && made_.own_from.back() + made_.own_bytes.back() == from &&
+            made_.own_to.back() + made_.own_bytes.back() == to) {
+            made_.own_bytes.back() += bytes;
+            return;
+        }
+        made_.own_from.push_back(from);
+        made_.own_to.push_back(to);
+        made_.own_bytes.push_back(bytes);
+    }
+
+    /// Items that are summed: each has one accumulator here, which sends read from and receives write to.
+    void place_sums(std::span<const std::int64_t> item_bytes) {
+        std::vector<std::int64_t> items;
+        for (const auto* placed : {&layout_.input, &layout_.output}) {
+            for (const PlacedItem& here : *placed) items.push_back(here.item);
+        }
+        for (const auto* rows : {&sends_, &receives_}) {
+            for (const ItemPiece& piece : rows->pieces) items.push_back(piece.item);
+        }
+        std::sort(items.begin(), items.end());
+        items.erase(std::unique(items.begin(), items.end()), items.end());
+        for (const std::int64_t item : items) {
+            require(item >= 0 && to_size(item) < item_bytes.size(), "an item is out of range");
+            const std::int64_t bytes = item_bytes[to_size(item)];
+            const PlacedItem* ours = find(layout_.output, item);
+            const Buffer buffer = ours != nullptr ? Buffer::kOutput : Buffer::kScratch;
+            const std::int64_t start = ours != nullptr ? ours->start : take(bytes);
+            held_.push_back({item, 0, bytes, buffer, start});
+            begin(find(layout_.input, item), buffer, start, bytes);
+        }
+        made_.unpack_offsets.push_back(0);
+        for (std::size_t row = 0; row < receives_.size(); ++row) {
+            std::int64_t at = take(receives_.size_bytes[row]);
+            made_.receive_buffer.push_back(to_byte(Buffer::kScratch));
+            made_.receive_start.push_back(at);
+            made_.receive_adds[row] = receives_.adds[row];
+            const std::size_t first = made_.unpack_bytes.size();
+            for (const auto& [item, offset, length] : receives_.pieces_of(row)) {
+                const Held& total = *std::ranges::lower_bound(held_, item, {}, &Held::item);
+                unpack(first, at, total.buffer, total.start + offset, length);
+                at += length;
+            }
+            made_.unpack_offsets.push_back(to_int32(made_.unpack_bytes.size()));
+        }
+    }
+
+    /// An accumulator's first value: what the rank contributes, or nothing.
+    void begin(const PlacedItem* given, Buffer buffer, std::int64_t to, std::int64_t bytes) {
+        if (given == nullptr) {
+            made_.zero_buffer.push_back(to_byte(buffer));
+            made_.zero_start.push_back(to);
+            made_.zero_bytes.push_back(bytes);
+            return;
+        }
+        const bool joins = !made_.start_bytes.empty() && made_.start_buffer.back() == to_byte(buffer) &&
+                           made_.start_from.back() + made_.start_bytes.back() == given->start &&
+                           made_.start_to.back() + made_.start_bytes.back() == to;
+        if (joins) {
+            made_.start_bytes.back() += bytes;
+            return;
+        }
+        made_.start_buffer.push_back(to_byte(buffer));
+        made_.start_from.push_back(given->start);
+        made_.start_to.push_back(to);
+        made_.start_bytes.push_back(bytes);
+    }
+
+    /// One more copy of a receive's; neighbours on both sides are joined.
+    void unpack(std::size_t first, std::int64_t from, Buffer buffer, std::int64_t to, std::int64_t bytes) {
+        const std::size_t count = made_.unpack_bytes.size();
+        if (count > first && made_.unpack_buffer.back() == to_byte(buffer) &&
+            made_.unpack_start.back() + made_.unpack_bytes.back() == from &&
+            made_.unpack_to.back() + made_.unpack_bytes.back() == to) {
+            made_.unpack_bytes.back() += bytes;
+            return;
+        }
+        made_.unpack_start.push_back(from);
+        made_.unpack_buffer.push_back(to_byte(buffer));
+        made_.unpack_to.push_back(to);
+        made_.unpack_bytes.push_back(bytes);
+    }
+
+    /// Where the bytes of each send lie; they are sent from there if that is one run, and it does not change meanwhile.
+    void pack(bool must_pack) {
+        std::vector<Run> runs;
+        made_.pack_offsets.push_back(0);
+        for (std::size_t row = 0; row < sends_.size(); ++row) {
+            runs.clear();
+            for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_.message[row], runs);
+            const bool in_place = !must_pack && runs.size() == 1 && runs[0].length == sends_.size_bytes[row];
+            made_.send_buffer.push_back(to_byte(in_place ? runs[0].buffer : Buffer::kScratch));
+            made_.send_start.push_back(in_place ? runs[0].start : take(sends_.size_bytes[row]));
+            std::int64_t to = made_.send_start.back();
+            for (const auto& [buffer, start, length] : runs) {
+                if (in_place) break;
+                made_.pack_buffer.push_back(to_byte(buffer));
+                made_.pack_start.push_back(start);
+                made_.pack_to.push_back(to);
+                made_.pack_bytes.push_back(length);
+                to += length;
+            }
+            made_.pack_offsets.push_back(to_int32(made_.pack_bytes.size()));
+        }
+    }
+
+    void locate(const ItemPiece& piece, std::int64_t message, std::vector<Run>& runs) const {
+        const auto after = [](const ItemPiece& wanted, const Held& held) {
+            return std::tie(wanted.item, wanted.offset) < std::tie(held.item, held.offset);
+        };
+        auto found = std::upper_bound(held_.begin(), held_.end(), piece, after);
+        std::int64_t at = piece.offset, left = piece.length;
+        while (left > 0) {
+            const bool lies_here = found != held_.begin() && std::prev(found)->item == piece.item &&
+                                   at < std::prev(found)->offset + std::prev(found)->length;
+            if (!lies_here) throw InvalidInput("message " + std::to_string(message) + " sends bytes that its source never holds");
+            const Held& held = *std::prev(found);
+            const std::int64_t taken = std::min(left, held.offset + held.length - at);
+            append(runs, 0, {held.buffer, held.start + at - held.offset, taken});
+            at += taken;
+            left -= taken;
+            while (found != held_.end() && found->item == piece.item && found->offset <= at) ++found;
+        }
+    }
+
+    /// What each step waits for: of the rank's own messages those it depends on, and what stands before its barrier.
+    void order(bool are_summed, std::span<const std::int32_t> barriers) {
+        const std::size_t num_sends = sends_.size(), num_moves = num_sends + receives_.size();
+        const std::size_t steps = num_moves + barriers.size();
+        std::vector<std::pair<std::int32_t, std::int32_t>> edges;  // (step, what it waits for)
+        const auto wait_for_all = [&](std::size_t step, std::int64_t message) {
+            std::size_t first = 0;
+            for (const RankRows* rows : {&sends_, &receives_}) {
+                const auto [from, to] = std::ranges::equal_range(rows->message, message);
+                for (auto row = from; row != to; ++row) {
+                    edges.emplace_back(to_int32(step), to_int32(first + static_cast<std::size_t>(row - rows->message.begin())));
+                }
+                first = num_sends;
+            }
+        };
+        for (std::size_t row = 0; row < num_sends; ++row) {
+            for (const std::int64_t dep : sends_.deps_of(row)) wait_for_all(row, dep);
+        }
+        // Bytes that are only copied never overwrite anything: their receives need no order of their own.
+        for (std::size_t row = 0; are_summed && row < receives_.size(); ++row) {
+            for (const std::int64_t dep : receives_.deps_of(row)) wait_for_all(num_sends + row, dep);
+        }
+        for (std::size_t step = 0; !barriers.empty() && step < num_moves; ++step) {
+            const std::int32_t stage = step < num_sends ? sends_.stage[step] : receives_.stage[step - num_sends];
+            const auto segment = static_cast<std::size_t>(std::ranges::upper_bound(barriers, stage) - barriers.begin());
+            if (segment > 0) edges.emplace_back(to_int32(step), to_int32(num_moves + segment - 1));
+            if (segment < barriers.size()) edges.emplace_back(to_int32(num_moves + segment), to_int32(step));
+        }
+        for (std::size_t barrier = 1; barrier < barriers.size(); ++barrier) {
+            edges.emplace_back(to_int32(num_moves + barrier), to_int32(num_moves + barrier - 1));
+        }
+        if (!std::ranges::is_sorted(edges)) std::ranges::sort(edges);
+        edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+        made_.wait_offsets.assign(steps + 1, 0);
+        made_.release_offsets.assign(steps + 1, 0);
+        made_.wait_on.reserve(edges.size());
+        for (const auto& [step, earlier] : edges) {
+            made_.wait_on.push_back(earlier);
+            ++made_.wait_offsets[to_size(step) + 1];
+            ++made_.release_offsets[to_size(earlier) + 1];
+        }
+        std::partial_sum(made_.wait_offsets.begin(), made_.wait_offsets.end(), made_.wait_offsets.begin());
+        std::partial_sum(made_.release_offsets.begin(), made_.release_offsets.end(), made_.release_offsets.begin());
+        std::vector<std::int32_t> next(made_.release_offsets.begin(), made_.release_offsets.end() - 1);
+        made_.release_to.resize(edges.size());
+        for (const auto& [step, earlier] : edges) made_.release_to[to_size(next[to_size(earlier)]++)] = step;
+    }
+
+    /// Which receives are let in one after the other, and in which order: those that hold their links alone, or wait for a
+    /// message from another rank to this one. The order respects every dependency.
+    void queue() {
+        const std::size_t count = receives_.size();
+        made_.receive_queued = receives_.exclusive;
+        for (std::size_t row = 0; row < count; ++row) {
+            for (const std::int64_t dep : receives_.deps_of(row)) {
+                const auto [from, to] = std::ranges::equal_range(receives_.message, dep);
+                for (auto earlier = from; earlier != to; ++earlier) {
+                    const auto at = static_cast<std::size_t>(earlier - receives_.message.begin());
+                    if (receives_.peer[at] != receives_.peer[row]) made_.receive_queued[row] = 1;
+                }
+            }
+        }
+        std::vector<std::int32_t> turn(count);
+        std::iota(turn.begin(), turn.end(), 0);
+        const auto place = [&](std::int32_t row) { return receives_.place[to_size(row)]; };
+        if (!std::ranges::is_sorted(receives_.place)) std::ranges::stable_sort(turn, {}, place);
+        made_.receive_place.resize(count);
+        for (std::size_t n = 0; n < count; ++n) made_.receive_place[to_size(turn[n])] = to_int32(n);
+    }
+
+    const RankRows &sends_, &receives_;
+    const RankLayout& layout_;
+    std::vector<Held> held_;  // by item and offset
+    std::int64_t scratch_ = 0;
+    RankProgram made_;
+};
+
+}  // namespace
+
+RankProgram lower(const RankRows& sends, const RankRows& receives, const RankLayout& layout,
+                  std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {
+    return Lowering(sends, receives, layout).run(item_bytes, barriers);
+}
+
+}  // namespace interlock

@@ -1,0 +1,50 @@
+#include "interlock/rank_rows.hpp"
+
+#include <algorithm>
+
+namespace interlock {
+
+void ScheduleTableRows::check() const {
+    const std::size_t messages = size_bytes.size();
+    src.check(messages, "src");
+    dst.check(messages, "dst");
+    deps.check(messages, "deps");
+    require(kind.size() == messages && phase.size() == messages && stage.size() == messages && exclusive.size() == messages &&
+                order.size() == messages && (depth.empty() || depth.size() == messages),
+            "every column must have one value per message");
+    Csr<std::int32_t>{piece_offsets, item}.check(messages, "pieces");
+    require(offset.size() == item.size() && length.size() == item.size(), "every piece must have an item, offset and length");
+}
+
+RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool are_sends) {
+    const Csr<std::int32_t>& own = are_sends ? table.src : table.dst;
+    const Csr<std::int32_t>& others = are_sends ? table.dst : table.src;
+    const std::size_t messages = table.size_bytes.size();
+    const bool is_single = own.values.size() == messages;
+    RankRows rows;
+    for (std::size_t m = 0; m < messages; ++m) {
+        if (is_single ? own.values[m] != rank : !std::ranges::count(own[m], rank)) continue;
+        for (const std::int32_t peer : others[m]) {
+            if (peer == rank) continue;
+            rows.message.push_back(static_cast<std::int64_t>(m));
+            rows.peer.push_back(peer);
+            rows.size_bytes.push_back(table.size_bytes[m]);
+            rows.phase.push_back(table.phase[m]);
+            rows.stage.push_back(table.stage[m]);
+            rows.adds.push_back(table.kind[m]);
+            rows.exclusive.push_back(table.exclusive[m]);
+            const std::int64_t depth = table.depth.empty() ? static_cast<std::int64_t>(m) : table.depth[m];
+            rows.place.push_back(table.exclusive[m] != 0 ? table.order[m] : depth);
+            for (auto p = static_cast<std::size_t>(table.piece_offsets[m]); p < static_cast<std::size_t>(table.piece_offsets[m + 1]);
+                 ++p) {
+                rows.pieces.push_back({table.item[p], table.offset[p], table.length[p]});
+            }
+            rows.piece_offsets.push_back(static_cast<std::int64_t>(rows.pieces.size()));
+            for (const std::int32_t dep : table.deps[m]) rows.deps.push_back(dep);
+            rows.dep_offsets.push_back(static_cast<std::int64_t>(rows.deps.size()));
+        }
+    }
+    return rows;
+}
+
+}  // namespace interlock

@@ -1,0 +1,134 @@
+"""What one rank runs of a schedule: what to copy, send, receive and add, and what waits for what, in columns.
+
+Three buffers: the caller's input and output, and scratch that whoever runs the program owns. Bytes are sent and
+received in place where they lie in one run; otherwise they are packed into or landed in scratch. What every column
+means is said in `docs/reference/program.md`; the native core (`cpp/src/rank_program.cpp`) makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock._native import _core
+from interlock.problem import Problem
+from interlock.schedule.layout import Layout, Region
+from interlock.schedule.levels import is_in_order, levels
+from interlock.schedule.model import Schedule
+
+__all__ = ["Buffer", "Program", "lower"]
+
+Column = NDArray[np.generic]
+NativeColumns = tuple[
+    tuple[NDArray[np.int64], NDArray[np.int64]],
+    tuple[NDArray[np.int32], NDArray[np.int64]],
+    tuple[NDArray[np.uint8], NDArray[np.int64]],
+    int,
+]
+
+# By dtype, in the order in which the native core joins them.
+_WIDE = (
+    *("send_bytes", "send_start", "receive_bytes", "receive_start"),
+    *("pack_start", "pack_to", "pack_bytes", "unpack_start", "unpack_to", "unpack_bytes"),
+    *("start_from", "start_to", "start_bytes", "zero_start", "zero_bytes", "own_from", "own_to", "own_bytes"),
+)
+_NARROW = (
+    *("send_peer", "send_tag", "send_stage", "receive_peer", "receive_tag", "receive_stage", "receive_place"),
+    *("pack_offsets", "unpack_offsets", "wait_offsets", "wait_on", "release_offsets", "release_to"),
+)
+_BYTES = (
+    *("send_buffer", "send_phase", "receive_buffer", "receive_phase", "receive_adds", "receive_queued"),
+    *("pack_buffer", "unpack_buffer", "start_buffer", "zero_buffer"),
+)
+_CLAIMS = ("receive_adds", "receive_queued")
+
+
+class Buffer(IntEnum):
+    """Where bytes lie."""
+
+    INPUT = 0
+    OUTPUT = 1
+    SCRATCH = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """One rank's steps: sends are steps 0 to S - 1, receives S to S + R - 1, then one step per barrier."""
+
+    rank: int
+    columns: Mapping[str, Column]  # read-only
+    input_bytes: int
+    output_bytes: int
+    scratch_bytes: int
+
+    @classmethod
+    def of(cls, rank: int, input_bytes: int, output_bytes: int, native: NativeColumns) -> Program:
+        """From what the native core made."""
+        columns: dict[str, Column] = {}
+        for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
+            for name, (first, last) in zip(names, pairwise([0, *ends.tolist()]), strict=True):
+                columns[name] = values[first:last]
+        for name in _CLAIMS:
+            columns[name] = columns[name].view(np.bool_)
+        return cls(rank, MappingProxyType(columns), input_bytes, output_bytes, native[3])
+
+    @property
+    def num_sends(self) -> int:
+        """Messages it sends, one per peer."""
+        return len(self.columns["send_peer"])
+
+    @property
+    def num_receives(self) -> int:
+        """Messages it receives, one per peer."""
+        return len(self.columns["receive_peer"])
+
+    @property
+    def num_steps(self) -> int:
+        """Sends, receives and barriers."""
+        return len(self.columns["wait_offsets"]) - 1
+
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+def lower(schedule: Schedule, problem: Problem, layout: Layout) -> Program:
+    """The program of the rank that `layout` belongs to; rows of other ranks alone may be missing."""
+    depth = _NOTHING if is_in_order(schedule) else levels(schedule, problem.topology)
+    pieces = schedule.pieces
+    native = _core.lower_schedule(
+        layout.rank,
+        schedule.src.offsets,
+        schedule.src.values,
+        schedule.dst.offsets,
+        schedule.dst.values,
+        schedule.kind,
+        schedule.phase,
+        schedule.stage,
+        schedule.size_bytes,
+        schedule.exclusive.view(np.uint8),
+        schedule.order,
+        depth,
+        schedule.deps.offsets,
+        schedule.deps.values,
+        pieces.offsets,
+        pieces.item,
+        pieces.offset,
+        pieces.length,
+        schedule.barriers,
+        problem.items.size_bytes if problem.items.are_reduced else _NOTHING,
+        _placed(layout.input),
+        _placed(layout.output),
+        np.array(layout.own, np.int64),
+    )
+    return Program.of(layout.rank, layout.input.size_bytes, layout.output.size_bytes, native)
+
+
+def _placed(region: Region) -> NDArray[np.int64]:
+    """(item, start, length) of everything in a buffer."""
+    return np.stack([region.item, region.start, region.length], axis=1).astype(np.int64)
