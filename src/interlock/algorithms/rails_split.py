@@ -38,15 +38,19 @@ def rails_split(problem: Problem, *, seed: int = 0, slices: int | None = None) -
     owed = server_bytes(problem.demand.bytes_matrix, cluster)
     shares = np.stack([server_shares(owed[own], cluster, own) for own in range(cluster.servers)])
     far, carrier = balance(far, cluster.gpus_per_server, shares)
-    far, carrier, place = cut_slices(far, carrier, cluster, slices or choose_slices(owed, cluster))
-    return relay(problem, local, far, carrier, flows=place, in_turn=True)
+    counts = [slices or choose_slices(owed[own], cluster, own) for own in range(cluster.servers)]
+    far, carrier, place = cut_slices(far, carrier, cluster, np.array(counts))
+    return relay(problem, local, far, carrier, flows=place, window=1)
 
 
-def choose_slices(owed_bytes: NDArray[np.int64], cluster: Cluster) -> int:
-    """Enough slices to hide the hops at both ends, none of them too small to pay its fixed costs."""
+def choose_slices(owed_bytes: NDArray[np.int64], cluster: Cluster, own: int) -> int:
+    """Enough slices to hide the hops at both ends, none of them too small to pay its fixed costs.
+
+    A server chooses for itself: `owed_bytes` is what it owes each server.
+    """
     others = max(1, cluster.servers - 1)
     count = min(max(-(-SLICES_IN_ALL // others), FEWEST_SLICES), MOST_SLICES)
-    mean_bytes = int(owed_bytes.sum() - np.trace(owed_bytes)) // (cluster.num_ranks * others)
+    mean_bytes = int(owed_bytes.sum() - owed_bytes[own]) // (cluster.gpus_per_server * others)
     return max(1, min(count, mean_bytes // SMALLEST_SLICE_BYTES))
 
 
@@ -64,14 +68,14 @@ def server_shares(owed_bytes: NDArray[np.int64], cluster: Cluster, own: int) -> 
 
 
 def cut_slices(
-    far: Bytes, carrier: NDArray[np.int32], cluster: Cluster, count: int
+    far: Bytes, carrier: NDArray[np.int32], cluster: Cluster, counts: NDArray[np.int64]
 ) -> tuple[Bytes, NDArray[np.int32], NDArray[np.int64]]:
-    """Cut what each carrier takes to each server into `count` slices.
+    """Cut what each carrier takes to each server into the slices its server has chosen, ``counts[servers]``.
 
     Bytes already in place go first. Final GPUs come in rotation from the carrier's own index, so that the slices which
     land together do not all go on to one GPU; those for the GPU where they land, which go nowhere, come last.
     """
-    if len(far) == 0 or count == 1:
+    if len(far) == 0 or counts.max() == 1:
         return far, carrier, np.zeros(len(far), np.int64)
     lane = carrier.astype(np.int64) * cluster.servers + far.dst // cluster.gpus_per_server
     turn = (far.dst - carrier - 1) % cluster.gpus_per_server
@@ -83,14 +87,17 @@ def cut_slices(
     ends = np.cumsum(length)
     base = (ends - length)[first]
     total = np.add.reduceat(length, first)
-    edges = slice_edges(count)
-    cuts = (base[:, None] + (total[:, None] * edges[None, 1:]).astype(np.int64)).reshape(-1)
+    count = counts[lane[first] // (cluster.servers * cluster.gpus_per_server)]
+    first_cut = np.cumsum(count) - count
+    edges = {int(number): slice_edges(int(number))[1:] for number in np.unique(count)}
+    shares = np.concatenate([edges[int(number)] for number in count])
+    cuts = np.repeat(base, count) + (np.repeat(total, count) * shares).astype(np.int64)
     merged = np.union1d(ends, cuts)
     begins = np.concatenate([[0], merged[:-1]]).astype(np.int64)
     kept = merged > begins
     merged, begins = merged[kept], begins[kept]
     row = np.searchsorted(ends, begins, side="right")
-    place = np.searchsorted(cuts, begins, side="right") - number[row] * count
+    place = np.searchsorted(cuts, begins, side="right") - first_cut[number[row]]
     source = order[row]
     offset = far.offset[source] + begins - (ends - length)[row]
     cut = Bytes(far.item[source], offset, merged - begins, far.src[source], far.dst[source])

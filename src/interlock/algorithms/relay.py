@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.two_tier import Bytes, dependencies, group
+from interlock.algorithms.two_tier import Bytes, Group, dependencies, group
 from interlock.problem import Problem
 from interlock.schedule import Batch, Phase, Schedule, assemble
 
@@ -22,7 +22,7 @@ def relay(
     carrier: NDArray[np.int32],
     *,
     flows: NDArray[np.int64] | None = None,
-    in_turn: bool = False,
+    window: int | None = None,
 ) -> Schedule:
     """Local traffic, then balance, wire and redistribution for the bytes in `far`.
 
@@ -32,8 +32,8 @@ def relay(
         Rank at the source server that sends each row, ``[len(far)]``; its bytes land on the same GPU index.
     flows
         Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
-    in_turn
-        Whether the flows of one carrier and destination server follow each other on the wire.
+    window
+        Messages that a connection (two ranks, one hop) has under way, in the order of `flows`; None: all at once.
     """
     assert problem.cluster is not None
     width = np.int32(problem.cluster.gpus_per_server)
@@ -46,16 +46,23 @@ def relay(
     fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced], kept_apart[misplaced])
     first_wire = len(local) + len(hop)
     of, on = wire.message[moved], len(local) + hop.message
-    if in_turn:
-        follows = np.flatnonzero((wire.keys[1:, :2] == wire.keys[:-1, :2]).all(axis=1))
-        of, on = np.concatenate([of, follows + 1]), np.concatenate([on, first_wire + follows])
+    hop_deps = None
+    if window is not None:
+        waiting, queued = behind(wire, window), behind(hop, window)
+        of, on = np.concatenate([of, waiting]), np.concatenate([on, first_wire + waiting - window])
+        hop_deps = dependencies(queued, len(local) + queued - window, len(hop))
     wire_deps = dependencies(of, on, len(wire))
     fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
     return assemble(
         [
             local,
-            hop.to_batch(Phase.BALANCE),
+            hop.to_batch(Phase.BALANCE, hop_deps),
             wire.to_batch(Phase.SCALE_OUT, wire_deps),
             fan.to_batch(Phase.REDISTRIBUTE, fan_deps),
         ]
     )
+
+
+def behind(made: Group, window: int) -> NDArray[np.intp]:
+    """Messages with at least `window` others before them on their connection."""
+    return window + np.flatnonzero((made.keys[window:, :2] == made.keys[:-window, :2]).all(axis=1))
