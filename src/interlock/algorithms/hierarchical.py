@@ -1,24 +1,35 @@
 """Hierarchical (BlueConnect): a ring inside every line of one dimension, then of the next, on ever smaller shares.
 
 On a cluster the dimensions are the GPUs of a server and the servers; elsewhere those of a grid whose lines are rings.
-Reduce-Scatter goes through them forth, All-Gather back, All-Reduce forth and back.
+Reduce-Scatter goes through them forth, All-Gather back, All-Reduce forth and back. On a cluster bytes are cut into
+slices, so that one is inside the servers while another is between them (see `interlock.algorithms.channels`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from interlock.algorithms.channels import (
+    MOST_MESSAGES,
+    members_by_server,
+    nic_link,
+    scale_up_link,
+    schedule_channels,
+    walk,
+)
 from interlock.algorithms.neighbours import MAX_NODES, adjacency, grid_dims
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.ring import is_duplex, split_in_two
 from interlock.algorithms.rounds import (
     Ids,
     Moves,
+    cut_each,
     group_members,
     owned_parts,
     refuses_kinds,
     schedule_moves,
     unroutable,
+    whole_number,
 )
 from interlock.collectives import CollectiveKind
 from interlock.problem import Problem
@@ -29,11 +40,16 @@ __all__ = ["ALGORITHM", "hierarchical"]
 KINDS = (CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_REDUCE)
 
 
-def hierarchical(problem: Problem, *, seed: int = 0, both_ways: bool | None = None) -> Schedule:
-    """Rings by dimension, the fastest first. `both_ways` None: where forth and back share no link."""
+def hierarchical(
+    problem: Problem, *, seed: int = 0, both_ways: bool | None = None, slices: int | None = None
+) -> Schedule:
+    """Rings by dimension, the fastest first. `both_ways` of a grid; None: where forth and back share no link. `slices`
+    of a cluster; None chooses by the alpha-beta model."""
     assert problem.collective is not None
-    if len(problem.items) == 0 or problem.num_ranks == 1:
+    if len(problem.items) == 0 or len(group_members(problem)) == 1:
         return empty_schedule()
+    if problem.cluster is not None:
+        return _on_cluster(problem, np.array(members_by_server(problem)), slices)
     dims = _dims(problem)
     assert dims is not None
     parts, owner = owned_parts(problem)
@@ -56,6 +72,73 @@ def hierarchical(problem: Problem, *, seed: int = 0, both_ways: bool | None = No
     return schedule_moves(problem, parts, Moves.join(moves))
 
 
+def _on_cluster(problem: Problem, ranks: Ids, slices: int | None) -> Schedule:
+    """Along a walk through each server and a ring through all of them; `ranks` [servers, width].
+
+    Four legs follow each other: sums inside, sums between, copies between, copies inside. A slice is a quarter of a leg
+    behind the one before it, so that NICs have another slice to turn to while one is on its way.
+    """
+    assert problem.collective is not None
+    servers, width = ranks.shape
+    kind = problem.collective.kind
+    adds, copies = kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER
+    if slices is None:
+        slices = _num_slices(problem, servers, width, adds + copies)
+    shares, owner = owned_parts(problem)
+    parts, share, number = cut_each(shares, whole_number(slices, "slices"))
+    home, place = (column[owner[share]] for column in _places(problem, ranks))
+    part, leg_rounds = np.arange(len(parts)), max(servers, width) - 1
+    start = number * max(1, leg_rounds // 4)
+    walks = np.array([walk(range(width), first) for first in range(width)])[place]  # [parts, width]
+    near, far = ranks.T[walks[:, :-1]], ranks.T[walks[:, 1:]]  # [parts, width - 1, servers], away from the owner
+    is_home = home[:, None, None] == np.arange(servers)
+    hop = np.arange(width - 1)[None, :, None]
+    step = np.arange(servers - 1)
+    around = [ranks[(home[:, None] + step + ahead) % servers, place[:, None]] for ahead in (0, 1, 2)]
+    moves = []
+
+    def on_leg(legs: Ids | int, steps: Ids) -> Ids:
+        return np.asarray(start.reshape(-1, *[1] * (steps.ndim - 1)) + legs * leg_rounds + steps)
+
+    if adds:
+        # Where sums end here, those for this server itself can be taken while the others cross.
+        late = np.where(is_home, 0 if copies else 1, 0)
+        moves.append(Moves.of(part[:, None, None], far, near, on_leg(late, width - 2 - hop), reduces=True))
+        moves.append(Moves.of(part[:, None], around[1], around[2], on_leg(1, step[None]), reduces=True))
+    if copies:
+        first = 2 if adds else 0
+        moves.append(Moves.of(part[:, None], around[0], around[1], on_leg(first, step[None]), reduces=False))
+        late = np.where(is_home & (not adds), 0, first + 1)
+        moves.append(Moves.of(part[:, None, None], near, far, on_leg(late, hop), reduces=False))
+    joined = Moves.join(moves)
+    return schedule_channels(problem, parts, joined, np.zeros(len(joined.part), np.int64))
+
+
+def _places(problem: Problem, ranks: Ids) -> tuple[Ids, Ids]:
+    """Server and place in it, by place in the group."""
+    members = group_members(problem)
+    found = np.argsort(ranks, axis=None)[np.searchsorted(np.sort(ranks, axis=None), members)]
+    return found // ranks.shape[1], found % ranks.shape[1]
+
+
+def _num_slices(problem: Problem, servers: int, width: int, passes: int) -> int:
+    """The number that makes filling all legs and then serving the busier tier shortest."""
+    assert problem.cluster is not None
+    near = scale_up_link(problem)
+    far = nic_link(problem, [members_by_server(problem)]) if servers > 1 else near
+    size = int(problem.items.size_bytes.sum())
+    hops_at_port = 1 if problem.cluster.scale_up == "mesh" else width - 1
+    most = max(1, MOST_MESSAGES // (passes * servers * width * (servers + width)))
+
+    def took_s(slices: int) -> float:
+        inside, between = size / width / slices, size / width / servers / slices
+        filling = (width - 1) * near.arrival_s(inside) + (servers - 1) * far.arrival_s(between)
+        serving = max(hops_at_port * near.busy_s(inside), (servers - 1) * far.busy_s(between))
+        return passes * (filling + (slices - 1) * serving)
+
+    return min((count for count in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if count <= most), key=took_s)
+
+
 def _ring_in_lines(dims: tuple[int, ...], axis: int, owner: Ids, way: Ids, *, reduces: bool) -> Moves:
     """Every part around the lines along `axis` that agree with its owner in the dimensions after it."""
     size, stride = dims[axis], int(np.prod(dims[axis + 1 :], dtype=np.int64))
@@ -70,9 +153,7 @@ def _ring_in_lines(dims: tuple[int, ...], axis: int, owner: Ids, way: Ids, *, re
 
 
 def _dims(problem: Problem) -> tuple[int, ...] | None:
-    """Dimensions, slowest first: servers and GPUs, or the finest grid of rings with more than one dimension."""
-    if problem.cluster is not None:
-        return problem.cluster.servers, problem.cluster.gpus_per_server
+    """Dimensions, slowest first, of the finest grid of rings with more than one dimension."""
     found = grid_dims(adjacency(problem.topology), wraps=True)
     return found[0] if found and len(found[0]) > 1 else None
 
@@ -84,23 +165,32 @@ def _is_duplex(problem: Problem, dims: tuple[int, ...]) -> bool:
 
 
 def supports(problem: Problem) -> str | None:
-    """All ranks of a cluster, or of a grid of rings."""
+    """Equally many ranks of every server of a cluster, or all ranks of a grid of rings."""
     reason = refuses_kinds(problem, KINDS)
-    if reason is not None:
+    if reason is not None or len(group_members(problem)) == 1:
         return reason
-    if len(group_members(problem)) < problem.num_ranks or not np.array_equal(
-        group_members(problem), np.arange(problem.num_ranks)
-    ):
-        return "it plans for all ranks, not for a group"
+    if problem.cluster is not None:
+        return _refuses_servers(problem)
+    if not np.array_equal(group_members(problem), np.arange(problem.num_ranks)):
+        return "it plans for all ranks of a grid, not for a group"
     if problem.topology.num_nodes > MAX_NODES:
         return f"it looks for dimensions in graphs of at most {MAX_NODES} nodes"
-    if problem.num_ranks == 1:
-        return None
     dims = _dims(problem)
     if dims is None:
         return "it needs a cluster, or a grid of two or more dimensions whose lines are rings"
-    ids = np.arange(problem.num_ranks).reshape(dims)
-    ahead = [np.roll(ids, -1, axis).ravel() for axis, size in enumerate(dims) if size > 1]
+    return _unroutable_lines(problem, np.arange(problem.num_ranks).reshape(dims))
+
+
+def _refuses_servers(problem: Problem) -> str | None:
+    rows = members_by_server(problem)
+    if len({len(ranks) for ranks in rows}) > 1:
+        counts = ", ".join(str(len(ranks)) for ranks in rows)
+        return f"it needs equally many ranks of every server, not {counts}"
+    return _unroutable_lines(problem, np.array(rows))
+
+
+def _unroutable_lines(problem: Problem, ids: Ids) -> str | None:
+    ahead = [np.roll(ids, -1, axis).ravel() for axis, size in enumerate(ids.shape) if size > 1]
     return unroutable(problem, np.tile(ids.ravel(), len(ahead)), np.concatenate(ahead))
 
 

@@ -34,6 +34,8 @@ _MODULES = {
     "double-tree": "double_tree",
     "two-tree": "two_tree",
     "hierarchical": "hierarchical",
+    "nvls": "nvls",
+    "nvls-tree": "nvls_tree",
     "multitree": "multitree",
     "auto": "auto",
     "tacos": "tacos",

@@ -3,6 +3,9 @@
 All-Gather copies it onward, Reduce-Scatter adds to it, All-Reduce does one after the other. Where the links back are
 others than the links forth, half of every share goes each way. Broadcast and Reduce send blocks one after the other
 down the chain that starts or ends at the root.
+
+On a cluster there is a ring per NIC, as collective libraries make them (see `interlock.algorithms.channels`): each
+enters and leaves every server by its own, and carries an equal share in slices.
 """
 
 from __future__ import annotations
@@ -10,12 +13,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.channels import (
+    MOST_MESSAGES,
+    Channel,
+    nic_link,
+    ring_channels,
+    scale_up_link,
+    schedule_channels,
+)
 from interlock.algorithms.neighbours import MAX_NODES, embedded_ring
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.rounds import (
     Ids,
     Moves,
     Parts,
+    cut_each,
     cut_evenly,
     group_members,
     owned_parts,
@@ -39,9 +51,20 @@ KINDS = (
 )
 
 
-def ring(problem: Problem, *, seed: int = 0, both_ways: bool | None = None, blocks: int | None = None) -> Schedule:
-    """Shares around the ring. `both_ways` None: where forth and back share no link. `blocks`: of a Broadcast or
-    Reduce; None chooses by the alpha-beta model."""
+def ring(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    both_ways: bool | None = None,
+    blocks: int | None = None,
+    channels: int | None = None,
+) -> Schedule:
+    """Shares around the ring. `both_ways` None: on graphs, where forth and back share no link. `blocks`: of a Broadcast
+    or Reduce. `channels` of a cluster, at most. None: chosen by the alpha-beta model."""
+    if problem.cluster is not None and len(problem.items) and len(group_members(problem)) > 1:
+        rings = ring_channels(problem)
+        if rings:
+            return _in_channels(problem, rings, bool(both_ways), blocks, channels)
     order = embedded_ring(problem.topology, group_members(problem))
     if order is None or len(problem.items) == 0 or len(order) == 1:
         return empty_schedule()
@@ -103,25 +126,82 @@ def is_duplex(problem: Problem, order: NDArray[np.int32]) -> bool:
     return not np.isin(channel[forth.values], channel[back.values]).any()
 
 
+def _in_channels(
+    problem: Problem, rings: list[Channel], both_ways: bool, blocks: int | None, most: int | None
+) -> Schedule:
+    """An equal part of every share around each ring, or of the blocks down each chain. Shares need no slices: as many
+    are on the way at any time as there are ranks."""
+    assert problem.collective is not None
+    count = _num_channels(problem, rings)
+    rings = rings[: count if most is None else whole_number(most, "channels")]
+    orders = [np.concatenate([np.array(ranks, np.int32) for ranks in channel]) for channel in rings]
+    if both_ways and len(orders[0]) > 2:
+        orders += [order[::-1] for order in orders]
+    if problem.collective.is_rooted:
+        if blocks is None:
+            hops, size = len(orders[0]) - 1, int(problem.items.size_bytes.sum()) // len(orders)
+            most_blocks = max(1, MOST_MESSAGES // (len(orders) * hops))
+            blocks = min(best_blocks(hops, size, nic_link(problem, rings)), most_blocks)
+        parts, joined, lane = _down_chains(problem, orders, whole_number(blocks, "blocks"))
+        return schedule_channels(problem, parts, joined, lane[joined.part])
+    shares, owner = owned_parts(problem)
+    parts, share, lane = cut_each(shares, len(orders))
+    kind, members = problem.collective.kind, group_members(problem)
+    moves = []
+    for channel, order in enumerate(orders):
+        place = np.zeros(problem.num_ranks, np.int64)
+        place[order] = np.arange(len(order))
+        mine = np.flatnonzero(lane == channel)
+        start, forth = place[members[owner[share[mine]]]], np.ones(len(mine), np.bool_)
+        passes = [adds for adds in (True, False) if kind is not _WITHOUT[adds]]
+        for late, adds in enumerate(passes):
+            made = around(order, start, forth, reduces=adds).later(late * (len(order) - 1))
+            moves.append(Moves(mine[made.part], made.src, made.dst, made.round, made.reduces))
+    joined = Moves.join(moves)
+    return schedule_channels(problem, parts, joined, lane[joined.part])
+
+
+_WITHOUT = {True: CollectiveKind.ALL_GATHER, False: CollectiveKind.REDUCE_SCATTER}  # sums, copies
+
+
+def _num_channels(problem: Problem, rings: list[Channel]) -> int:
+    """The fewest channels whose rounds take at most 1 % longer than the shortest: every NIC serves one channel, while
+    the port to a switch serves a message of each."""
+    assert problem.cluster is not None
+    far, near = nic_link(problem, rings), scale_up_link(problem)
+    is_mesh = problem.cluster.scale_up == "mesh"
+    share = int(problem.items.size_bytes.sum()) / len(group_members(problem))
+    took_s = [
+        max(far.arrival_s(share / count), (1 if is_mesh else count) * near.busy_s(share / count) + near.latency_s)
+        for count in range(1, len(rings) + 1)
+    ]
+    return 1 + next(place for place, seconds in enumerate(took_s) if seconds <= 1.01 * min(took_s))
+
+
 def _chain(problem: Problem, order: NDArray[np.int32], both_ways: bool, blocks: int | None) -> Schedule:
-    """Blocks from the root to its successor and so on, or from its successor round to the root; and the other way."""
+    """Blocks down the ring cut open at the root; and the other way."""
+    orders = [order, order[::-1]][: 1 + both_ways]
+    if blocks is None:
+        link = narrowest_link(problem.topology, order, np.roll(order, -1))
+        blocks = best_blocks(len(order) - 1, int(problem.items.size_bytes.sum()) // len(orders), link)
+    parts, moves, _ = _down_chains(problem, orders, whole_number(blocks, "blocks"))
+    return schedule_moves(problem, parts, moves)
+
+
+def _down_chains(problem: Problem, orders: list[NDArray[np.int32]], blocks: int) -> tuple[Parts, Moves, Ids]:
+    """Blocks from the root to its successor and so on, or from its successor round to the root: parts, their moves,
+    and the chain of each part."""
     assert problem.collective is not None
     adds = problem.collective.kind is CollectiveKind.REDUCE
-    lines = []
-    for ring_order in (order, order[::-1])[: 1 + both_ways]:
-        root = int(np.flatnonzero(ring_order == problem.collective.root)[0])
-        lines.append(np.roll(ring_order, -root - adds).astype(np.int64))
-    hops, num_lines = len(order) - 1, len(lines)
-    if blocks is None:
-        link = narrowest_link(problem.topology, lines[0][:-1], lines[0][1:])
-        blocks = best_blocks(hops, int(problem.items.size_bytes.sum()) // num_lines, link)
-    parts, block = cut_evenly(problem, num_lines * whole_number(blocks, "blocks"))
-    step = np.arange(hops)
+    parts, block = cut_evenly(problem, len(orders) * blocks)
+    step = np.arange(len(orders[0]) - 1)
     moves = []
-    for number, line in enumerate(lines):
+    for number, order in enumerate(orders):
+        root = int(np.flatnonzero(order == problem.collective.root)[0])
+        line = np.roll(order, -root - adds).astype(np.int64)
         mine = np.flatnonzero(block // blocks == number)[:, None]
         moves.append(Moves.of(mine, line[step], line[step + 1], block[mine] % blocks + step, reduces=adds))
-    return schedule_moves(problem, parts, Moves.join(moves))
+    return parts, Moves.join(moves), block // blocks
 
 
 def supports(problem: Problem) -> str | None:
@@ -129,6 +209,8 @@ def supports(problem: Problem) -> str | None:
     reason = refuses_kinds(problem, KINDS)
     if reason is not None:
         return reason
+    if problem.cluster is not None and ring_channels(problem):
+        return None
     if problem.topology.num_nodes > MAX_NODES:
         return f"it looks for rings in graphs of at most {MAX_NODES} nodes"
     if embedded_ring(problem.topology, group_members(problem)) is None:
@@ -136,4 +218,4 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("ring", "shares around a ring through all ranks", supports, ring)
+ALGORITHM = Algorithm("ring", "shares around a ring; on clusters a ring per NIC", supports, ring)

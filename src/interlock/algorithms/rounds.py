@@ -22,11 +22,13 @@ from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_
 __all__ = [
     "Moves",
     "Parts",
+    "cut_each",
     "cut_evenly",
     "group_members",
     "owned_parts",
     "refuses_kinds",
     "schedule_moves",
+    "schedule_turns",
     "unroutable",
     "whole_number",
 ]
@@ -134,6 +136,14 @@ def cut_evenly(problem: Problem, count: int) -> tuple[Parts, Ids]:
     return parts, np.searchsorted(edges, starts, side="right")
 
 
+def cut_each(parts: Parts, count: int) -> tuple[Parts, Ids, Ids]:
+    """Every part cut into `count` of nearly equal size, without empty ones: the part and the number of each."""
+    edges = parts.length[:, None] * np.arange(count + 1) // count
+    part, number = np.nonzero(np.diff(edges, axis=1))
+    start = edges[part, number]
+    return Parts(parts.item[part], parts.offset[part] + start, edges[part, number + 1] - start), part, number
+
+
 def unroutable(problem: Problem, src: Ids, dst: Ids) -> str | None:
     """A reason where some sender cannot reach its receiver without a relay."""
     try:
@@ -151,25 +161,29 @@ def whole_number(value: object, name: str) -> int:
 
 
 def schedule_moves(problem: Problem, parts: Parts, moves: Moves, turn: Ids | None = None) -> Schedule:
-    """Messages by round; stages are rounds. `turn` of each move, the same for all of a message, orders the messages of
-    a round where they share links."""
+    """Messages by round; stages are rounds. `turn` of each move orders the messages of a round where they share links;
+    moves of different turns travel apart."""
+    return schedule_turns(problem, parts, moves, np.zeros(len(moves.part), np.int64) if turn is None else turn)[0]
+
+
+def schedule_turns(problem: Problem, parts: Parts, moves: Moves, turn: Ids) -> tuple[Schedule, Ids]:
+    """The same, and the turn of each message."""
     if len(moves.part) == 0:
-        return empty_schedule()
+        return empty_schedule(), turn
     check_rows(len(moves.part))
     ranks = problem.num_ranks
-    turn = np.zeros(len(moves.part), np.int64) if turn is None else turn
     order = np.lexsort((moves.part, moves.reduces, moves.dst, moves.src, turn, moves.round))
     part, src, dst = moves.part[order], moves.src[order], moves.dst[order]
-    round_, reduces = moves.round[order], moves.reduces[order]
+    round_, reduces, turn = moves.round[order], moves.reduces[order], turn[order]
     is_first = np.ones(len(part), np.bool_)
-    is_first[1:] = (np.diff(round_) != 0) | (np.diff(src) != 0) | (np.diff(dst) != 0) | (reduces[1:] != reduces[:-1])
+    is_first[1:] = (np.diff([round_, src, dst, turn], axis=1) != 0).any(axis=0) | (reduces[1:] != reduces[:-1])
     first = np.flatnonzero(is_first)
     message = np.cumsum(is_first) - 1
     kind = np.where(reduces[first], Kind.REDUCE, Kind.COPY).astype(np.uint8)
     phase = np.where(reduces[first], Phase.REDUCE, Phase.SPREAD).astype(np.uint8)
     length = parts.length[part]
     sender, receiver = src[first].astype(np.int32), dst[first].astype(np.int32)
-    return Schedule(
+    made = Schedule(
         src=Ragged.single(sender),
         dst=Ragged.single(receiver),
         kind=kind,
@@ -188,6 +202,7 @@ def schedule_moves(problem: Problem, parts: Parts, moves: Moves, turn: Ids | Non
             length,
         ),
     )
+    return made, turn[first]
 
 
 def _deliveries_before(needed: Ids, brought: Ids, round_: Ids, reduces: NDArray[np.bool_], message: Ids) -> Ragged:

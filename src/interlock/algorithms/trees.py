@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interlock.algorithms.rounds import Ids, Moves, cut_evenly, schedule_moves, unroutable
+from interlock.algorithms.rounds import Ids, Moves, Parts, cut_evenly, schedule_moves, unroutable
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import best_blocks, narrowest_link
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
 
-__all__ = ["Tree", "along_trees", "unroutable_trees"]
+__all__ = ["Tree", "along_trees", "moves_along", "unroutable_trees"]
 
 
 Port = tuple[str, int]  # "out" or "in", and a rank
@@ -55,10 +55,18 @@ def along_trees(problem: Problem, trees: Sequence[Tree], blocks: int | None) -> 
     assert problem.collective is not None
     if len(problem.items) == 0 or not len(trees[0].child):
         return empty_schedule()
+    if blocks is None:
+        passes = 2 if problem.collective.kind is CollectiveKind.ALL_REDUCE else 1
+        blocks = min(_chosen_blocks(problem, tree, len(trees), passes) for tree in trees)
+    parts, moves, _ = moves_along(problem, trees, blocks)
+    return schedule_moves(problem, parts, moves, _turns(moves))
+
+
+def moves_along(problem: Problem, trees: Sequence[Tree], blocks: int) -> tuple[Parts, Moves, Ids]:
+    """Parts, how they move block after block, and the tree of each part."""
+    assert problem.collective is not None
     kind = problem.collective.kind
     goes_up, goes_down = kind is not CollectiveKind.BROADCAST, kind is not CollectiveKind.REDUCE
-    if blocks is None:
-        blocks = min(_chosen_blocks(problem, tree, len(trees), goes_up + goes_down) for tree in trees)
     parts, block = cut_evenly(problem, blocks * len(trees))
     moves = []
     for number, tree in enumerate(trees):
@@ -70,8 +78,7 @@ def along_trees(problem: Problem, trees: Sequence[Tree], blocks: int | None) -> 
         if goes_down:
             rounds = turn + (tree.depth - 1) + (tree.height if goes_up else 0)
             moves.append(Moves.of(mine[:, None], tree.parent, tree.child, rounds, reduces=False))
-    joined = Moves.join(moves)
-    return schedule_moves(problem, parts, joined, _turns(joined))
+    return parts, Moves.join(moves), block // blocks
 
 
 def _turns(moves: Moves) -> Ids:
