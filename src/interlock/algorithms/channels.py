@@ -92,7 +92,7 @@ def gate_channels(problem: Problem) -> list[Channel]:
 
 
 def walk(ranks: Sequence[int], first: int, last: int | None = None) -> list[int]:
-    """All ranks of a server from `first` on, to and fro: with an even number of them, walks from different ranks share
+    """All ranks of a server from `first` on, zigzag: with an even number of them, walks from different ranks share
     no pair in either direction, and end half way round. `last`, where given, is moved to the end."""
     start, count = ranks.index(first), len(ranks)
     order = [ranks[(start + ((k + 1) // 2 if k % 2 else -(k // 2))) % count] for k in range(count)]
