@@ -1,6 +1,6 @@
 """How long does planning take, and where does the time go?
 
-From a demand matrix to a plan from which `for_rank` can be read (`il.planner`, no cache), Zipf 0.8 at 512 MB per GPU,
+From a demand matrix to a decided plan (`il.planner`, no cache), Zipf 0.8 at 512 MB per GPU,
 by number of servers and by fabric; warm replanning after a 5 % change; the parts of one native call; FAST's
 decomposition; full expansion into messages and pieces.
 """

@@ -98,4 +98,4 @@ def test_a_plan_can_be_read_by_columns(h200_2x4: il.Cluster) -> None:
     with pytest.raises(KeyError, match="no column"):
         plan.messages["colour"]
     with pytest.raises(InvalidInput, match="rank=99"):
-        plan.for_rank(99)
+        plan.program(99)

@@ -48,8 +48,8 @@ auto to_columns(RankProgram&& made) {
     }
     Joined<std::int32_t> narrow;
     for (const auto* values :
-         {&made.send_peer, &made.send_tag, &made.send_stage, &made.receive_peer, &made.receive_tag, &made.receive_stage,
-          &made.receive_place, &made.pack_offsets, &made.unpack_offsets, &made.wait_offsets, &made.wait_on,
+         {&made.send_peer, &made.send_tag, &made.send_stage, &made.send_round, &made.receive_peer, &made.receive_tag,
+          &made.receive_stage, &made.receive_round, &made.receive_place, &made.pack_offsets, &made.unpack_offsets, &made.wait_offsets, &made.wait_on,
           &made.release_offsets, &made.release_to}) {
         narrow.add(*values);
     }
@@ -70,7 +70,7 @@ void bind_program(nb::module_& m) {
         [](std::int32_t rank, const Array1<std::int64_t>& src_offsets, const Array1<std::int32_t>& src,
            const Array1<std::int64_t>& dst_offsets, const Array1<std::int32_t>& dst, const Array1<std::uint8_t>& kind,
            const Array1<std::uint8_t>& phase, const Array1<std::int32_t>& stage, const Array1<std::int64_t>& size_bytes,
-           const Array1<std::uint8_t>& exclusive, const Array1<std::int64_t>& order, const Array1<std::int64_t>& depth,
+           const Array1<std::uint8_t>& exclusive, const Array1<std::int64_t>& order, const Array1<std::int64_t>& round,
            const Array1<std::int64_t>& dep_offsets, const Array1<std::int32_t>& deps,
            const Array1<std::int64_t>& piece_offsets, const Array1<std::int32_t>& item, const Array1<std::int64_t>& offset,
            const Array1<std::int64_t>& length, const Array1<std::int32_t>& barriers, const Array1<std::int64_t>& item_bytes,
@@ -86,7 +86,7 @@ void bind_program(nb::module_& m) {
                                               as_span(size_bytes),
                                               as_span(exclusive),
                                               as_span(order),
-                                              as_span(depth),
+                                              as_span(round),
                                               as_csr(dep_offsets, deps),
                                               as_span(piece_offsets),
                                               as_span(item),
@@ -102,7 +102,7 @@ void bind_program(nb::module_& m) {
         },
         "rank"_a, "src_offsets"_a.noconvert(), "src"_a.noconvert(), "dst_offsets"_a.noconvert(), "dst"_a.noconvert(),
         "kind"_a.noconvert(), "phase"_a.noconvert(), "stage"_a.noconvert(), "size_bytes"_a.noconvert(),
-        "exclusive"_a.noconvert(), "order"_a.noconvert(), "depth"_a.noconvert(), "dep_offsets"_a.noconvert(),
+        "exclusive"_a.noconvert(), "order"_a.noconvert(), "round"_a.noconvert(), "dep_offsets"_a.noconvert(),
         "deps"_a.noconvert(), "piece_offsets"_a.noconvert(), "item"_a.noconvert(), "offset"_a.noconvert(),
         "length"_a.noconvert(), "barriers"_a.noconvert(), "item_bytes"_a.noconvert(), "input"_a.noconvert(),
         "output"_a.noconvert(), "own"_a.noconvert(),

@@ -52,11 +52,13 @@ public:
         made_.send_peer = sends.peer;
         made_.send_phase = sends.phase;
         made_.send_stage = sends.stage;
+        made_.send_round = sends.round;
         made_.send_tag = tags(sends);
         made_.receive_bytes = receives.size_bytes;
         made_.receive_peer = receives.peer;
         made_.receive_phase = receives.phase;
         made_.receive_stage = receives.stage;
+        made_.receive_round = receives.round;
         made_.receive_tag = tags(receives);
         made_.receive_adds.assign(receives.size(), 0);
     }

@@ -10,7 +10,7 @@ void ScheduleTableRows::check() const {
     dst.check(messages, "dst");
     deps.check(messages, "deps");
     require(kind.size() == messages && phase.size() == messages && stage.size() == messages && exclusive.size() == messages &&
-                order.size() == messages && (depth.empty() || depth.size() == messages),
+                order.size() == messages && (round.empty() || round.size() == messages),
             "every column must have one value per message");
     Csr<std::int32_t>{piece_offsets, item}.check(messages, "pieces");
     require(offset.size() == item.size() && length.size() == item.size(), "every piece must have an item, offset and length");
@@ -33,8 +33,9 @@ RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool ar
             rows.stage.push_back(table.stage[m]);
             rows.adds.push_back(table.kind[m]);
             rows.exclusive.push_back(table.exclusive[m]);
-            const std::int64_t depth = table.depth.empty() ? static_cast<std::int64_t>(m) : table.depth[m];
-            rows.place.push_back(table.exclusive[m] != 0 ? table.order[m] : depth);
+            const std::int64_t round = table.round.empty() ? static_cast<std::int64_t>(m) : table.round[m];
+            rows.place.push_back(table.exclusive[m] != 0 ? table.order[m] : round);
+            if (!table.round.empty()) rows.round.push_back(static_cast<std::int32_t>(round));
             for (auto p = static_cast<std::size_t>(table.piece_offsets[m]); p < static_cast<std::size_t>(table.piece_offsets[m + 1]);
                  ++p) {
                 rows.pieces.push_back({table.item[p], table.offset[p], table.length[p]});

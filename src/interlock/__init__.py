@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from interlock.comparison import Comparison, compare
     from interlock.planning import Certificate, Plan, load, plan, planner, synthesize
     from interlock.problem import Problem
-    from interlock.schedule import Schedule
+    from interlock.schedule import Program, Schedule
     from interlock.topology import Cluster, Topology, cluster, dead_nic, missing_gpu, slow_nic
     from interlock.traffic import Demand
 
@@ -47,7 +47,7 @@ _NAMES_BY_MODULE = {
     "interlock.comparison": ("Comparison", "compare"),
     "interlock.planning": ("Certificate", "Plan", "load", "plan", "planner", "synthesize"),
     "interlock.problem": ("Problem",),
-    "interlock.schedule": ("Schedule",),
+    "interlock.schedule": ("Program", "Schedule"),
     "interlock.topology": ("Cluster", "Topology", "cluster", "dead_nic", "missing_gpu", "slow_nic"),
     "interlock.traffic": ("Demand",),
 }
@@ -68,6 +68,7 @@ __all__ = [
     "InvalidInput",
     "Plan",
     "Problem",
+    "Program",
     "Schedule",
     "Topology",
     "__version__",

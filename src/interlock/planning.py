@@ -24,8 +24,8 @@ from interlock.schedule import (
     MAX_ROWS,
     CompactSchedule,
     Layout,
+    PortLoads,
     Program,
-    RankProgram,
     Schedule,
     SlotSchedule,
     lower,
@@ -119,16 +119,15 @@ class Plan:
         took = time.perf_counter() - start
         return Plan(problem, schedule, f"{self.algorithm}, reversed", seed=self.seed, plan_s=took)
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """What one rank sends and receives."""
-        if not 0 <= rank < self.problem.num_ranks:
-            raise InvalidInput(f"rank={rank} must be between 0 and {self.problem.num_ranks - 1}")
-        return self.compact.for_rank(rank)
-
-    def program(self, rank: int, layout: Layout | None = None) -> Program:
+    def program(self, rank: int, layout: Layout | None = None, *, rounds: bool = False) -> Program:
         """What one rank runs, in columns.
 
-        `layout` says where its bytes lie; None: end to end in item order, as collectives order their buffers.
+        Parameters
+        ----------
+        layout
+            Where its bytes lie; None: end to end in item order, as collectives order their buffers.
+        rounds
+            Also say what a backend that works in batches does together.
 
         Examples
         --------
@@ -140,8 +139,23 @@ class Plan:
         """
         if not 0 <= rank < self.problem.num_ranks:
             raise InvalidInput(f"rank={rank} must be between 0 and {self.problem.num_ranks - 1}")
-        own = self.compact.for_rank(rank).schedule
-        return lower(own, self.problem, Layout.packed(self.problem, rank) if layout is None else layout)
+        rows = self.schedule if rounds else self.compact.rows_of(rank)
+        where = Layout.packed(self.problem, rank) if layout is None else layout
+        return lower(rows, self.problem, where, rounds=rounds)
+
+    @cached_property
+    def port_loads(self) -> PortLoads:
+        """What every NIC of the cluster sends and receives."""
+        assert self.problem.cluster is not None
+        return PortLoads.of(self.schedule, self.problem.cluster)
+
+    @cached_property
+    def digest(self) -> int:
+        """A 64-bit number that differs, all but certainly, from that of any other plan."""
+        digest = 1
+        for column in self.compact.decided():
+            digest = _core.digest64(np.ascontiguousarray(column).reshape(-1).view(np.uint8), digest)
+        return digest
 
     def simulate(self, tolerance: float | None = None) -> Result:
         """How long it takes and why; `tolerance` trades exactness for speed."""

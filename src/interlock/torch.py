@@ -294,7 +294,7 @@ class AllToAll:
             exchange_s=exchange_s,
             plan_s=plan_s,
             stages=1 if plan is None else plan.num_stages,
-            messages=0 if prepared.lowered is None else len(prepared.lowered.program.sends),
+            messages=0 if prepared.lowered is None else prepared.lowered.program.num_sends,
             plan=plan,
             cluster=self.session.cluster,
             demand_bytes=prepared.demand_bytes,

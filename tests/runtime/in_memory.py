@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import torch
 
 from interlock.planning import Plan
 from interlock.runtime import Layout
-from interlock.runtime.buffers import copy, start, unpack
-from interlock.runtime.lowering import lower
-from interlock.runtime.program import Buffer, Program
+from interlock.runtime.buffers import copy_own, pack, start, unpack
+from interlock.schedule import Buffer, Program
+
+COLUMNS = ("buffer", "start", "bytes", "peer", "tag")
 
 
 class Rank:
@@ -20,11 +22,12 @@ class Rank:
         self.program = program
         scratch = torch.full((max(1, program.scratch_bytes),), 0xEE, dtype=torch.uint8)
         self.buffers = (source, target, scratch)
-        self.waits = list(program.waits)
+        self.columns = {name: column.tolist() for name, column in program.columns.items()}
+        self.waits = np.diff(program.columns["wait_offsets"]).tolist()
         self.done = [False] * len(self.waits)
         self.ready = [step for step, count in enumerate(self.waits) if count == 0]
-        start(program, self.buffers)
-        copy(program.own_copies, self.buffers)
+        start(self.columns, self.buffers)
+        copy_own(self.columns, self.buffers)
 
 
 def run(
@@ -36,7 +39,7 @@ def run(
     element: torch.dtype | None = None,
 ) -> int:
     """Execute a plan on every rank's buffers in a random legal order; give the number of messages moved."""
-    programs = [lower(plan.for_rank(rank), plan.problem, layouts[rank]) for rank in range(plan.problem.num_ranks)]
+    programs = [plan.program(rank, layouts[rank]) for rank in range(plan.problem.num_ranks)]
     ranks = [Rank(*parts) for parts in zip(programs, sources, targets, strict=True)]
     draw = random.Random(seed)
     wire: dict[tuple[int, int, int], torch.Tensor] = {}
@@ -46,7 +49,7 @@ def run(
         for rank in draw.sample(ranks, len(ranks)):
             for step in draw.sample(rank.ready, len(rank.ready)):
                 if _run_step(rank, step, wire, element):
-                    moved += step < len(rank.program.sends)
+                    moved += step < rank.program.num_sends
                     progressed = True
         assert progressed, "no rank can go on: the order has a cycle, or a message is never sent"
     assert not wire, f"messages nobody received: {sorted(wire)[:5]}"
@@ -57,26 +60,23 @@ def run(
 def _run_step(
     rank: Rank, step: int, wire: dict[tuple[int, int, int], torch.Tensor], element: torch.dtype | None
 ) -> bool:
-    program, buffers = rank.program, rank.buffers
-    place = step - len(program.sends)
+    program, columns, buffers = rank.program, rank.columns, rank.buffers
+    place = step - program.num_sends
     if place < 0:
-        send = program.sends[step]
-        copy(send.packing, buffers)
-        assert not (send.buffer == Buffer.OUTPUT and send.packing)
-        for tag, begin, length in send.parts:
-            wire[program.rank, send.peer, tag] = buffers[send.buffer].narrow(0, begin, length).clone()
-    elif place < len(program.receives):
-        receive = program.receives[place]
-        parts = [arrival for arrival in program.arrivals if arrival.place == place]
-        if any((receive.peer, program.rank, part.tag) not in wire for part in parts):
+        pack(columns, step, buffers)
+        buffer, begin, length, peer, tag = (columns[f"send_{name}"][step] for name in COLUMNS)
+        assert not (buffer == Buffer.OUTPUT and columns["pack_offsets"][step] < columns["pack_offsets"][step + 1])
+        assert (program.rank, peer, tag) not in wire
+        wire[program.rank, peer, tag] = buffers[buffer].narrow(0, begin, length).clone()
+    elif place < program.num_receives:
+        buffer, begin, length, peer, tag = (columns[f"receive_{name}"][place] for name in COLUMNS)
+        if (peer, program.rank, tag) not in wire:
             return False
-        for part in parts:
-            landing = buffers[receive.buffer].narrow(0, part.start, part.length)
-            landing.copy_(wire.pop((receive.peer, program.rank, part.tag)))
-        unpack(receive, buffers, element)
+        buffers[buffer].narrow(0, begin, length).copy_(wire.pop((peer, program.rank, tag)))
+        unpack(columns, place, buffers, element)
     rank.ready.remove(step)
     rank.done[step] = True
-    for later in program.releases[step]:
+    for later in columns["release_to"][columns["release_offsets"][step] : columns["release_offsets"][step + 1]]:
         rank.waits[later] -= 1
         if rank.waits[later] == 0:
             rank.ready.append(later)

@@ -17,8 +17,7 @@ from interlock.lab.ranks import RankContext
 from interlock.planning import Plan, solve
 from interlock.problem import Problem
 from interlock.runtime import Layout, Placement
-from interlock.runtime.rounds import Rounds, round_of_messages
-from interlock.runtime.runner import Runner
+from interlock.runtime.rounds import Rounds, batches
 
 
 def pattern(src: int, dst: int, size_bytes: int, salt: int = 0) -> NDArray[np.uint8]:
@@ -67,15 +66,12 @@ def move_in_rounds(context: RankContext, problem: Problem, algorithm: str, max_b
     plan = solve(problem, algorithm)
     assert problem.demand is not None
     matrix = problem.demand.bytes_matrix
-    runner = Runner(context.group)
-    program = runner.lower(plan, Layout.all_to_all(matrix, context.rank)).program
-    runner.close()
-    rounds = round_of_messages(plan.schedule, plan.problem, max_batch)
+    program = plan.program(context.rank, Layout.all_to_all(matrix, context.rank), rounds=True)
     target = torch.zeros(int(matrix[:, context.rank].sum()), dtype=torch.uint8)
     buffers = (filled(matrix, context.rank), target, torch.zeros(max(1, program.scratch_bytes), dtype=torch.uint8))
-    Rounds(context.group, range(context.num_ranks)).run(program, rounds, buffers)
-    mine = [int(rounds[move.message]) for move in program.sends] + [int(rounds[m.message]) for m in program.receives]
-    return torch.equal(target, expected(matrix, context.rank)), int(np.bincount(mine).max(initial=0))
+    Rounds(context.group, range(context.num_ranks)).run(program, buffers, max_batch=max_batch)
+    sizes = [len(sends) + len(receives) for sends, receives in batches(program, context.num_ranks, max_batch)]
+    return torch.equal(target, expected(matrix, context.rank)), max(sizes, default=0)
 
 
 def run_collective(context: RankContext, plan: Plan, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

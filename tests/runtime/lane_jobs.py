@@ -27,8 +27,8 @@ def paced_rates(context: RankContext, cluster: il.Cluster) -> tuple[bool, list[f
     prepared = session.prepare(session.share(row.tolist(), column.tolist()))
     target = torch.zeros(int(column.sum()), dtype=torch.uint8)
     session.move(prepared, filled(matrix, context.rank), target)
-    assert prepared.lowered is not None
-    wanted = sorted(prepared.lowered.program.rates.values())
+    assert prepared.lowered is not None and prepared.lowered.posting is not None
+    wanted = sorted(prepared.lowered.posting.rates.values())
     found = _rates()
     session.share(row.tolist(), column.tolist())  # nobody closes while others still look
     session.close()

@@ -12,9 +12,8 @@ pytest.importorskip("torch")
 
 import interlock as il
 from interlock.lab.ranks import Ranks
-from interlock.runtime.lowering import PART_BYTES, lower
 from interlock.runtime.pacing import FULL, LEAST, may_pace, sending_rates
-from interlock.schedule.layout import Layout
+from interlock.runtime.posting import PART_BYTES, Posting
 from runtime import lane_jobs
 
 pytestmark = pytest.mark.torch
@@ -35,7 +34,7 @@ def test_no_nic_is_sent_more_than_it_takes(lossy_3x2: il.Cluster, way: str, seed
     plan = il.plan(lossy_3x2, il.traffic.matrix(matrix), algorithm="adaptive", way=way)
     rates = np.zeros((6, 6))
     for rank in range(6):
-        for peer, rate in sending_rates(plan.schedule, lossy_3x2, rank).items():
+        for peer, rate in sending_rates(plan.program(rank), lossy_3x2, plan.port_loads).items():
             rates[rank, peer] = rate
     assert rates.sum(axis=0).max() <= FULL * NIC * (1 + 1e-9)
     assert rates.sum(axis=1).max() <= FULL * NIC * (1 + 1e-9)
@@ -47,34 +46,35 @@ def test_a_partner_that_needs_little_still_hears_notices(lossy_3x2: il.Cluster) 
     matrix = np.zeros((6, 6), np.int64)
     matrix[0, 2], matrix[0, 4] = 1, 10**6
     plan = il.plan(lossy_3x2, il.traffic.matrix(matrix), algorithm="direct")
-    rates = sending_rates(plan.schedule, lossy_3x2, 0)
+    rates = sending_rates(plan.program(0), lossy_3x2, plan.port_loads)
     assert rates[2] == pytest.approx(FULL * LEAST * NIC)
     assert rates[4] == pytest.approx(FULL * NIC, rel=1e-5)
 
 
 def test_whoever_has_the_wire_alone_gets_all_of_it(lossy_3x2: il.Cluster) -> None:
     plan = il.plan(lossy_3x2, il.traffic.uniform(lossy_3x2, "600 kB"), algorithm="adaptive", way="staged")
-    assert set(sending_rates(plan.schedule, lossy_3x2, 0).values()) == {FULL * NIC}
+    assert set(sending_rates(plan.program(0), lossy_3x2, plan.port_loads).values()) == {FULL * NIC}
 
 
 def test_a_slow_nic_is_sent_less() -> None:
     faults = [il.slow_nic(server=1, gpu=0, bandwidth="0.25 MB/s")]
     cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_out_bandwidth="1 MB/s", fan_in=4, faults=faults)
     plan = il.plan(cluster, il.traffic.matrix(np.full((4, 4), 10**5)), algorithm="direct")
-    total = sum(sending_rates(plan.schedule, cluster, rank).get(2, 0.0) for rank in range(4))
+    total = sum(sending_rates(plan.program(rank), cluster, plan.port_loads).get(2, 0.0) for rank in range(4))
     assert total == pytest.approx(FULL * 0.25e6)
 
 
 def test_messages_that_are_paced_are_neither_cut_nor_queued(lossy_3x2: il.Cluster) -> None:
     matrix = np.full((6, 6), 3 * PART_BYTES)
     plan = il.plan(lossy_3x2, il.traffic.matrix(matrix), algorithm="direct")
-    program = lower(plan.for_rank(0), plan.problem, Layout.all_to_all(matrix, 0), is_paced=True)
-    assert program.queues == ()
-    assert len(program.arrivals) == 5
-    assert sum(len(numbers) for numbers in program.awaited) == 4  # posted at once, all from other servers
-    windowed = lower(plan.for_rank(0), plan.problem, Layout.all_to_all(matrix, 0))
+    paced, windowed = (
+        Posting.of(plan.program(0), lossy_3x2, lambda: plan.port_loads, is_paced=is_paced) for is_paced in (True, False)
+    )
+    assert paced.queues == []
+    assert len(paced.arrivals) == 5
+    assert sum(len(numbers) for numbers in paced.awaited) == 4  # posted at once, all from other servers
     assert len(windowed.arrivals) == 4 * 3 + 1
-    assert (windowed.rates, set(program.rates)) == ({}, {2, 3, 4, 5})
+    assert (windowed.rates, set(paced.rates)) == ({}, {2, 3, 4, 5})
 
 
 def test_pacing_is_for_fabrics_that_drop_and_ranks_that_all_have_a_nic(lossy_3x2: il.Cluster) -> None:

@@ -15,10 +15,9 @@ from interlock.planning import solve  # noqa: E402
 from interlock.problem import demand_problem  # noqa: E402
 from interlock.ragged import Ragged  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
-from interlock.runtime.lowering import lower  # noqa: E402
-from interlock.runtime.program import Buffer  # noqa: E402
-from interlock.runtime.rounds import round_of_messages  # noqa: E402
-from interlock.schedule import Batch, Phase, assemble, make_pieces  # noqa: E402
+from interlock.runtime.posting import Posting  # noqa: E402
+from interlock.runtime.rounds import batches  # noqa: E402
+from interlock.schedule import Batch, Buffer, Phase, PortLoads, assemble, lower, make_pieces  # noqa: E402
 from runtime.in_memory import run  # noqa: E402
 from runtime.jobs import expected, filled  # noqa: E402
 from strategies import clusters, collective_problems  # noqa: E402
@@ -83,6 +82,11 @@ def summed(problem: il.Problem, layouts: list[Layout], sources: list[torch.Tenso
     return torch.cat(parts)
 
 
+def listed(program: il.Program, *names: str) -> list[list[int]]:
+    """Columns as lists."""
+    return [program.columns[name].tolist() for name in names]
+
+
 @pytest.fixture
 def two_by_two() -> il.Cluster:
     """Two servers of two GPUs."""
@@ -115,68 +119,67 @@ def test_a_relay_packs_what_came_in_parts(two_by_two: il.Cluster) -> None:
     problem, schedule = relayed(two_by_two)
     assert problem.demand is not None
     matrix = problem.demand.bytes_matrix
-    program = lower(schedule.for_rank(2), problem, Layout.all_to_all(matrix, 2))
-    assert [receive.buffer for receive in program.receives] == [Buffer.SCRATCH, Buffer.SCRATCH]
-    assert program.receives[0].unpacking == ((Buffer.SCRATCH, 0, Buffer.OUTPUT, 0, 6),)
-    assert program.sends[0].packing == (
-        (Buffer.SCRATCH, 6, Buffer.SCRATCH, 128, 4),
-        (Buffer.SCRATCH, 64, Buffer.SCRATCH, 132, 6),
-    )
-    assert program.waits[0] == 2
+    program = lower(schedule, problem, Layout.all_to_all(matrix, 2))
+    assert listed(program, "receive_buffer", "receive_start") == [[Buffer.SCRATCH] * 2, [0, 64]]
+    unpacking = listed(program, "unpack_offsets", "unpack_start", "unpack_buffer", "unpack_to", "unpack_bytes")
+    assert unpacking == [[0, 1, 1], [0], [Buffer.OUTPUT], [0], [6]]
+    packing = listed(program, "pack_offsets", "pack_buffer", "pack_start", "pack_to", "pack_bytes")
+    assert packing == [[0, 2], [Buffer.SCRATCH] * 2, [6, 64], [128, 132], [4, 6]]
+    assert listed(program, "wait_offsets", "wait_on") == [[0, 2, 2, 2], [1, 2]]
 
 
 def test_bytes_in_one_run_are_sent_and_received_in_place(two_by_two: il.Cluster) -> None:
     matrix = np.full((4, 4), 5, np.int64)
     plan = il.plan(two_by_two, il.traffic.matrix(matrix), algorithm="direct")
-    program = lower(plan.for_rank(1), plan.problem, Layout.all_to_all(matrix, 1))
+    program = plan.program(1, Layout.all_to_all(matrix, 1))
     assert program.scratch_bytes == 0
-    assert {send.buffer for send in program.sends} == {Buffer.INPUT}
-    assert {receive.buffer for receive in program.receives} == {Buffer.OUTPUT}
-    assert program.own_copies == ((Buffer.INPUT, 5, Buffer.OUTPUT, 5, 5),)
+    assert listed(program, "send_buffer", "receive_buffer") == [[Buffer.INPUT] * 3, [Buffer.OUTPUT] * 3]
+    assert listed(program, "own_from", "own_to", "own_bytes") == [[5], [5], [5]]
 
 
 def test_messages_that_hold_a_link_alone_queue_in_its_order(two_by_two: il.Cluster) -> None:
     problem, schedule = relayed(two_by_two, exclusive=True)
     assert problem.demand is not None
-    program = lower(schedule.for_rank(2), problem, Layout.all_to_all(problem.demand.bytes_matrix, 2))
-    assert program.queues == ((1, 0),)
-    assert program.awaited == ((1, 0),)
-    assert program.rest == ()
+    program = lower(schedule, problem, Layout.all_to_all(problem.demand.bytes_matrix, 2))
+    posting = Posting.of(program, two_by_two, lambda: PortLoads.of(schedule, two_by_two))
+    assert posting.queues == [[1, 0]]
+    assert posting.awaited == [[1, 0]]
+    assert posting.rest == []
 
 
 def test_messages_between_servers_queue_by_peer_where_the_fabric_bears_few_senders() -> None:
     matrix = np.full((6, 6), 9, np.int64)
-    for fan_in, queues in ((None, ()), (2, ((2,), (3,), (4,), (1,)))):
+    for fan_in, queues in ((None, []), (2, [[1], [2], [3], [4]])):
         cluster = il.cluster("h200", servers=3, gpus_per_server=2, fan_in=fan_in)
         plan = il.plan(cluster, il.traffic.matrix(matrix), algorithm="direct")
-        program = lower(plan.for_rank(0), plan.problem, Layout.all_to_all(matrix, 0))
-        assert sorted(program.queues) == sorted(queues)
+        loads = plan.port_loads
+        assert Posting.of(plan.program(0), cluster, lambda loads=loads: loads).queues == queues  # type: ignore[misc]
 
 
 def test_receivers_let_in_bytes_in_proportion_to_what_the_busiest_has_to_take() -> None:
     cluster = il.cluster("h200", servers=3, gpus_per_server=1, fan_in=2)
     matrix = np.array([[0, 10, 40], [20, 0, 60], [0, 30, 0]], np.int64)
     plan = il.plan(cluster, il.traffic.matrix(matrix), algorithm="direct")
-    programs = [lower(plan.for_rank(rank), plan.problem, Layout.all_to_all(matrix, rank)) for rank in range(3)]
-    assert [sorted(program.shares) for program in programs] == [[0.2], [0.1, 0.3], [0.4, 0.6]]
+    postings = [Posting.of(plan.program(rank), cluster, lambda: plan.port_loads) for rank in range(3)]
+    assert [sorted(posting.shares) for posting in postings] == [[0.2], [0.1, 0.3], [0.4, 0.6]]
 
 
 def test_bytes_the_source_never_holds_are_refused(two_by_two: il.Cluster) -> None:
     problem, _ = relayed(two_by_two)
     wrong = Batch(np.array([1], np.int32), np.array([3], np.int32), make_pieces([0, 1], [1], [0], [10]), Phase.LOCAL)
     with pytest.raises(il.InvalidInput, match="never holds"):
-        lower(assemble([wrong]).for_rank(1), problem, Layout.all_to_all(problem.demand.bytes_matrix, 1))  # type: ignore[union-attr]
+        lower(assemble([wrong]), problem, Layout.all_to_all(problem.demand.bytes_matrix, 1))  # type: ignore[union-attr]
 
 
 def test_rounds_follow_dependencies_and_link_order(two_by_two: il.Cluster) -> None:
     problem, schedule = relayed(two_by_two, exclusive=True)
-    assert round_of_messages(schedule, problem).tolist() == [1, 0, 2]
+    relay = lower(schedule, problem, Layout.packed(problem, 2), rounds=True)
+    assert listed(relay, "send_round", "receive_round") == [[2], [1, 0]]
+    assert batches(relay, 4) == [([], [1]), ([], [0]), ([0], [])]
 
 
 def test_no_rank_has_more_operations_in_a_round_than_allowed(h200_2x4: il.Cluster) -> None:
     plan = il.plan(h200_2x4, il.traffic.uniform(h200_2x4, "8 kB"), algorithm="direct")
-    rounds = round_of_messages(plan.schedule, plan.problem, max_batch=4)
-    for number in np.unique(rounds):
-        chosen = rounds == number
-        ends = np.concatenate([plan.messages["src"][chosen], plan.messages["dst"][chosen]])
-        assert np.bincount(ends).max() <= 4
+    made = [batches(plan.program(rank, rounds=True), 8, max_batch=4) for rank in range(8)]
+    assert all(len(sends) + len(receives) <= 4 for own in made for sends, receives in own)
+    assert [sum(len(sends) for sends, _ in own) for own in made] == [7] * 8

@@ -99,10 +99,3 @@ def test_too_many_rows_are_refused_with_a_hint() -> None:
     check_rows(MAX_ROWS)
     with pytest.raises(LimitExceeded, match="iter_messages"):
         check_rows(MAX_ROWS + 1)
-
-
-def test_a_rank_program_names_what_it_sends_and_receives(good: Schedule) -> None:
-    program = good.for_rank(3)
-    assert program.sends.tolist() == [m.index for m in good.iter_messages() if m.src == (3,)]
-    assert program.receives.tolist() == [m.index for m in good.iter_messages() if m.dst == (3,)]
-    assert len(program.sends) > 0

@@ -25,7 +25,8 @@ struct RankLayout {
 /// What one rank runs, in columns. Sends are steps 0 to S - 1, receives S to S + R - 1, barriers follow.
 struct RankProgram {
     std::vector<std::int64_t> send_bytes, send_start, receive_bytes, receive_start;
-    std::vector<std::int32_t> send_peer, send_tag, send_stage, receive_peer, receive_tag, receive_stage, receive_place;
+    std::vector<std::int32_t> send_peer, send_tag, send_stage, send_round, receive_peer, receive_tag, receive_stage, receive_round,
+        receive_place;
     std::vector<std::uint8_t> send_buffer, send_phase, receive_buffer, receive_phase, receive_adds, receive_queued;
     std::vector<std::int64_t> pack_start, pack_to, pack_bytes, unpack_start, unpack_to, unpack_bytes;
     std::vector<std::int32_t> pack_offsets, unpack_offsets;

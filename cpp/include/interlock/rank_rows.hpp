@@ -23,6 +23,7 @@ struct RankRows {
     std::vector<std::uint8_t> adds;       ///< whether the receiver adds
     std::vector<std::uint8_t> exclusive;  ///< whether links keep an order
     std::vector<std::int64_t> place;      ///< what comes first among messages that share an end
+    std::vector<std::int32_t> round;      ///< above that of every message it depends on; empty: unknown
     std::vector<std::int64_t> piece_offsets{0};
     std::vector<ItemPiece> pieces;
     std::vector<std::int64_t> dep_offsets{0};
@@ -47,7 +48,7 @@ struct ScheduleTableRows {
     std::span<const std::int64_t> size_bytes;
     std::span<const std::uint8_t> exclusive;
     std::span<const std::int64_t> order;
-    std::span<const std::int64_t> depth;  ///< place of messages that keep no order of a link; empty: by number
+    std::span<const std::int64_t> round;  ///< above that of every message it depends on; empty: above earlier numbers
     Csr<std::int32_t> deps;
     std::span<const std::int64_t> piece_offsets;
     std::span<const std::int32_t> item;

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from interlock.algorithms import registry
 from interlock.algorithms.registry import Algorithm, DemandPlanner
 from interlock.cost.estimate import two_tier_estimates_s
 from interlock.problem import Problem, demand_problem
-from interlock.schedule import CompactSchedule, Message, RankProgram, Schedule
+from interlock.schedule import CompactSchedule, Message, Schedule
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -60,9 +63,13 @@ class Chosen:
         """Row after row."""
         return self.compact.iter_messages()
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """One rank's program."""
-        return self.compact.for_rank(rank)
+    def rows_of(self, rank: int) -> Schedule:
+        """One rank's rows."""
+        return self.compact.rows_of(rank)
+
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """What the chosen algorithm decided."""
+        return self.compact.decided()
 
 
 def auto(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.ragged import Ragged
-from interlock.schedule import Message, Phase, Pieces, RankProgram, Schedule
+from interlock.schedule import Message, Phase, Pieces, Schedule
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -154,9 +154,14 @@ class TwoTierPlan:
         """Row after row."""
         return self.schedule.iter_messages()
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """What one rank sends and receives."""
-        return self.schedule.for_rank(rank)
+    def rows_of(self, rank: int) -> Schedule:
+        """All rows."""
+        return self.schedule
+
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """The demand, and what was decided about it."""
+        tables = (self.segments, self.nic_targets, self.hot_ends, self.slice_bytes, self.heavy_pairs, self.near_relays)
+        return (self.demand.bytes_matrix, self.settings, *tables)
 
 
 def _write_direct(demand: Demand, servers: int) -> Schedule:

@@ -19,7 +19,6 @@ from interlock.execution import open_session
 from interlock.lab.network import Network
 from interlock.lab.ranks import RankContext, Ranks
 from interlock.runtime import PeerFailed, Placement
-from interlock.runtime.program import Send
 from interlock.schedule import Phase
 from interlock.topology import Cluster
 from interlock.traffic import Demand
@@ -126,11 +125,11 @@ def _call_until_error(
     return _Report((), "no error", 0.0)
 
 
-def _die_at(fault: Fault) -> Callable[[Send], None]:
+def _die_at(fault: Fault) -> Callable[[int], None]:
     """A watcher of sends that signals its own process at the first one of the fault's phase."""
 
-    def watch(send: Send) -> None:
-        if send.phase == fault.phase:
+    def watch(phase: int) -> None:
+        if phase == fault.phase:
             os.kill(os.getpid(), fault.signal)
 
     return watch

@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from interlock.runtime.program import Copy, Program, Receive
+from interlock.schedule import Buffer
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "copy", "start", "unpack"]
+__all__ = ["Arena", "copy_own", "pack", "start", "unpack"]
 
 Buffers = Sequence["torch.Tensor"]
+Columns = Mapping[str, list[int]]  # of a program, as lists
 
 
-def start(program: Program, buffers: Buffers) -> None:
+def start(columns: Columns, buffers: Buffers) -> None:
     """Give every accumulator its first value."""
-    for buffer, begin, length in program.start_zeros:
+    for buffer, begin, length in zip(columns["zero_buffer"], columns["zero_start"], columns["zero_bytes"], strict=True):
         buffers[buffer].narrow(0, begin, length).zero_()
-    copy(program.start_copies, buffers)
+    moves = (columns[f"start_{name}"] for name in ("from", "buffer", "to", "bytes"))
+    for begin, target, target_begin, length in zip(*moves, strict=True):
+        _copy(buffers[Buffer.INPUT], begin, buffers[target], target_begin, length)
 
 
-def copy(copies: Sequence[Copy], buffers: Buffers) -> None:
-    """Copy runs of bytes between buffers."""
-    for source, begin, target, target_begin, length in copies:
-        buffers[target].narrow(0, target_begin, length).copy_(buffers[source].narrow(0, begin, length))
+def copy_own(columns: Columns, buffers: Buffers) -> None:
+    """Copy the bytes that stay at this rank."""
+    for begin, target_begin, length in zip(*(columns[f"own_{name}"] for name in ("from", "to", "bytes")), strict=True):
+        _copy(buffers[Buffer.INPUT], begin, buffers[Buffer.OUTPUT], target_begin, length)
 
 
-def unpack(receive: Receive, buffers: Buffers, element: torch.dtype | None) -> None:
+def pack(columns: Columns, send: int, buffers: Buffers) -> None:
+    """Bring the bytes of a send together."""
+    for move in range(columns["pack_offsets"][send], columns["pack_offsets"][send + 1]):
+        source, begin = buffers[columns["pack_buffer"][move]], columns["pack_start"][move]
+        _copy(source, begin, buffers[Buffer.SCRATCH], columns["pack_to"][move], columns["pack_bytes"][move])
+
+
+def unpack(columns: Columns, receive: int, buffers: Buffers, element: torch.dtype | None) -> None:
     """Put what has landed where it belongs; `element` is the type to add with where the message adds."""
-    if not receive.adds:
-        copy(receive.unpacking, buffers)
-        return
-    assert element is not None
-    for source, begin, target, target_begin, length in receive.unpacking:
-        total = buffers[target].narrow(0, target_begin, length).view(element)
-        total.add_(buffers[source].narrow(0, begin, length).view(element))
+    landed, adds = buffers[columns["receive_buffer"][receive]], columns["receive_adds"][receive]
+    for move in range(columns["unpack_offsets"][receive], columns["unpack_offsets"][receive + 1]):
+        begin, length = columns["unpack_start"][move], columns["unpack_bytes"][move]
+        target, target_begin = buffers[columns["unpack_buffer"][move]], columns["unpack_to"][move]
+        if not adds:
+            _copy(landed, begin, target, target_begin, length)
+            continue
+        assert element is not None
+        total = target.narrow(0, target_begin, length).view(element)
+        total.add_(landed.narrow(0, begin, length).view(element))
+
+
+def _copy(source: torch.Tensor, begin: int, target: torch.Tensor, target_begin: int, length: int) -> None:
+    target.narrow(0, target_begin, length).copy_(source.narrow(0, begin, length))
 
 
 class Arena:

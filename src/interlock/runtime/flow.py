@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
-from interlock.runtime.buffers import copy, start, unpack
+from interlock.runtime.buffers import copy_own, pack, start, unpack
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
-from interlock.runtime.program import Program, Send
+from interlock.runtime.posting import Posting
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,7 @@ class Flow:
         self._group, self._peers = group, list(peers)
         self._given, self._lanes = group, cast("Lanes | None", None)
         self._window_bytes = window_bytes
-        self.before_send: Callable[[Send], None] | None = None  # told of every message before it is sent
+        self.before_send: Callable[[int], None] | None = None  # told the phase of every message before it is sent
         self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-lane")
 
     def use(self, lanes: Lanes) -> None:
@@ -53,27 +54,27 @@ class Flow:
         self._group, self._lanes = lanes.group, lanes
 
     def run(
-        self, program: Program, buffers: Sequence[torch.Tensor], timeout_s: float, element: torch.dtype | None = None
+        self, posting: Posting, buffers: Sequence[torch.Tensor], timeout_s: float, element: torch.dtype | None = None
     ) -> None:
         """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors.
 
         `element` is the type to add with, needed where the program sums.
         """
-        start(program, buffers)
+        start(posting.columns, buffers)
         if self._lanes is not None:
-            self._lanes.pace({self._peers[rank]: rate for rank, rate in program.rates.items()})
-        call = _Call(self._group, self._peers, program, buffers, element, time.monotonic() + timeout_s)
+            self._lanes.pace({self._peers[rank]: rate for rank, rate in posting.rates.items()})
+        call = _Call(self._group, self._peers, posting, buffers, element, time.monotonic() + timeout_s)
         call.before_send = self.before_send
         lanes: list[Future[None]] = []
         failures: list[BaseException] = []
         try:
             gate = _Gate(call, self._window_bytes if self._lanes is None else TURN_BYTES)
             gate.post_unqueued()
-            call.run_steps(program.first)
-            lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(program.awaited))]
+            call.run_steps(posting.first)
+            lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(posting.awaited))]
             if not lanes:
-                call.run_later(len(program.later))
-            call.receive_rest(lambda: copy(program.own_copies, buffers))
+                call.run_later(len(posting.later))
+            call.receive_rest(lambda: copy_own(posting.columns, buffers))
         except Exception as error:
             failures.append(error)
             poison(self._group)  # so that no lane waits for long
@@ -100,35 +101,38 @@ class _Call:
         self,
         group: dist.ProcessGroup,
         peers: Sequence[int],
-        program: Program,
+        posting: Posting,
         buffers: Sequence[torch.Tensor],
         element: torch.dtype | None,
         deadline_s: float,
     ) -> None:
-        self.group, self.peers, self.program = group, peers, program
+        self.group, self.peers, self.posting = group, peers, posting
+        self.columns, self.arrivals = posting.columns, posting.arrivals
         self.buffers, self.element, self.deadline_s = buffers, element, deadline_s
-        self.num_sends = len(program.sends)
-        self.num_moves = self.num_sends + len(program.receives)
+        self.num_sends = posting.program.num_sends
+        self.num_moves = self.num_sends + posting.program.num_receives
         # A receive waits for its arrival besides the steps its program names.
-        self.waits = [count + (self.num_sends <= step < self.num_moves) for step, count in enumerate(program.waits)]
-        self.before_send: Callable[[Send], None] | None = None
+        self.waits = [end - begin for begin, end in pairwise(self.columns["wait_offsets"])]
+        for step in range(self.num_sends, self.num_moves):
+            self.waits[step] += 1
+        self.before_send: Callable[[int], None] | None = None
         self.counting = threading.Lock()
         self.adding = threading.Lock()
-        self.posted: list[dist.Work | None] = [None] * len(program.arrivals)
-        self.has_arrived = [False] * len(program.arrivals)
+        self.posted: list[dist.Work | None] = [None] * len(self.arrivals)
+        self.has_arrived = [False] * len(self.arrivals)
         self.sent: list[dist.Work] = []
-        self.later = deque(program.later)
+        self.later = deque(posting.later)
         # Spread over the first half of what is awaited; then they are over before the end.
-        awaited = sum(len(numbers) for numbers in program.awaited)
-        self.later_each = -(-2 * len(program.later) // awaited) if awaited else 0
+        awaited = sum(len(numbers) for numbers in posting.awaited)
+        self.later_each = -(-2 * len(posting.later) // awaited) if awaited else 0
 
     def post(self, number: int) -> None:
         """Tell the sender that an arrival may come."""
-        arrival = self.program.arrivals[number]
-        receive = self.program.receives[arrival.place]
-        view = self.buffers[receive.buffer].narrow(0, arrival.start, arrival.length)
+        arrivals, receive = self.arrivals, self.arrivals.message[number]
+        buffer, peer = self.buffers[self.columns["receive_buffer"][receive]], self.columns["receive_peer"][receive]
+        view = buffer.narrow(0, arrivals.start[number], arrivals.length[number])
         with backend_errors():
-            self.posted[number] = self.group.recv([view], self.peers[receive.peer], FIRST_TAG + arrival.tag)
+            self.posted[number] = self.group.recv([view], self.peers[peer], FIRST_TAG + arrivals.tag[number])
 
     def wait_for(self, number: int) -> None:
         """Wait for a posted arrival."""
@@ -140,10 +144,10 @@ class _Call:
 
     def finish(self, number: int) -> None:
         """Run the step of a receive whose last part has arrived, unless it waits for something else."""
-        arrival = self.program.arrivals[number]
-        if not arrival.is_last:
+        receive = self.arrivals.message[number]
+        if number + 1 < self.arrivals.first[receive + 1]:
             return
-        step = self.num_sends + arrival.place
+        step = self.num_sends + receive
         with self.counting:
             self.waits[step] -= 1
             is_ready = self.waits[step] == 0
@@ -152,7 +156,7 @@ class _Call:
 
     def receive_rest(self, meanwhile: Callable[[], None]) -> None:
         """Receive what nothing waits for, posted a few ahead, and do something while the first of it comes."""
-        rest = self.program.rest
+        rest = self.posting.rest
         for number in rest[:POSTED_AHEAD]:
             self.post(number)
         meanwhile()
@@ -177,46 +181,44 @@ class _Call:
 
     def missing(self) -> list[int]:
         """Ranks of the group whose messages have not come."""
-        receives = self.program.receives
-        pairs = zip(self.program.arrivals, self.has_arrived, strict=True)
-        late = {receives[arrival.place].peer for arrival, has_come in pairs if not has_come}
+        pairs = zip(self.arrivals.message, self.has_arrived, strict=True)
+        late = {self.columns["receive_peer"][receive] for receive, has_come in pairs if not has_come}
         return sorted(self.peers[rank] for rank in late)
 
     def run_steps(self, ready: Sequence[int]) -> None:
         """Run steps and whatever they release, in order."""
         queue = deque(ready)
+        first, released = self.columns["release_offsets"], self.columns["release_to"]
         while queue:
             step = queue.popleft()
             if step < self.num_sends:
                 self._send(step)
             elif step < self.num_moves:
                 self._unpack(step - self.num_sends)
-            released = self.program.releases[step]
-            if released:
+            if first[step] < first[step + 1]:
                 with self.counting:
-                    for later in released:
+                    for later in released[first[step] : first[step + 1]]:
                         self.waits[later] -= 1
                         if self.waits[later] == 0:
                             queue.append(later)
 
     def _send(self, step: int) -> None:
-        send = self.program.sends[step]
+        columns, parts = self.columns, self.posting.sent
         if self.before_send is not None:
-            self.before_send(send)
-        if send.packing:
-            copy(send.packing, self.buffers)
-        buffer, peer = self.buffers[send.buffer], self.peers[send.peer]
+            self.before_send(columns["send_phase"][step])
+        pack(columns, step, self.buffers)
+        buffer, peer = self.buffers[columns["send_buffer"][step]], self.peers[columns["send_peer"][step]]
         with backend_errors():
-            for tag, begin, length in send.parts:
-                self.sent.append(self.group.send([buffer.narrow(0, begin, length)], peer, FIRST_TAG + tag))
+            for part in range(parts.first[step], parts.first[step + 1]):
+                view = buffer.narrow(0, parts.start[part], parts.length[part])
+                self.sent.append(self.group.send([view], peer, FIRST_TAG + parts.tag[part]))
 
     def _unpack(self, place: int) -> None:
-        receive = self.program.receives[place]
-        if not receive.adds:
-            unpack(receive, self.buffers, self.element)
+        if not self.columns["receive_adds"][place]:
+            unpack(self.columns, place, self.buffers, self.element)
             return
         with self.adding:  # two messages may add to the same bytes
-            unpack(receive, self.buffers, self.element)
+            unpack(self.columns, place, self.buffers, self.element)
 
     def seconds_left(self) -> float:
         return max(0.001, self.deadline_s - time.monotonic())
@@ -226,15 +228,15 @@ class _Gate:
     """Lets queued arrivals in, in order, as long as no more than the window (or one of them) are on the way."""
 
     def __init__(self, call: _Call, window_bytes: int) -> None:
-        program = call.program
+        posting = call.posting
         self._call = call
-        self._queues = [deque(queue) for queue in program.queues]
-        self._queue_of = {number: place for place, queue in enumerate(program.queues) for number in queue}
-        self._window_bytes = [int(share * window_bytes) for share in program.shares]
+        self._queues = [deque(queue) for queue in posting.queues]
+        self._queue_of = {number: place for place, queue in enumerate(posting.queues) for number in queue}
+        self._window_bytes = [int(share * window_bytes) for share in posting.shares]
         self._granted_bytes = [0] * len(self._queues)
         self._granting = threading.Lock()
-        self._lane_of = {number: lane for lane, numbers in enumerate(program.awaited) for number in numbers}
-        self._posted = [threading.Semaphore(0) for _ in program.awaited]
+        self._lane_of = {number: lane for lane, numbers in enumerate(posting.awaited) for number in numbers}
+        self._posted = [threading.Semaphore(0) for _ in posting.awaited]
         for queue in range(len(self._queues)):
             self._grant(queue, 0)
 
@@ -246,11 +248,11 @@ class _Gate:
 
     def _grant(self, place: int, returned_bytes: int) -> None:
         """Post what fits, now that `returned_bytes` of a queue have arrived."""
-        arrivals, queue = self._call.program.arrivals, self._queues[place]
+        length, queue = self._call.arrivals.length, self._queues[place]
         with self._granting:
             self._granted_bytes[place] -= returned_bytes
             while queue:
-                granted_bytes = self._granted_bytes[place] + arrivals[queue[0]].length
+                granted_bytes = self._granted_bytes[place] + length[queue[0]]
                 if self._granted_bytes[place] > 0 and granted_bytes > self._window_bytes[place]:
                     return
                 number = queue.popleft()
@@ -262,14 +264,14 @@ class _Gate:
         """Wait for all arrivals of one peer, and run what they release."""
         call = self._call
         try:
-            for number in call.program.awaited[lane]:
+            for number in call.posting.awaited[lane]:
                 queue = self._queue_of.get(number)
                 if queue is not None and not self._posted[lane].acquire(timeout=call.seconds_left()):
                     raise MoveFailed("timed out waiting for earlier messages")
                 call.wait_for(number)
                 # The next sender hears of its turn before this arrival is unpacked and passed on.
                 if queue is not None:
-                    self._grant(queue, call.program.arrivals[number].length)
+                    self._grant(queue, call.arrivals.length[number])
                 call.finish(number)
                 call.run_later(call.later_each)
         except Exception:

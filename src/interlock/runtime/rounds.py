@@ -1,9 +1,9 @@
 """Runs a program in rounds of batched operations, for backends that queue work on a device (NCCL).
 
-Rounds come from the whole schedule, so both ends of every message agree on them: a message is in the round after the
-latest one it depends on, stands behind in a link's order, or is separated from by a barrier. What is independent shares
-a round: the next stage on the NICs with the redistribution of the last. A round is cut where a rank would have more
-than `MAX_BATCH` operations, because large batches hang NCCL.
+Both ends of every message know its round: it is after the rounds of all it depends on. What is independent shares a
+round: the next stage on the NICs with the redistribution of the last. Large batches hang NCCL, so a round is cut: first
+by how many messages the two ranks have exchanged in it, then by how far apart their numbers are. A rank then has at
+most `MAX_BATCH` operations at a time, and all ranks go through the same batches in the same order.
 """
 
 from __future__ import annotations
@@ -14,41 +14,42 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.problem import Problem
-from interlock.runtime.buffers import copy, start, unpack
+from interlock.runtime.buffers import copy_own, pack, start, unpack
 from interlock.runtime.peers import backend_errors
-from interlock.runtime.program import Program, Receive, Send
-from interlock.schedule import Schedule
-from interlock.schedule.levels import levels
+from interlock.schedule import Program
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["MAX_BATCH", "Rounds", "round_of_messages"]
+__all__ = ["MAX_BATCH", "Rounds", "batches"]
 
 MAX_BATCH = 256
 
 
-def round_of_messages(schedule: Schedule, problem: Problem, max_batch: int = MAX_BATCH) -> NDArray[np.int64]:
-    """The round each message is in, ``[num_messages]``."""
-    return _cut(schedule, levels(schedule, problem.topology), problem.num_ranks, max_batch)
+def batches(program: Program, num_ranks: int, max_batch: int = MAX_BATCH) -> list[tuple[list[int], list[int]]]:
+    """Sends and receives that go together, batch after batch."""
+    keys = []
+    for end in ("send", "receive"):
+        number, peer = program.columns[f"{end}_round"], program.columns[f"{end}_peer"]
+        distance = (peer - program.rank if end == "send" else program.rank - peer) % num_ranks
+        keys.append(np.stack([number, _repeats(number, peer), distance // max(1, max_batch // 2)], axis=1))
+    _, batch = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+    sends, receives = (
+        [np.flatnonzero(own == number).tolist() for number in range(int(batch.max(initial=-1)) + 1)]
+        for own in np.split(batch.reshape(-1), [program.num_sends])
+    )
+    return list(zip(sends, receives, strict=True))
 
 
-def _cut(schedule: Schedule, level: NDArray[np.int64], num_ranks: int, max_batch: int) -> NDArray[np.int64]:
-    """Levels numbered anew, with a new round wherever a rank's operations would be too many."""
-    made = np.zeros(len(level), np.int64)
-    operations = [0] * num_ranks
-    current, last = -1, -1
-    for message in np.argsort(level, kind="stable").tolist():
-        src, dst = schedule.src[message].tolist(), schedule.dst[message].tolist()
-        ends = src * len(dst) + dst * len(src)
-        if level[message] != last or any(operations[rank] + ends.count(rank) > max_batch for rank in ends):
-            current, last = current + 1, int(level[message])
-            operations = [0] * num_ranks
-        for rank in ends:
-            operations[rank] += 1
-        made[message] = current
+def _repeats(number: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int64]:
+    """How many earlier messages of the same round go the same way."""
+    order = np.lexsort((peer, number))
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (np.diff(number[order]) != 0) | (np.diff(peer[order]) != 0)
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    made = np.empty(len(order), np.int64)
+    made[order] = np.arange(len(order)) - first
     return made
 
 
@@ -61,33 +62,37 @@ class Rounds:
     def run(
         self,
         program: Program,
-        round_of_message: NDArray[np.int64],
         buffers: Sequence[torch.Tensor],
         element: torch.dtype | None = None,
+        max_batch: int = MAX_BATCH,
     ) -> None:
         """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors."""
         import torch.distributed as dist
 
-        start(program, buffers)
-        copy(program.own_copies, buffers)
-        messages = [move.message for move in program.sends] + [move.message for move in program.receives]
-        for number in np.unique(round_of_message[messages]).tolist():
-            sends = [send for send in program.sends if round_of_message[send.message] == number]
-            receives = [receive for receive in program.receives if round_of_message[receive.message] == number]
+        columns = {name: column.tolist() for name, column in program.columns.items()}
+        start(columns, buffers)
+        copy_own(columns, buffers)
+        for sends, receives in batches(program, len(self._peers), max_batch):
             for send in sends:
-                copy(send.packing, buffers)
-            operations = [self._operation(dist.irecv, receive, buffers) for receive in receives]
-            operations += [self._operation(dist.isend, send, buffers) for send in sends]
+                pack(columns, send, buffers)
+            operations = [self._operation(dist.irecv, "receive", columns, one, buffers) for one in receives]
+            operations += [self._operation(dist.isend, "send", columns, one, buffers) for one in sends]
             with backend_errors():
                 for work in dist.batch_isend_irecv(operations):
                     work.wait()
             for receive in receives:
-                unpack(receive, buffers, element)
+                unpack(columns, receive, buffers, element)
 
     def _operation(
-        self, kind: Callable[..., object], move: Send | Receive, buffers: Sequence[torch.Tensor]
+        self,
+        kind: Callable[..., object],
+        end: str,
+        columns: dict[str, list[int]],
+        place: int,
+        buffers: Sequence[torch.Tensor],
     ) -> dist.P2POp:
         import torch.distributed as dist
 
-        view = buffers[move.buffer].narrow(0, move.start, move.size_bytes)
-        return dist.P2POp(kind, view, group=self._group, group_peer=self._peers[move.peer])
+        buffer, begin, size = (columns[f"{end}_{name}"][place] for name in ("buffer", "start", "bytes"))
+        peer = self._peers[columns[f"{end}_peer"][place]]
+        return dist.P2POp(kind, buffers[buffer].narrow(0, begin, size), group=self._group, group_peer=peer)

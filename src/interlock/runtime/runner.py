@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InterlockError
@@ -17,14 +17,12 @@ from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
 from interlock.runtime.lanes import Lanes, open_lanes
-from interlock.runtime.lowering import lower
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
-from interlock.runtime.program import Program
-from interlock.runtime.rounds import Rounds, round_of_messages
+from interlock.runtime.posting import Posting
+from interlock.runtime.rounds import Rounds
 from interlock.runtime.together import Together, fits_slots
-from interlock.schedule import CompactSchedule, RankProgram
-from interlock.schedule.layout import Layout
+from interlock.schedule import Layout, PortLoads, Program
 
 if TYPE_CHECKING:
     import torch
@@ -55,23 +53,33 @@ class Planned(Protocol):
 
     algorithm: str
     plan_s: float
-    compact: CompactSchedule
 
     @property
     def problem(self) -> Problem:
         """What is moved, and on what."""
         ...
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """One rank's program."""
+    @property
+    def digest(self) -> int:
+        """A number that is equal where plans are."""
+        ...
+
+    @property
+    def port_loads(self) -> PortLoads:
+        """What every NIC of the cluster sends and receives."""
+        ...
+
+    def program(self, rank: int, layout: Layout | None = None, *, rounds: bool = False) -> Program:
+        """What one rank runs."""
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Lowered:
-    """A plan lowered for one rank; with rounds where the backend wants batches."""
+    """What one rank runs of a plan."""
 
-    def __init__(self, program: Program, round_of_message: NDArray[np.int64] | None) -> None:
-        self.program, self.round_of_message = program, round_of_message
+    program: Program
+    posting: Posting | None  # None where the backend works in batches
 
 
 class Runner:
@@ -138,15 +146,16 @@ class Runner:
 
     def lower(self, plan: Planned, layout: Layout) -> Lowered:
         """A plan's program for the rank of the plan that `layout` belongs to."""
-        is_paced = self._lanes is not None and may_pace(plan.problem.cluster)
-        program = lower(plan.for_rank(layout.rank), plan.problem, layout, is_paced=is_paced)
-        if not self.uses_batches:
+        program = plan.program(layout.rank, layout, rounds=self.uses_batches)
+        if self.uses_batches:
             return Lowered(program, None)
-        return Lowered(program, round_of_messages(plan.compact.expand(), plan.problem))
+        cluster = plan.problem.cluster
+        is_paced = self._lanes is not None and may_pace(cluster)
+        return Lowered(program, Posting.of(program, cluster, lambda: plan.port_loads, is_paced=is_paced))
 
     def compare(self, plan: Planned | None) -> None:
         """Raise on every rank unless all have the same plan (or all none)."""
-        mine = 0 if plan is None else _digest_of_plan(plan)
+        mine = 0 if plan is None else _signed(plan.digest)
         digests = self.guard(lambda: self._digests.share([mine], self.timeout_s), "comparing plans")[:, 0]
         if (digests != digests[0]).any():
             other = int(np.argmax(digests != digests[0]))
@@ -157,11 +166,11 @@ class Runner:
     ) -> None:
         """Move bytes between flat uint8 tensors on `device`; `element` is the type to add with."""
         scratch = self._arena.take("scratch", lowered.program.scratch_bytes, source.device)
-        buffers, rounds = (source, target, scratch), lowered.round_of_message
-        if rounds is None:
-            self.guard(lambda: self.flow.run(lowered.program, buffers, self.timeout_s, element), "moving bytes")
+        buffers, posting = (source, target, scratch), lowered.posting
+        if posting is not None:
+            self.guard(lambda: self.flow.run(posting, buffers, self.timeout_s, element), "moving bytes")
         else:
-            self.guard(lambda: self._rounds.run(lowered.program, rounds, buffers, element), "moving bytes")
+            self.guard(lambda: self._rounds.run(lowered.program, buffers, element), "moving bytes")
 
     def host_memory(self, name: str, size_bytes: int) -> torch.Tensor:
         """Host memory kept between calls, pinned where there is a device to copy from."""
@@ -205,16 +214,6 @@ def timeout_of(group: dist.ProcessGroup) -> float:
 def digest_of_words(words: str) -> int:
     """A signed 64-bit number that differs, all but certainly, when the words do."""
     return _signed(_core.digest64(np.frombuffer(words.encode(), np.uint8), 0))
-
-
-def _digest_of_plan(plan: Planned) -> int:
-    rows = plan.compact.expand()
-    columns = (rows.src.values, rows.dst.values, rows.size_bytes, rows.stage, rows.order, rows.deps.values)
-    pieces = (rows.pieces.offsets, rows.pieces.item, rows.pieces.offset, rows.pieces.length)
-    digest = 1
-    for column in (*columns, *pieces):
-        digest = _core.digest64(np.ascontiguousarray(column).view(np.uint8), digest)
-    return _signed(digest)
 
 
 def _signed(digest: int) -> int:

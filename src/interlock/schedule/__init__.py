@@ -4,6 +4,7 @@ from interlock.schedule.build import Batch, assemble, empty_schedule, make_piece
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.layout import Layout, Region
 from interlock.schedule.levels import is_in_order, levels
+from interlock.schedule.loads import PortLoads
 from interlock.schedule.model import (
     MAX_ROWS,
     CompactSchedule,
@@ -11,7 +12,6 @@ from interlock.schedule.model import (
     Message,
     Phase,
     Pieces,
-    RankProgram,
     Schedule,
     check_rows,
 )
@@ -35,8 +35,8 @@ __all__ = [
     "Message",
     "Phase",
     "Pieces",
+    "PortLoads",
     "Program",
-    "RankProgram",
     "Region",
     "Routes",
     "SavedSchedule",

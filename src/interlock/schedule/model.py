@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from interlock.errors import LimitExceeded
 from interlock.ragged import Ragged
 
-__all__ = ["MAX_ROWS", "CompactSchedule", "Kind", "Message", "Phase", "Pieces", "RankProgram", "Schedule", "check_rows"]
+__all__ = ["MAX_ROWS", "CompactSchedule", "Kind", "Message", "Phase", "Pieces", "Schedule", "check_rows"]
 
 MAX_ROWS = 10_000_000
 
@@ -146,11 +146,14 @@ class Schedule:
         """Row after row."""
         return (self.message(index) for index in range(self.num_messages))
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """What one rank sends and receives, in schedule order."""
-        sends = np.unique(self.src.row_of_value[self.src.values == rank])
-        receives = np.unique(self.dst.row_of_value[self.dst.values == rank])
-        return RankProgram(rank, sends, receives, self)
+    def rows_of(self, rank: int) -> Schedule:
+        """Itself; compact forms write out the rows of one rank here."""
+        return self
+
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """What was decided: the rows."""
+        columns = (self.src.values, self.dst.values, self.size_bytes, self.stage, self.order, self.deps.values)
+        return (*columns, self.pieces.offsets, self.pieces.item, self.pieces.offset, self.pieces.length)
 
     def column(self, name: str) -> NDArray[np.generic]:
         """A message column by name; `src` and `dst` only where every message is one-to-one."""
@@ -161,16 +164,6 @@ class Schedule:
             return value.values
         assert isinstance(value, np.ndarray)
         return value
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RankProgram:
-    """One rank's part of a schedule: message ids it sends and receives, ascending."""
-
-    rank: int
-    sends: NDArray[np.int64]
-    receives: NDArray[np.int64]
-    schedule: Schedule
 
 
 @runtime_checkable
@@ -200,8 +193,12 @@ class CompactSchedule(Protocol):
         """Row after row, without writing out all of them."""
         ...
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """One rank's program without expanding the rest."""
+    def rows_of(self, rank: int) -> Schedule:
+        """At least the rows that a rank sends or receives, in order; others may be missing, and waits for them."""
+        ...
+
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """What the rows follow from, as arrays that are equal where the schedules are."""
         ...
 
 

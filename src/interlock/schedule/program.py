@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from interlock.schedule.model import Schedule
 
 __all__ = ["Buffer", "Program", "lower"]
 
-Column = NDArray[np.generic]
+Column = NDArray[Any]
 NativeColumns = tuple[
     tuple[NDArray[np.int64], NDArray[np.int64]],
     tuple[NDArray[np.int32], NDArray[np.int64]],
@@ -39,7 +40,8 @@ _WIDE = (
     *("start_from", "start_to", "start_bytes", "zero_start", "zero_bytes", "own_from", "own_to", "own_bytes"),
 )
 _NARROW = (
-    *("send_peer", "send_tag", "send_stage", "receive_peer", "receive_tag", "receive_stage", "receive_place"),
+    *("send_peer", "send_tag", "send_stage", "send_round"),
+    *("receive_peer", "receive_tag", "receive_stage", "receive_round", "receive_place"),
     *("pack_offsets", "unpack_offsets", "wait_offsets", "wait_on", "release_offsets", "release_to"),
 )
 _BYTES = (
@@ -72,6 +74,7 @@ class Program:
         """From what the native core made."""
         columns: dict[str, Column] = {}
         for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
+            values.flags.writeable = False  # it is, but for an array without values
             for name, (first, last) in zip(names, pairwise([0, *ends.tolist()]), strict=True):
                 columns[name] = values[first:last]
         for name in _CLAIMS:
@@ -97,9 +100,12 @@ class Program:
 _NOTHING = np.zeros(0, np.int64)
 
 
-def lower(schedule: Schedule, problem: Problem, layout: Layout) -> Program:
-    """The program of the rank that `layout` belongs to; rows of other ranks alone may be missing."""
-    depth = _NOTHING if is_in_order(schedule) else levels(schedule, problem.topology)
+def lower(schedule: Schedule, problem: Problem, layout: Layout, *, rounds: bool = False) -> Program:
+    """The program of the rank that `layout` belongs to.
+
+    Rows between other ranks may be missing, unless `rounds` asks for columns that need them.
+    """
+    number = _NOTHING if is_in_order(schedule) and not rounds else levels(schedule, problem.topology)
     pieces = schedule.pieces
     native = _core.lower_schedule(
         layout.rank,
@@ -113,7 +119,7 @@ def lower(schedule: Schedule, problem: Problem, layout: Layout) -> Program:
         schedule.size_bytes,
         schedule.exclusive.view(np.uint8),
         schedule.order,
-        depth,
+        number,
         schedule.deps.offsets,
         schedule.deps.values,
         pieces.offsets,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.schedule.model import Kind, Message, Phase, RankProgram, Schedule, check_rows
+from interlock.schedule.model import Kind, Message, Phase, Schedule, check_rows
 from interlock.schedule.transfers import Chunks, TransferSchedule, link_routes
 
 __all__ = ["SlotSchedule", "SlotTable", "TranslatedSchedule", "resting"]
@@ -55,10 +55,15 @@ class SlotSchedule:
         check_rows(self.num_messages)
         return self._of_links(np.arange(len(self.link_src), dtype=np.int32)).expand()
 
-    def for_rank(self, rank: int) -> RankProgram:
+    def rows_of(self, rank: int) -> Schedule:
         """One rank's messages, from the columns of its own links only."""
         links = np.flatnonzero((self.link_src == rank) | (self.link_dst == rank)).astype(np.int32)
-        return self._of_links(links).for_rank(rank)
+        return self._of_links(links).rows_of(rank)
+
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """The table, its chunks and its links."""
+        chunks = (self.chunks.item, self.chunks.offset, self.chunks.length)
+        return (self.table, self.link_src, self.link_dst, *chunks, np.array([self.num_reducing]))
 
     def iter_messages(self) -> Iterator[Message]:
         """Row after row, numbered as `expand` would, keeping only which link brought each chunk to each rank."""
@@ -149,9 +154,13 @@ class TranslatedSchedule:
         """Row after row."""
         return self.expand().iter_messages()
 
-    def for_rank(self, rank: int) -> RankProgram:
-        """One rank's program."""
-        return self._written().for_rank(rank)
+    def rows_of(self, rank: int) -> Schedule:
+        """One rank's messages."""
+        return self._written().rows_of(rank)
+
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """What rank 0's chunks do, and the symmetries."""
+        return (*self.base.decided(), self.image, self.chunk_image)
 
     def _written(self) -> TransferSchedule:
         """Every rank's transfers. Chunks that share a message at rank 0 share one wherever they meet on a route."""

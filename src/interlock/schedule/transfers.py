@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
-from interlock.schedule.model import Kind, Message, Phase, Pieces, RankProgram, Schedule, check_rows
+from interlock.schedule.model import Kind, Message, Phase, Pieces, Schedule, check_rows
 
 __all__ = ["Chunks", "Routes", "TransferSchedule", "link_routes"]
 
@@ -110,12 +110,17 @@ class TransferSchedule:
         """Row after row."""
         return self.expand().iter_messages()
 
-    def for_rank(self, rank: int) -> RankProgram:
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """Chunks, and which goes where in which message."""
+        chunks = (self.chunks.item, self.chunks.offset, self.chunks.length)
+        return (self.route, self.chunk, self.message, self.kind, self.stage, *chunks)
+
+    def rows_of(self, rank: int) -> Schedule:
         """One rank's messages as a schedule of their own; dependencies on other ranks' messages are left out."""
         sends, receives = ends_at(self.routes.src, rank), ends_at(self.routes.dst, rank)
         rows = np.flatnonzero((sends | receives)[self.route])
         messages, message = np.unique(self.message[rows], return_inverse=True)
-        own = TransferSchedule(
+        return TransferSchedule(
             self.chunks,
             self.routes,
             self.route[rows],
@@ -125,9 +130,6 @@ class TransferSchedule:
             self.stage[messages],
             self.exclusive,
         ).expand()
-        first = np.searchsorted(message, np.arange(len(messages)))
-        route = self.route[rows][first]
-        return RankProgram(rank, np.flatnonzero(sends[route]), np.flatnonzero(receives[route]), own)
 
     def _dependencies(self) -> Ragged:
         """Each message after those that brought its chunks: the copy if there was one, else every sum into it."""

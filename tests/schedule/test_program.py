@@ -1,0 +1,99 @@
+"""The programs of all ranks together are the schedule, message for message, whatever made it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import interlock as il
+from interlock.algorithms import registry
+from interlock.planning import Plan, solve
+from interlock.problem import demand_problem
+from strategies import clusters, collective_problems
+
+SIZES = [0, 0, 1, 2, 3, 7, 64, 1000, 4099, 10**6]
+
+
+@st.composite
+def demand_problems(draw: st.DrawFn) -> il.Problem:
+    """All-to-Allvs on whole and faulty clusters, also of one server or one GPU per server, with empty ranks."""
+    cluster = draw(clusters(max_servers=4, max_gpus=4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    matrix = rng.choice(SIZES[: draw(st.integers(1, len(SIZES)))], size=(cluster.num_ranks,) * 2).astype(np.int64)
+    matrix[rng.random(cluster.num_ranks) < 0.2] = 0
+    matrix *= cluster.present[:, None] & cluster.present[None, :]
+    return demand_problem(cluster, il.traffic.matrix(matrix))
+
+
+def check_programs(plan: Plan) -> None:
+    """Every message once at each end, under the same name, with the same bytes; and nothing else."""
+    rows = plan.schedule
+    wanted: dict[tuple[int, int, int], tuple[int, int, int, int]] = {}
+    count: dict[tuple[int, int], int] = {}
+    adds = {}
+    for message in rows.iter_messages():
+        for src in message.src:
+            for dst in message.dst:
+                if src == dst:
+                    continue
+                tag = count[src, dst] = count.get((src, dst), -1) + 1
+                wanted[src, dst, tag] = (message.size_bytes, message.phase, message.stage, len(message.pieces))
+                adds[src, dst, tag] = bool(message.kind) and plan.problem.items.are_reduced
+    ends: list[dict[tuple[int, int, int], tuple[int, ...]]] = [{}, {}]
+    for rank in range(plan.problem.num_ranks):
+        program = plan.program(rank)
+        columns = {name: column.tolist() for name, column in program.columns.items()}
+        for found, end in zip(ends, ("send", "receive"), strict=True):
+            names = ("peer", "tag", "bytes", "phase", "stage")
+            for peer, tag, *facts in zip(*(columns[f"{end}_{name}"] for name in names), strict=True):
+                name = (rank, peer, tag) if end == "send" else (peer, rank, tag)
+                assert name not in found
+                found[name] = tuple(facts)
+        for peer, tag, is_added in zip(
+            columns["receive_peer"], columns["receive_tag"], columns["receive_adds"], strict=True
+        ):
+            assert adds[peer, rank, tag] == is_added
+        assert not any(column.flags.writeable for column in program.columns.values())
+        steps = np.repeat(np.arange(program.num_steps), np.diff(program.columns["wait_offsets"]))
+        releasing = np.repeat(np.arange(program.num_steps), np.diff(program.columns["release_offsets"]))
+        assert sorted(zip(program.columns["wait_on"].tolist(), steps.tolist(), strict=True)) == sorted(
+            zip(releasing.tolist(), program.columns["release_to"].tolist(), strict=True)
+        )
+    assert ends[0] == ends[1] == {name: facts[:3] for name, facts in wanted.items()}
+
+
+@pytest.mark.parametrize("name", registry.names())
+@given(problem=demand_problems())
+@settings(max_examples=8)
+def test_programs_of_an_all_to_allv_are_its_schedule(name: str, problem: il.Problem) -> None:
+    if registry.get(name).supports(problem) is None:
+        plan = solve(problem, name)
+        assert plan.report.valid
+        check_programs(plan)
+
+
+@pytest.mark.parametrize("name", registry.names())
+@given(problem=collective_problems(max_ranks=6))
+@settings(max_examples=5)
+def test_programs_of_a_collective_are_its_schedule(name: str, problem: il.Problem) -> None:
+    if registry.get(name).supports(problem) is None:
+        check_programs(solve(problem, name))
+
+
+@pytest.mark.parametrize("servers", [1, 2, 5])
+@pytest.mark.parametrize("way", ["direct", "burst", "staged", "detour"])
+def test_programs_of_every_way_are_its_schedule(servers: int, way: str) -> None:
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=4, fan_in=4)
+    traffic = il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu="8 MB", seed=servers)
+    check_programs(il.plan(cluster, traffic, algorithm="adaptive", way=way))
+
+
+def test_rounds_are_above_those_of_all_that_a_message_waits_for(h200_2x4: il.Cluster) -> None:
+    plan = il.plan(h200_2x4, il.traffic.zipf(h200_2x4, bytes_per_gpu="8 MB"), algorithm="adaptive", way="burst")
+    for rank in range(8):
+        columns = plan.program(rank, rounds=True).columns
+        number = np.concatenate([columns["send_round"], columns["receive_round"]])
+        step = np.repeat(np.arange(len(number)), np.diff(columns["wait_offsets"]))
+        assert (number[columns["wait_on"]] < number[step]).all()
