@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from interlock.algorithms import registry
 from interlock.errors import InvalidInput
+from interlock.interrupts import interruptions
 from interlock.planning import Plan, solve
 from interlock.problem import Problem, demand_problem
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 from interlock.units import format_bandwidth, format_bytes, format_seconds
 
-__all__ = ["Comparison", "Row", "compare", "compare_problem", "row_of", "tolerance_of"]
+__all__ = [
+    "BANDWIDTHS",
+    "Comparison",
+    "Row",
+    "candidates",
+    "compare",
+    "compare_problem",
+    "csv_text",
+    "row_of",
+    "tolerance_of",
+]
 
 EXACT_ROWS = 20_000  # above this many messages, comparisons simulate with GRID_TOLERANCE
 GRID_TOLERANCE = 1e-3
+# Where "350 GB/s" stands beside NICs of 50: what stays inside a server counts too.
+BANDWIDTHS = (
+    "algbw: bytes of the rank that moves most / time, what stays in its server included; busbw: algbw x "
+    "(ranks - 1) / ranks, or as nccl-tests say for the collective."
+)
+_HEADER = ("algbw", "busbw", "stages", "planning", "scratch", "valid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +64,53 @@ class Comparison:
     refused: tuple[tuple[str, str], ...]  # (algorithm, reason)
     binds: str
     plans: tuple[Plan, ...]  # one per row, in the same order
+    baseline: str | None = None  # the algorithm that a column "faster than" sets the others against
 
     def best(self) -> Row:
         """The fastest valid row."""
         return next(row for row in self.results if row.valid)
 
+    def times_faster(self, row: Row, than: str | None = None) -> float | None:
+        """How many times as long `than`, or the baseline, takes; None where it is not among the rows."""
+        name = than or self.baseline
+        other = next((each for each in self.results if each.algorithm == name), None)
+        return None if other is None or row.makespan_s <= 0 else other.makespan_s / row.makespan_s
+
     def to_dict(self) -> dict[str, object]:
         """What `interlock compare --json` prints."""
         return {
             "problem": describe(self.problem) | {"binds": self.binds},
-            "results": [asdict(row) for row in self.results],
+            "results": self.rows(),
             "refused": [{"algorithm": name, "reason": reason} for name, reason in self.refused],
             "times_are": "simulated",
         }
 
+    def remarks(self) -> list[str]:
+        """What a reader of the table should know beside its numbers."""
+        return []
+
+    def rows(self) -> list[dict[str, object]]:
+        """One row per algorithm by column name, SI units."""
+        faster = "times_faster_than_" + str(self.baseline)
+        return [asdict(row) | ({faster: self.times_faster(row)} if self.baseline else {}) for row in self.results]
+
+    def to_csv(self) -> str:
+        """The same rows as CSV text, as `interlock compare --csv` prints them."""
+        return csv_text(self.rows())
+
     def header(self) -> list[str]:
         """Column titles."""
-        return ["algorithm", "time", "over bound", "algbw", "busbw", "stages", "planning", "scratch", "valid"]
+        faster = [f"faster than {self.baseline}"] if self.baseline else []
+        return ["algorithm", "time", "over bound", *faster, *_HEADER]
 
     def cells(self) -> list[list[str]]:
         """One row of words per algorithm."""
-        return [_cells(row) for row in self.results]
+        made = []
+        for row in self.results:
+            times = self.times_faster(row)
+            faster = ["-" if times is None else f"{times:.2f}x"] if self.baseline else []
+            made.append([row.algorithm, format_seconds(row.makespan_s), f"{1 + row.gap:.3f}", *faster, *_cells(row)])
+        return made
 
     def __str__(self) -> str:
         lines = [self.header(), *self.cells()]
@@ -89,9 +134,12 @@ def compare(
     algorithms: Sequence[str] | None = None,
     *,
     seed: int = 0,
+    baseline: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Plan, prove and simulate one All-to-Allv with every algorithm that supports it.
+
+    `baseline` names the algorithm that a column "faster than" sets the others against.
 
     Examples
     --------
@@ -101,7 +149,9 @@ def compare(
     >>> [row.valid for row in table.results]
     [True, True]
     """
-    return compare_problem(demand_problem(cluster, traffic), algorithms, seed=seed, progress=progress)
+    return compare_problem(
+        demand_problem(cluster, traffic), algorithms, seed=seed, baseline=baseline, progress=progress
+    )
 
 
 def compare_problem(
@@ -109,28 +159,44 @@ def compare_problem(
     algorithms: Sequence[str] | None = None,
     *,
     seed: int = 0,
+    baseline: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """The same for any problem; algorithms named explicitly must support it."""
+    names, refused = candidates(problem, algorithms)
+    if baseline is not None and baseline not in names:
+        registry.get(baseline)
+        why = dict(refused).get(baseline, "it is not among the algorithms compared")
+        raise InvalidInput(f"baseline={baseline!r} does not run on {problem.name}: {why}")
     made_rows: list[tuple[Row, Plan]] = []
-    refused, binds = [], ""
-    # Not "auto": it would repeat the row of the algorithm it picks.
-    for name in [name for name in registry.names() if name != "auto"] if algorithms is None else algorithms:
-        reason = registry.get(name).supports(problem)
-        if reason is not None and algorithms is not None:
-            raise InvalidInput(f"algorithm {name!r} does not support {problem.name}: {reason}")
-        if reason is not None:
-            # "it plans ..." says that the algorithm is for another kind of problem: no news to anyone.
-            refused += [] if reason.startswith("it plans ") else [(name, reason)]
-            continue
+    for name in names:
         if progress is not None:
             progress(name)
-        made = solve(problem, name, seed=seed)
-        binds = made.bound.binds
-        made_rows.append((row_of(made), made))
+        with interruptions() as seen:
+            made = solve(problem, name, seed=seed)
+            made_rows.append((row_of(made), made))
+        if seen:  # a search answers Ctrl-C with the best it has; a comparison ends
+            raise KeyboardInterrupt
     made_rows.sort(key=lambda pair: (not pair[0].valid, pair[0].makespan_s))
     rows, plans = tuple(row for row, _ in made_rows), tuple(made for _, made in made_rows)
-    return Comparison(problem, rows, tuple(refused), binds, plans)
+    return Comparison(problem, rows, refused, plans[0].bound.binds if plans else "", plans, baseline)
+
+
+def candidates(
+    problem: Problem, algorithms: Sequence[str] | None = None
+) -> tuple[list[str], tuple[tuple[str, str], ...]]:
+    """The algorithms that a comparison runs, and those that it would but cannot, each with the reason."""
+    if algorithms is not None:
+        for name in algorithms:
+            reason = registry.get(name).supports(problem)
+            if reason is not None:
+                raise InvalidInput(f"algorithm {name!r} does not support {problem.name}: {reason}")
+        return list(dict.fromkeys(algorithms)), ()
+    # Not "auto": it would repeat the row of the algorithm it picks.
+    reasons = {name: registry.get(name).supports(problem) for name in registry.names() if name != "auto"}
+    # "it plans ..." says that the algorithm is for another kind of problem: no news to anyone.
+    refused = tuple((n, why) for n, why in reasons.items() if why is not None and not why.startswith("it plans "))
+    return [name for name, why in reasons.items() if why is None], refused
 
 
 def row_of(made: Plan) -> Row:
@@ -184,11 +250,17 @@ def describe(problem: Problem) -> dict[str, object]:
     return made
 
 
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows by column name as CSV, numbers as they are."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 def _cells(row: Row) -> list[str]:
     return [
-        row.algorithm,
-        format_seconds(row.makespan_s),
-        f"{1 + row.gap:.3f}",
         format_bandwidth(row.algbw_bytes_per_s),
         format_bandwidth(row.busbw_bytes_per_s),
         str(row.stages),

@@ -10,7 +10,17 @@ from typing import BinaryIO
 
 from interlock.errors import InvalidInput, LimitExceeded
 
-__all__ = ["FilePath", "check_file", "check_target", "read_text", "write_atomically", "write_text"]
+__all__ = [
+    "FilePath",
+    "check_file",
+    "check_target",
+    "read_text",
+    "remove_unfinished",
+    "write_atomically",
+    "write_text",
+]
+
+_unfinished: set[str] = set()  # files that are being written
 
 FilePath = str | os.PathLike[str]
 
@@ -78,6 +88,7 @@ def write_atomically(path: FilePath, write: Callable[[BinaryIO], None]) -> None:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     except OSError as error:
         raise InvalidInput(f"{target} cannot be written: {error.strerror}") from None
+    _unfinished.add(name)
     try:
         with os.fdopen(handle, "wb") as file:
             write(file)
@@ -88,6 +99,14 @@ def write_atomically(path: FilePath, write: Callable[[BinaryIO], None]) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    finally:
+        _unfinished.discard(name)
+
+
+def remove_unfinished() -> None:
+    """Remove what is half written: for a process that ends without unwinding."""
+    for name in list(_unfinished):
+        Path(name).unlink(missing_ok=True)
 
 
 def write_text(path: FilePath, text: str) -> None:

@@ -38,7 +38,7 @@ _BANDWIDTH |= {f"{p}{bit}": Decimal(f) / 8 for p, f in _PREFIX.items() for bit i
 _SECONDS = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6"), "ns": Decimal("1e-9")}
 
 
-def _parse(value: Quantity, units: dict[str, Decimal], name: str, example: str) -> Decimal:
+def _parse(value: Quantity, units: dict[str, Decimal], name: str, example: str, *, needs_unit: bool = True) -> Decimal:
     if isinstance(value, bool):
         raise InvalidInput(f"{name}={value!r} is not a quantity; write {example}")
     if isinstance(value, int | float):
@@ -52,9 +52,12 @@ def _parse(value: Quantity, units: dict[str, Decimal], name: str, example: str) 
     if unit and unit not in units:
         raise InvalidInput(f"{name}={value!r} has unknown unit {unit!r}; write {example}")
     try:
-        return Decimal(number.replace("_", "")) * units.get(unit, Decimal(1))
+        bare = Decimal(number.replace("_", ""))
     except InvalidOperation:
         raise InvalidInput(f"{name}={value!r} is not a number with a unit; write {example}") from None
+    if needs_unit and not unit and bare != 0:
+        raise InvalidInput(f"{name}={value!r} has no unit; write {example}")
+    return bare * units.get(unit, Decimal(1))
 
 
 def parse_bytes(value: Quantity, name: str = "size") -> int:
@@ -63,7 +66,7 @@ def parse_bytes(value: Quantity, name: str = "size") -> int:
     >>> parse_bytes("512 MB"), parse_bytes("1 GiB"), parse_bytes(7)
     (512000000, 1073741824, 7)
     """
-    parsed = _parse(value, _BYTES, name, "like '512 MB' or '1 GiB'")
+    parsed = _parse(value, _BYTES, name, "like '512 MB' or '1 GiB'", needs_unit=False)
     if not 0 <= parsed <= MAX_BYTES:
         raise InvalidInput(f"{name}={value!r} must be between 0 and 2^62 bytes")
     if parsed != int(parsed):

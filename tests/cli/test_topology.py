@@ -34,7 +34,7 @@ def test_json_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (["show"], "Missing argument"),
         (["show", "klein-bottle:4"], "klein-bottle"),
         (["show", "torus:4x4", "-o", "picture.png"], "must end in .svg or .html"),
-        (["show", "torus:4x4", "-o", "no/such/folder.svg"], "cannot be written"),
+        (["show", "torus:4x4", "-o", "no/such/folder.svg"], "there is no folder no/such"),
         (["show", "mesh:100x100", "-o", "large.svg"], "too many to draw"),
         (["show", "torus:4x4", "--bandwidth", "fast"], "fast"),
         (["shew", "torus:4x4"], "shew"),

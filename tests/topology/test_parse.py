@@ -29,13 +29,26 @@ SPEEDS = {"bandwidth": 2e9, "latency": 1e-6, "message_overhead": 5e-7}
         ("dgx1", T.dgx1(**SPEEDS)),
         (" ring:4*full:3*switch:2 ", T.rfs(4, 3, 2, **SPEEDS)),
         ("line:2*line:3", T.mesh(2, 3, **SPEEDS)),
+    ],
+)
+def test_words_make_the_shape_they_name(words: str, same: Topology) -> None:
+    assert_equal(parse_topology(words, **SPEEDS), same)
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
         ("h200:2x4", il.cluster("h200", servers=2, gpus_per_server=4).topology),
         ("gb200-nvl72:1", il.cluster("gb200-nvl72", servers=1).topology),
     ],
 )
-def test_words_make_the_shape_they_name(words: str, same: Topology) -> None:
-    made = parse_topology(words, **SPEEDS)
+def test_presets_bring_their_own_speeds(words: str, same: Topology) -> None:
+    assert_equal(parse_topology(words), same)
+    with pytest.raises(il.InvalidInput, match="has no effect: topology"):
+        parse_topology(words, bandwidth="1 GB/s")
 
+
+def assert_equal(made: Topology, same: Topology) -> None:
     for column in ("node_kinds", "link_src", "link_dst", "bandwidth_bytes_per_s", "latency_s", "message_overhead_s"):
         assert np.array_equal(getattr(made, column), getattr(same, column))
 

@@ -5,27 +5,25 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from interlock.cli.show import command_line, print_json, print_table
-from interlock.comparison import describe, row_of, tolerance_of
+from interlock.cli.show import command_line, print_csv, print_json, print_table
+from interlock.comparison import BANDWIDTHS, describe, row_of, tolerance_of
 from interlock.errors import InvalidInput
-from interlock.files import check_target
 from interlock.planning import Plan
 from interlock.units import format_bandwidth, format_bytes, format_seconds
 
-__all__ = ["check_targets", "print_certificate"]
+__all__ = ["check_schedule_name", "print_certificate"]
 
 
-def check_targets(output: Path | None, page: Path | None) -> None:
-    """Refuse what could not be written later, before the work is done."""
+def check_schedule_name(output: Path | None) -> None:
+    """Refuse names of other formats, before the work is done."""
     if output is not None and output.suffix != ".ilk":
         raise InvalidInput(f"-o {output}: schedules are saved as .ilk; use `interlock export` for other formats")
-    for option, file in (("-o", output), ("--html", page)):
-        if file is not None and not check_target(file).parent.is_dir():
-            raise InvalidInput(f"{option} {file}: there is no folder {file.parent}")
 
 
-def print_certificate(made: Plan, output: Path | None, page: Path | None = None, *, as_json: bool) -> int:
-    """Table or JSON; exit code 1 where the plan is not valid (it is not saved then)."""
+def print_certificate(
+    made: Plan, output: Path | None, page: Path | None = None, *, as_json: bool, as_csv: bool = False
+) -> int:
+    """Table, JSON or CSV; exit code 1 where the plan is not valid (it is not saved then)."""
     row = row_of(made)
     proof = made.certificate(tolerance_of(made))
     if row.valid and output is not None:
@@ -34,11 +32,16 @@ def print_certificate(made: Plan, output: Path | None, page: Path | None = None,
         from interlock.report.compare_page import save_plan_page
 
         save_plan_page(made, row, page, command_line())
+    if as_csv:
+        print_csv([asdict(row)])
+        return 0 if row.valid else 1
     if as_json:
         extra = {"binds": proof.binds, "violations": list(proof.violations), "contributions": proof.method}
+        extra |= {"reason": made.reason} if made.reason else {}
         print_json({"problem": describe(made.problem), "results": [asdict(row) | extra], "times_are": "simulated"})
         return 0 if row.valid else 1
     rows = [
+        *([["chosen", made.reason]] if made.reason else []),
         ["valid", "yes" if row.valid else "NO"],
         ["simulated time", format_seconds(row.makespan_s)],
         ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],
@@ -49,9 +52,7 @@ def print_certificate(made: Plan, output: Path | None, page: Path | None = None,
         ["planning time", format_seconds(row.plan_s)],
         ["scratch, worst rank", format_bytes(row.scratch_bytes)],
     ]
-    notes = [f"violation: {text}" for text in proof.violations[:10]]
-    if row.valid and output is not None:
-        notes.append(f"written to {output}")
+    notes = [BANDWIDTHS, *(f"violation: {text}" for text in proof.violations[:10])]
     if page is not None and made.is_huge:
         notes.append(f"{page} is not written: there are more messages than a page can show")
     print_table(f"{made.algorithm}: {made.problem.name}", ["", ""], rows, notes)

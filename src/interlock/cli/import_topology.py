@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from interlock.cli.options import JsonOption
+from interlock.cli.outputs import Outputs
 from interlock.cli.show import print_json, print_table
 from interlock.errors import InvalidInput
 from interlock.interchange import import_topology
@@ -36,19 +37,26 @@ def command(
     """
     if output is not None and output.suffix != ".toml":
         raise InvalidInput(f"-o {output}: clusters and topologies are saved as .toml")
+    outputs = Outputs({"-o": output})
     found = import_topology(files, servers)
     if output is not None:
         _save(found, output)
     if as_json:
         print_json(_as_dict(found, output))
+        outputs.say()
         return 0
     for line in _picture(found):
         print(line)
     rows = _rows(found)
     notes = [f"guessed: {text}" for text in found.guesses]
-    if output is not None:
-        notes.append(f"written to {output}")
-    print_table(f"\n{found.source}: {_title(found)}", _HEADER if found.servers else ["", ""], rows, notes)
+    print_table(
+        f"\n{found.source}: {_title(found)}",
+        _HEADER if found.servers else ["", ""],
+        rows,
+        notes,
+        drop=("PCI", "nearest"),
+    )
+    outputs.say()
     return 0
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from interlock.cli.options import HtmlOption, JsonOption, SeedOption, SizeOption, TrafficOption, build_traffic
+from interlock.cli.options import HtmlOption, JsonOption, SeedOption, TrafficOption, build_traffic
+from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
-from interlock.units import format_bandwidth, format_seconds, parse_bandwidth, parse_bytes
+from interlock.interrupts import answered_by_work
+from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
     from interlock.lab import LabRow, LabSpec, Network
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="A real two-tier network on this machine; needs Linux and root.", no_args_is_help=True)
+
+DEFAULT_SIZE = "1.5MB"
 
 ServersOption = Annotated[int, typer.Option("--servers", help="Number of servers.")]
 GpusOption = Annotated[int, typer.Option("--gpus", help="Ranks per server.")]
@@ -44,7 +48,9 @@ def run(
     nic_of: NicOfOption = None,
     port_queue: PortQueueOption = "24kB",
     traffic: TrafficOption = "zipf:0.8",
-    size: SizeOption = "1.5MB",
+    size: Annotated[
+        str | None, typer.Option("--size", help="Bytes each rank sends on average; default: 1.5MB.")
+    ] = None,
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each algorithm.")] = 10,
     algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated; native is torch's own.")] = (
         "native,adaptive"
@@ -68,16 +74,18 @@ def run(
     _need_torch()
     from interlock.lab import compare_in_lab, ranks_in
 
+    outputs = Outputs({"--html": page})
     if repeat < 1 or repeat > 10_000:
         raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
     names = [word.strip() for word in algorithms.split(",") if word.strip()]
     with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, progress_of(4, "lab") as step:
         spec = network.spec
-        demand = build_traffic(traffic, spec.to_cluster(), size, seed)
+        demand = build_traffic(traffic, spec.to_cluster(), size, seed, DEFAULT_SIZE)
         step("starting ranks")
         with ranks_in(network) as ranks:
             rows = compare_in_lab(ranks, spec, demand, names, repeat=repeat, calibrate_s=calibrate_s, progress=step)
-    title = f"{demand.name}, {size} per rank, {spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
+    each = format_bytes(float(demand.bytes_matrix.sum()) / spec.num_ranks)
+    title = f"{demand.name}, {each} per rank, {spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
     if page is not None:
         _write_page(page, title, rows, spec, demand)
     if as_json:
@@ -86,6 +94,7 @@ def run(
         print_json({"problem": facts, "results": [row.to_dict() for row in rows], "times_are": "measured"})
     else:
         _print_rows(title, rows)
+    outputs.say()
     return 0 if all(row.valid for row in rows) else 1
 
 
@@ -113,6 +122,7 @@ def calibrate(
     from interlock.lab.jobs import calibrated
     from interlock.topology import cluster_to_toml, write_cluster
 
+    outputs = Outputs({"-o": output})
     with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, ranks_in(network) as ranks:
         made = ranks.call(calibrated, network.spec.gpus, seconds)[0]
     if output is not None:
@@ -123,6 +133,7 @@ def calibrate(
         print_json({field: getattr(made, field) for field in fields})
     else:
         typer.echo(cluster_to_toml(made), nl=False)
+    outputs.say()
     return 0
 
 
@@ -231,7 +242,8 @@ def _network(
             raise InvalidInput(f"no lab named {name!r} is up; `interlock lab up --name {name}` makes one")
         yield Network(labs[name], name)
         return
-    with _signals_raise(), Network(spec) as network:
+    # Ctrl-C may take as long as removing the network does.
+    with answered_by_work(times=1000), _signals_raise(), Network(spec) as network:
         yield network
 
 
@@ -279,6 +291,7 @@ def _print_rows(title: str, rows: tuple[LabRow, ...]) -> None:
         "over bound",
         "exchange",
         "planning",
+        "total",
         "bytes",
     ]
     cells = [
@@ -289,11 +302,14 @@ def _print_rows(title: str, rows: tuple[LabRow, ...]) -> None:
             f"{1 + row.gap:.2f}",
             format_seconds(row.exchange_s),
             format_seconds(row.plan_s),
+            format_seconds(row.measured_s + row.exchange_s + row.plan_s),
             "all right" if row.valid else "WRONG",
         ]
         for row in rows
     ]
-    note = (
-        "Measured over real sockets; median of the slowest rank. The bound counts headers. native is torch's own call."
-    )
-    print_table(title, header, cells, [note])
+    notes = [
+        "Measured over real sockets; median of the slowest rank. The bound counts headers. native is torch's own call.",
+        "total is measured + exchange + planning: one call whose sizes are not known beforehand.",
+    ]
+    drop = ("least", "most", "bound", "exchange", "planning", "predicted")
+    print_table(title, header, cells, notes, drop=drop)

@@ -16,6 +16,7 @@ from interlock.cli import (
     export,
     import_topology,
     lab,
+    lists,
     moe,
     plan,
     reproduce,
@@ -26,10 +27,9 @@ from interlock.cli import (
     verify,
 )
 from interlock.errors import InterlockError
+from interlock.interrupts import EXIT_CODE, keep, watch, words
 
 __all__ = ["app", "main"]
-
-INTERRUPTED = 130
 
 # Typer brings its own copy of Click or uses the installed one, depending on its version: take the class from Typer.
 _CommandError = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -68,22 +68,27 @@ app.command("simulate")(simulate.command)
 app.command("export")(export.command)
 app.command("import-topology")(import_topology.command)
 app.command("sweep")(sweep.command)
-app.command("moe")(moe.command)
+app.add_typer(moe.app, name="moe")
 app.command("reproduce")(reproduce.command)
 app.add_typer(topology.app, name="topology")
 app.add_typer(lab.app, name="lab")
+app.command("algorithms")(lists.algorithms)
+app.command("presets")(lists.presets)
+app.command("fabrics")(lists.fabrics)
 app.command("doctor")(doctor.command)
 
 
 def main() -> None:
     """Run the command line; turn errors into one line and an exit code."""
+    watch()
     sys.exit(run(sys.argv[1:]))
 
 
-def run(words: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Exit code of one invocation."""
+    keep("what was not yet whole is not written")
     try:
-        result = app(args=words, prog_name="interlock", standalone_mode=False)
+        result = app(args=arguments, prog_name="interlock", standalone_mode=False)
     except InterlockError as error:
         print(f"interlock: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -101,11 +106,11 @@ def run(words: list[str]) -> int:
         is_help = type(error).__name__ == "NoArgsIsHelpError"
         print(text if is_help else f"interlock: {' '.join(text.split())}", file=sys.stderr)
         return 2
-    if result == INTERRUPTED:  # some versions of Typer turn an interruption into the code
+    if result == EXIT_CODE:  # some versions of Typer turn an interruption into the code
         return _interrupted()
     return result if isinstance(result, int) else 0
 
 
 def _interrupted() -> int:
-    print("interlock: interrupted; what was not yet whole is not written", file=sys.stderr)
-    return INTERRUPTED
+    print(words(), file=sys.stderr)
+    return EXIT_CODE

@@ -1,8 +1,7 @@
-"""`interlock moe`: an MoE layer scheme by scheme, or a training step by algorithm."""
+"""`interlock moe`: an MoE layer scheme by scheme, a training step by algorithm, or a layer across servers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,36 +10,60 @@ import typer
 
 from interlock.cli.options import (
     ClusterOption,
+    CsvOption,
+    FaultOption,
     HtmlOption,
     JsonOption,
     SeedOption,
     ServersOption,
     SetOption,
     build_cluster,
+    complete_algorithm,
+    one_format,
+    refuse,
 )
-from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
+from interlock.cli.outputs import Outputs
+from interlock.cli.show import command_line, print_csv, print_json, print_table, progress_of
 from interlock.errors import InvalidInput, nearest
+from interlock.files import write_text
 from interlock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from interlock.moe import Layer, LayerTraffic, Machine
-    from interlock.topology import Cluster
     from interlock.traffic import Routing
 
-__all__ = ["command"]
+__all__ = ["app"]
 
 HONEST = "simulated at tile level; the in-switch hardware does not exist"
+STEP_ALGORITHMS = "ecmp,direct,pxn,forward,rails,rails-split,adaptive"
+
+app = typer.Typer(
+    help="Mixture-of-Experts: one layer, a training step, or a layer across servers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+RoutingOption = Annotated[
+    str | None, typer.Option("--routing", metavar="FILE[:ARRAY[:LAYER]]", help="Real top-k choices (npz).")
+]
+PictureOption = Annotated[Path | None, typer.Option("--picture", help="Write a timeline as SVG.")]
 
 
-def command(
-    layer: Annotated[
+def complete_model(incomplete: str) -> list[str]:
+    """Names of models."""
+    from interlock.moe.models import model_names
+
+    return [name for name in model_names() if name.startswith(incomplete)]
+
+
+@app.command("layer")
+def layer(
+    name: Annotated[
         str | None,
         typer.Option("--layer", help="Of the paper: small, medium or large, and -8, -16 or -32; default: large-8."),
     ] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs around the switch; default: 32.")] = None,
-    routing: Annotated[
-        str | None, typer.Option("--routing", metavar="FILE[:ARRAY[:LAYER]]", help="Real top-k choices (npz).")
-    ] = None,
+    gpus: Annotated[int, typer.Option("--gpus", help="GPUs around the switch.")] = 32,
+    routing: RoutingOption = None,
     hidden: Annotated[int | None, typer.Option("--hidden", help="With --routing; default: 2048.")] = None,
     ffn: Annotated[int | None, typer.Option("--ffn", help="With --routing; default: 1408.")] = None,
     experts: Annotated[int | None, typer.Option("--experts", help="With --routing; default: 64.")] = None,
@@ -54,58 +77,186 @@ def command(
     gemm: Annotated[
         str, typer.Option("--gemm", help="Expert times: paper (one rate) or h200 (bf16, measured table).")
     ] = "paper",
-    iteration: Annotated[bool, typer.Option("--iteration", help="A whole training step on a cluster instead.")] = False,
-    model: Annotated[str, typer.Option("--model", help="With --iteration.")] = "mixtral-8x7b",
+    seed: SeedOption = 0,
+    picture: PictureOption = None,
+    page: HtmlOption = None,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> int:
+    """Compare schemes on one layer inside one server.
+
+    Examples:
+
+      interlock moe layer --layer large-8 --html layer.html
+
+      interlock moe layer --routing routing.npz:intent:10 --gpus 16 --replicas 2 --schemes dysharp,inswitch
+
+      interlock moe layer --dispatch fp8 --combine bf16 --gemm h200
+    """
+    one_format(as_json, as_csv)
+    outputs = Outputs({"--picture": picture, "--html": page})
+    machine = _machine(gemm)
+    if not 2 <= gpus <= 1024:
+        raise InvalidInput(f"--gpus {gpus} must be between 2 and 1024")
+    sizes = {"--hidden": hidden, "--ffn": ffn, "--experts": experts, "--replicas": replicas}
+    if routing is None:
+        refuse(sizes, "a layer of the paper has its own sizes; these go with --routing")
+        made, traffic = _drawn("large-8" if name is None else name, gpus, seed)
+    else:
+        refuse({"--layer": name}, "--routing says which layer it is")
+        made, traffic = _read(routing, gpus, sizes)
+    made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
+    made = replace(made, combine_bytes=_value_bytes("--combine", combine))
+    code = _layer(made, gpus, traffic, schemes, backward, machine, seed, picture, page, as_json, as_csv)
+    outputs.say()
+    return code
+
+
+@app.command("step")
+def step(
+    name: Annotated[
+        str, typer.Option("--model", help="A public model's shape.", autocompletion=complete_model)
+    ] = "mixtral-8x7b",
     algorithms: Annotated[
-        str, typer.Option("--algorithms", help="With --iteration.")
-    ] = "ecmp,direct,pxn,forward,rails,rails-split,adaptive",
-    skew: Annotated[float, typer.Option("--skew", help="Zipf exponent of expert popularity, with --iteration.")] = 0.8,
+        str, typer.Option("--algorithms", help="Comma-separated names.", autocompletion=complete_algorithm)
+    ] = STEP_ALGORITHMS,
+    skew: Annotated[float, typer.Option("--skew", help="Zipf exponent of expert popularity.")] = 0.8,
     overlap: Annotated[bool, typer.Option("--overlap", help="Hide communication behind experts.")] = False,
     cluster: ClusterOption = "h200",
     servers: ServersOption = None,
     changes: SetOption = None,
+    faults: FaultOption = None,
     seed: SeedOption = 0,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", help="Write a timeline (SVG): of GPU 0, or of a step's layer.")
-    ] = None,
+    picture: PictureOption = None,
     page: HtmlOption = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> int:
-    """Compare MoE schemes on one layer, or algorithms on a whole training step.
+    """Compare algorithms on a whole training step.
 
     Examples:
 
-      interlock moe --layer large-8 --html layer.html
-
-      interlock moe --routing routing.npz:intent:10 --gpus 16 --replicas 2 --schemes dysharp,inswitch
-
-      interlock moe --layer large-8 --dispatch fp8 --combine bf16 --gemm h200
-
-      interlock moe --iteration --model deepseek-v3 --servers 8 --html step.html
+      interlock moe step --model deepseek-v3 --servers 8 --html step.html
     """
-    sizes = {"--hidden": hidden, "--ffn": ffn, "--experts": experts, "--replicas": replicas}
-    if iteration:
-        _refuse({"--layer": layer, "--gpus": gpus, "--routing": routing, **sizes}, "--iteration models whole steps")
-        where = build_cluster(cluster, servers, changes)
-        return _iteration(model, algorithms, where, skew, overlap, seed, picture, page, as_json)
-    _refuse({"--servers": servers, "--set": changes or None}, "one layer stays inside a server without --iteration")
-    machine, num_gpus = _machine(gemm), _gpus(32 if gpus is None else gpus)
-    if routing is None:
-        _refuse(sizes, "a layer of the paper has its own sizes; these go with --routing")
-        made, traffic = _drawn("large-8" if layer is None else layer, num_gpus, seed)
+    from interlock.moe import iteration_times, model
+    from interlock.moe.iteration import ACHIEVED_FLOPS_PER_S
+    from interlock.moe.step_picture import step_svg
+    from interlock.report.moe_page import moe_page
+
+    one_format(as_json, as_csv)
+    outputs = Outputs({"--picture": picture, "--html": page})
+    shape, where = model(name), build_cluster(cluster, servers, changes, faults)
+    chosen = [word.strip() for word in algorithms.split(",")]
+    made = iteration_times(shape, where, chosen, skew=skew, overlap=overlap, seed=seed)
+    if picture is not None:
+        write_text(picture, step_svg(made))
+    slowest = made[0].iteration_s
+    rows = [
+        [
+            row.algorithm,
+            format_seconds(row.iteration_s),
+            f"{100 * (row.iteration_s / slowest - 1):+.1f} %",
+            format_seconds(row.attention_s),
+            format_seconds(row.experts_s),
+            format_seconds(row.communication_s),
+        ]
+        for row in made
+    ]
+    header = ["algorithm", "step", f"against {made[0].algorithm}", "attention", "experts", "communication"]
+    title = f"{name} on {where.servers}x{where.gpus_per_server} {where.name}"
+    if page is not None:
+        parts = {
+            part: [getattr(row, f"{part}_s") for row in made] for part in ("attention", "experts", "communication")
+        }
+        seconds = {"step": [row.iteration_s for row in made]} if overlap else parts
+        made_with = {"seed": str(seed), "skew": str(skew), "overlap": "yes" if overlap else "no"}
+        drawn = step_svg(made, is_alone=False)
+        write_text(page, moe_page(title, "modelled", command_line(), header, rows, seconds, made_with, drawn))
+    if as_json:
+        facts = {"model": name, "cluster": where.name, "servers": where.servers, "skew": skew, "overlap": overlap}
+        print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})
+    elif as_csv:
+        print_csv([asdict(row) for row in made])
     else:
-        _refuse({"--layer": layer}, "--routing says which layer it is")
-        made, traffic = _read(routing, num_gpus, sizes)
-    made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
-    made = replace(made, combine_bytes=_value_bytes("--combine", combine))
-    return _layer(made, num_gpus, traffic, schemes, backward, machine, seed, picture, page, as_json)
+        rate = f"{ACHIEVED_FLOPS_PER_S / 1e12:.0f} TFLOP/s"
+        hidden = "hidden" if overlap else "not hidden"
+        notes = [
+            "Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md.",
+            f"Assumed: {shape.sequence} tokens and {rate} per GPU, bf16 both ways, Zipf popularity {skew:g}.",
+            f"Communication is {hidden} behind experts.",
+        ]
+        print_table(title, header, rows, notes, drop=("attention", "experts"))
+    outputs.say()
+    return 0
 
 
-def _refuse(given: Mapping[str, object], why: str) -> None:
-    """Options that would be ignored."""
-    for option, value in given.items():
-        if value is not None:
-            raise InvalidInput(f"{option} has no effect here: {why}")
+@app.command("across")
+def across(
+    routing: RoutingOption = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", help="Per GPU, where drawn; default: 512.")] = None,
+    experts: Annotated[int, typer.Option("--experts", help="Experts of the layer.")] = 64,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Experts of a token, where drawn; default: 6.")] = None,
+    token_bytes: Annotated[str, typer.Option("--token-bytes", help="Bytes of one token.")] = "14336 B",
+    algorithm: Annotated[
+        str, typer.Option("--algorithm", help="Plans the wire.", autocompletion=complete_algorithm)
+    ] = "adaptive",
+    cluster: ClusterOption = "h200",
+    servers: ServersOption = None,
+    changes: SetOption = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    as_csv: CsvOption = False,
+) -> int:
+    """Dispatch and combine across servers: one copy of a token per server, multicast and sums in the switches.
+
+    Examples:
+
+      interlock moe across --servers 4 --tokens 512
+
+      interlock moe across --routing routing.npz:intent:10 --servers 8
+    """
+    from interlock.comparison import row_of
+    from interlock.moe.across import plan_combine, plan_dispatch
+    from interlock.traffic import read_routing
+    from interlock.traffic.moe_router import moe_routing
+    from interlock.units import parse_bytes
+
+    one_format(as_json, as_csv)
+    where = build_cluster(cluster, servers, changes)
+    size_bytes = parse_bytes(token_bytes, "--token-bytes")
+    if routing is None:
+        chosen = moe_routing(where, tokens or 512, experts, top_k or 6, seed=seed)
+    else:
+        refuse({"--tokens": tokens, "--top-k": top_k}, "--routing says them")
+        path, array, number = _routing_words(routing)
+        chosen = read_routing(path, where.num_ranks, array, number, experts)
+    ways = {"dispatch": plan_dispatch, "combine": plan_combine}
+    made = {way: row_of(plan(where, chosen, size_bytes, algorithm)) for way, plan in ways.items()}
+    if as_json:
+        facts = {"routing": chosen.name, "cluster": where.name, "servers": where.servers, "token_bytes": size_bytes}
+        results = [{"way": way, **asdict(row)} for way, row in made.items()]
+        print_json({"problem": facts, "results": results, "times_are": "simulated"})
+    elif as_csv:
+        print_csv([{"way": way, **asdict(row)} for way, row in made.items()])
+    else:
+        rows = [
+            [
+                way,
+                format_seconds(row.makespan_s),
+                f"{1 + row.gap:.3f}",
+                format_seconds(row.plan_s),
+                "yes" if row.valid else "NO",
+            ]
+            for way, row in made.items()
+        ]
+        notes = [
+            "Simulated; switches that multicast and add do so.",
+            f"Assumed: {chosen.num_tokens // where.num_ranks} tokens per GPU, {format_bytes(size_bytes)} each.",
+            f"{experts} experts, top {chosen.top_k}, the wire by {algorithm}.",
+        ]
+        title = f"{chosen.name} on {where.servers}x{where.gpus_per_server} {where.name}"
+        print_table(title, ["way", "time", "over bound", "planning", "valid"], rows, notes, drop=("planning",))
+    return 0 if all(row.valid for row in made.values()) else 1
 
 
 def _layer(
@@ -119,6 +270,7 @@ def _layer(
     picture: Path | None,
     page: Path | None,
     as_json: bool,
+    as_csv: bool,
 ) -> int:
     from interlock.moe import SCHEMES, compare_schemes
     from interlock.moe.picture import timeline_svg
@@ -151,7 +303,18 @@ def _layer(
         facts |= {"dispatch_bytes": layer.dispatch_bytes, "combine_bytes": layer.combine_bytes}
         print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
         return 0
-    print_table(title, header, rows, [f"Times are {HONEST}. GEMMs: {machine.gemms.name}."])
+    if as_csv:
+        print_csv([asdict(row) for row, _ in made])
+        return 0
+    there, back = (f"{8 * width:g} bits" for width in (layer.dispatch_bytes, layer.combine_bytes))
+    shape = f"hidden {layer.hidden}, ffn {layer.ffn}, {layer.experts} experts, top {layer.top_k}"
+    notes = [
+        f"Times are {HONEST}. GEMMs: {machine.gemms.name}.",
+        f"Assumed: {layer.tokens_per_gpu} tokens per GPU, {shape}.",
+        f"Dispatch in {there}, combine in {back}; the {'backward' if backward else 'forward'} pass.",
+    ]
+    drop = ("busiest SMs", "busiest downlink", "busiest uplink", "closed form")
+    print_table(title, header, rows, notes, drop=drop)
     return 0
 
 
@@ -180,12 +343,6 @@ def _machine(gemm: str) -> Machine:
     return replace(PAPER, gemms=known[gemm])
 
 
-def _gpus(gpus: int) -> int:
-    if not 2 <= gpus <= 1024:
-        raise InvalidInput(f"--gpus {gpus} must be between 2 and 1024")
-    return gpus
-
-
 def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, LayerTraffic | Routing]:
     from interlock.moe import Layer
     from interlock.traffic import eplb_placement, read_routing
@@ -193,70 +350,22 @@ def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, L
     defaults = {"--hidden": 2048, "--ffn": 1408, "--experts": 64, "--replicas": 0}
     said = ((sizes[option], default) for option, default in defaults.items())
     hidden, ffn, experts, replicas = (default if value is None else value for value, default in said)
-    path, _, rest = words.partition(":")
-    array, _, number = rest.partition(":")
-    if number and not number.isdigit():
-        raise InvalidInput(f"--routing {words!r}: the layer {number!r} must be a whole number")
+    path, array, number = _routing_words(words)
     if min(hidden, ffn) < 1:
         raise InvalidInput(f"--hidden {hidden} and --ffn {ffn} must be at least 1")
     if replicas < 0:
         raise InvalidInput(f"--replicas {replicas} must be at least 0")
-    routing = read_routing(path, gpus, array or None, int(number or 0), experts)
+    routing = read_routing(path, gpus, array, number, experts)
     if replicas:
         routing = routing.with_placement(eplb_placement(routing.expert_loads(), gpus, replicas))
-    name = f"{Path(path).stem} {rest}".strip()
+    name = f"{Path(path).stem} {words.partition(':')[2]}".strip()
     return Layer(name, hidden, ffn, experts, routing.top_k, routing.num_tokens // gpus), routing
 
 
-def _iteration(
-    name: str,
-    algorithms: str,
-    cluster: Cluster,
-    skew: float,
-    overlap: bool,
-    seed: int,
-    picture: Path | None,
-    page: Path | None,
-    as_json: bool,
-) -> int:
-    from interlock.moe import iteration_times, model
-    from interlock.moe.step_picture import step_svg
-    from interlock.report.moe_page import moe_page
-
-    chosen = [word.strip() for word in algorithms.split(",")]
-    made = iteration_times(model(name), cluster, chosen, skew=skew, overlap=overlap, seed=seed)
-    if picture is not None:
-        write_text(picture, step_svg(made))
-    slowest = made[0].iteration_s
-    rows = [
-        [
-            row.algorithm,
-            format_seconds(row.iteration_s),
-            f"{100 * (row.iteration_s / slowest - 1):+.1f} %",
-            format_seconds(row.attention_s),
-            format_seconds(row.experts_s),
-            format_seconds(row.communication_s),
-        ]
-        for row in made
-    ]
-    header = ["algorithm", "step", f"against {made[0].algorithm}", "attention", "experts", "communication"]
-    notes = ["Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md."]
-    title = f"{name} on {cluster.servers}x{cluster.gpus_per_server} {cluster.name}"
-    if page is not None:
-        parts = {
-            part: [getattr(row, f"{part}_s") for row in made] for part in ("attention", "experts", "communication")
-        }
-        seconds = {"step": [row.iteration_s for row in made]} if overlap else parts
-        made_with = {"seed": str(seed), "skew": str(skew), "overlap": "yes" if overlap else "no"}
-        write_text(
-            page,
-            moe_page(
-                title, "modelled", command_line(), header, rows, seconds, made_with, step_svg(made, is_alone=False)
-            ),
-        )
-    if as_json:
-        facts = {"model": name, "cluster": cluster.name, "servers": cluster.servers, "skew": skew, "overlap": overlap}
-        print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})
-        return 0
-    print_table(title, header, rows, notes)
-    return 0
+def _routing_words(words: str) -> tuple[str, str | None, int]:
+    """File, array and layer of FILE[:ARRAY[:LAYER]]."""
+    path, _, rest = words.partition(":")
+    array, _, number = rest.partition(":")
+    if number and not (number.isdecimal() and len(number) < 10):
+        raise InvalidInput(f"--routing {words!r}: the layer {number!r} must be a whole number")
+    return path, array or None, int(number or 0)

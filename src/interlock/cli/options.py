@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from interlock.errors import InvalidInput
-from interlock.topology import Cluster, cluster_with, preset_names
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.topology import Cluster, Topology, cluster_with, preset_names
 from interlock.topology import cluster as cluster_preset
 from interlock.traffic import Demand, HasRanks
 
@@ -16,6 +21,8 @@ __all__ = [
     "AlgorithmOption",
     "AlgorithmsOption",
     "ClusterOption",
+    "CsvOption",
+    "FaultOption",
     "HtmlOption",
     "JsonOption",
     "OutputOption",
@@ -26,29 +33,148 @@ __all__ = [
     "TrafficOption",
     "build_cluster",
     "build_traffic",
+    "BandwidthOption",
+    "LatencyOption",
+    "MessageOverheadOption",
+    "WithoutLinkOption",
+    "build_topology",
+    "from_stdin",
+    "one_format",
+    "refuse",
 ]
 
-ClusterOption = Annotated[str, typer.Option("--cluster", help=f"Preset ({', '.join(preset_names())}) or TOML file.")]
-ServersOption = Annotated[int | None, typer.Option("--servers", help="Number of servers.")]
+DEFAULT_SIZE = "512 MB"
+DEFAULT_MESSAGE_OVERHEAD = "0.5 us"  # with none at all, cutting without end would cost nothing
+MAX_STDIN_BYTES = 1 << 30
+
+
+def complete_algorithm(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Names of algorithms, also behind a comma, with what they do."""
+    from interlock.algorithms import registry
+
+    done, comma, begun = incomplete.rpartition(",")
+    for name in registry.names():
+        if name.startswith(begun):
+            yield f"{done}{comma}{name}", registry.get(name).summary
+
+
+def complete_cluster(incomplete: str) -> list[str]:
+    """Names of presets and TOML files here."""
+    files = sorted(str(file) for file in Path().glob(f"{incomplete}*.toml"))
+    return [name for name in preset_names() if name.startswith(incomplete)] + files
+
+
+def complete_traffic(incomplete: str) -> list[str]:
+    """Kinds of traffic."""
+    from interlock.traffic.words import kinds
+
+    return [kind for kind in kinds() if kind.startswith(incomplete)]
+
+
+def complete_field(incomplete: str) -> list[str]:
+    """Fields of a cluster, and fabrics by name."""
+    from interlock.topology.fabric import FABRICS
+    from interlock.topology.presets import CLUSTER_KEYS
+
+    words = [f"{key}=" for key in sorted(CLUSTER_KEYS - {"faults", "groups"})] + [f"fabric={name}" for name in FABRICS]
+    return [word for word in words if word.startswith(incomplete)]
+
+
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        help="Preset (see `interlock presets`), TOML file, or - for stdin.",
+        autocompletion=complete_cluster,
+    ),
+]
+ServersOption = Annotated[int | None, typer.Option("--servers", help="Number of servers; default: 4.")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a cluster field; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Change a cluster field; repeatable.", autocompletion=complete_field
+    ),
+]
+FaultOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="KIND:SERVER:GPU",
+        help="dead-nic:0:5, slow-nic:0:5:200Gb/s or missing-gpu:0:5; repeatable.",
+    ),
 ]
 TrafficOption = Annotated[
-    str, typer.Option("--traffic", help="KIND[:SKEW] (uniform, random, zipf, hot, lognormal, sparse, moe) or a file.")
+    str,
+    typer.Option(
+        "--traffic",
+        help="KIND[:SKEW] (uniform, random, zipf, hot, lognormal, sparse, moe), a file, or - for stdin.",
+        autocompletion=complete_traffic,
+    ),
 ]
-SizeOption = Annotated[str, typer.Option("--size", help="Bytes per GPU, like '512 MB'.")]
+SizeOption = Annotated[
+    str | None, typer.Option("--size", help=f"Bytes each GPU sends on average; default: {DEFAULT_SIZE}.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of whatever is drawn at random.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Also write a report page, one self-contained file.")]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write.")]
-AlgorithmOption = Annotated[str, typer.Option("--algorithm", help="Algorithm name.")]
+AlgorithmOption = Annotated[
+    str,
+    typer.Option("--algorithm", help="Algorithm name; see `interlock algorithms`.", autocompletion=complete_algorithm),
+]
 AlgorithmsOption = Annotated[
-    str | None, typer.Option("--algorithms", help="Comma-separated names; default: all that support the problem.")
+    str | None,
+    typer.Option(
+        "--algorithms",
+        help="Comma-separated names; default: all that support the problem.",
+        autocompletion=complete_algorithm,
+    ),
 ]
 
 
-def build_cluster(name: str, servers: int | None, changes: list[str] | None) -> Cluster:
-    """A preset or a TOML file, with `--servers` and `--set` applied."""
+BandwidthOption = Annotated[
+    str | None, typer.Option("--bandwidth", help="Of each link, unless the file says it; default: 50 GB/s.")
+]
+LatencyOption = Annotated[
+    str | None, typer.Option("--latency", help="Of each link, unless the file says it; default: 0 us.")
+]
+MessageOverheadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--message-overhead",
+        help="Time a message occupies a link beside its bytes, unless the file says it; default: 0.5 us.",
+    ),
+]
+WithoutLinkOption = Annotated[
+    list[str] | None,
+    typer.Option("--without-link", metavar="A-B", help="Remove the links between two nodes; repeatable."),
+]
+
+
+def build_topology(
+    words: str, bandwidth: str | None, latency: str | None, message_overhead: str | None, without: list[str] | None
+) -> Topology:
+    """A shape, a preset or a file, less some links."""
+    from interlock.topology import parse_topology
+    from interlock.topology.parse import DEFAULTS
+
+    unsaid = {**DEFAULTS, "message_overhead": DEFAULT_MESSAGE_OVERHEAD}
+    graph = parse_topology(from_stdin(words, "--topology"), bandwidth, latency, message_overhead, unsaid=unsaid)
+    for pair in without or []:
+        ends = pair.split("-")
+        if len(ends) != 2 or not all(end.isdecimal() and len(end) < 10 for end in ends):
+            raise InvalidInput(f"--without-link {pair!r} must be two nodes, like 3-4")
+        graph = graph.without_link(int(ends[0]), int(ends[1]))
+    return graph
+
+
+def build_cluster(
+    name: str, servers: int | None, changes: list[str] | None, faults: list[str] | None = None
+) -> Cluster:
+    """A preset or a TOML file, with `--servers`, `--set` and `--fault` applied."""
+    from interlock.topology import parse_fault, read_cluster
+
     overrides: dict[str, object] = {}
     for change in changes or []:
         field, equals, value = change.partition("=")
@@ -58,25 +184,58 @@ def build_cluster(name: str, servers: int | None, changes: list[str] | None) -> 
     if name in preset_names() or not _is_path(name):
         base = cluster_preset(name, servers=4 if servers is None else servers)
     else:
-        from interlock.topology import read_cluster
-
-        base = read_cluster(name)
+        base = read_cluster(from_stdin(name, "--cluster"))
         if servers is not None:
             overrides["servers"] = servers
+    if faults:
+        overrides["faults"] = [*base.faults, *(parse_fault(words, "--fault") for words in faults)]
     return cluster_with(base, **overrides)
 
 
-def build_traffic(words: str, where: HasRanks, size: str, seed: int) -> Demand:
-    """A generator by name, or a matrix from a file."""
+def build_traffic(words: str, where: HasRanks, size: str | None, seed: int, default_size: str = DEFAULT_SIZE) -> Demand:
+    """A generator by name, or a matrix from a file, which brings its own size."""
     from interlock.traffic import parse
+    from interlock.traffic.words import is_file
 
+    asked = default_size if size is None else size
     if words.endswith((".parquet", ".pt")):
         from interlock.interchange.workloads.routing_traces import demand_of_routing, read_routing_trace
         from interlock.units import parse_bytes
 
-        return demand_of_routing(read_routing_trace(words, where.num_ranks), parse_bytes(size, "--size"))
-    return parse(words, where, size, seed)
+        trace = read_routing_trace(words, where.num_ranks)
+        return demand_of_routing(trace, parse_bytes(asked, "--size"))
+    words = from_stdin(words, "--traffic")
+    if is_file(words):
+        refuse({"--size": size}, "a file of traffic says its own bytes")
+    return parse(words, where, asked, seed)
+
+
+def from_stdin(word: str, option: str) -> str:
+    """The word; where it is "-", a file that holds standard input, gone when the command ends."""
+    if word != "-":
+        return word
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
+        raise LimitExceeded(f"{option} -: standard input has more than {MAX_STDIN_BYTES} bytes")
+    folder = tempfile.mkdtemp(prefix="interlock-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = Path(folder, "standard-input")
+    file.write_bytes(data)
+    return str(file)
+
+
+def one_format(as_json: bool, as_csv: bool) -> None:
+    """Refuse two formats for one output."""
+    if as_json and as_csv:
+        raise InvalidInput("--json and --csv are two formats for one output; give one")
+
+
+def refuse(given: Mapping[str, object], why: str) -> None:
+    """Options that would be ignored."""
+    for option, value in given.items():
+        if value is not None:
+            raise InvalidInput(f"{option} has no effect here: {why}")
 
 
 def _is_path(name: str) -> bool:
-    return "/" in name or name.endswith(".toml") or Path(name).exists()
+    return name == "-" or "/" in name or name.endswith(".toml") or Path(name).exists()

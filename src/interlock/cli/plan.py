@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from interlock.cli.certificates import check_targets, print_certificate
+from interlock.cli.certificates import check_schedule_name, print_certificate
 from interlock.cli.options import (
     AlgorithmOption,
     ClusterOption,
+    CsvOption,
+    FaultOption,
     HtmlOption,
     JsonOption,
     OutputOption,
@@ -16,7 +18,9 @@ from interlock.cli.options import (
     TrafficOption,
     build_cluster,
     build_traffic,
+    one_format,
 )
+from interlock.cli.outputs import Outputs
 
 __all__ = ["command"]
 
@@ -25,13 +29,15 @@ def command(
     cluster: ClusterOption = "h200",
     servers: ServersOption = None,
     changes: SetOption = None,
+    faults: FaultOption = None,
     traffic: TrafficOption = "zipf:0.8",
-    size: SizeOption = "512 MB",
+    size: SizeOption = None,
     seed: SeedOption = 0,
     algorithm: AlgorithmOption = "auto",
     output: OutputOption = None,
     page: HtmlOption = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> int:
     """Plan one All-to-Allv, prove it, and optionally save it.
 
@@ -45,7 +51,11 @@ def command(
     from interlock.planning import plan
 
     registry.get(algorithm)
-    check_targets(output, page)
-    where = build_cluster(cluster, servers, changes)
+    one_format(as_json, as_csv)
+    check_schedule_name(output)
+    outputs = Outputs({"-o": output, "--html": page})
+    where = build_cluster(cluster, servers, changes, faults)
     made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed)
-    return print_certificate(made, output, page, as_json=as_json)
+    code = print_certificate(made, output, page, as_json=as_json, as_csv=as_csv)
+    outputs.say()
+    return code

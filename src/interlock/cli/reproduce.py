@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from interlock.cli.options import HtmlOption, JsonOption
-from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
+from interlock.cli.outputs import Outputs
+from interlock.cli.show import command_line, print_json, print_table, progress_of
+from interlock.files import write_text
 
 __all__ = ["command"]
 
@@ -30,6 +32,7 @@ def command(
     from interlock.report.claims import Status
     from interlock.report.reproduce import PAPERS, SOURCES, reproduce
 
+    outputs = Outputs({"--html": page})
     papers = PAPERS if paper is None else (paper,)
     with progress_of(len(papers), "reproducing") as step:
         made = reproduce(papers, quick=quick, progress=step)
@@ -46,5 +49,7 @@ def command(
         notes = [f"{reached} of {len(made)} claims reproduced or beaten. Ours are simulated or modelled unless said."]
         notes += [f"Published in {SOURCES[name]}, unless a note names another source." for name in papers]
         notes += [f"{c.claim}: {c.note}." for c in made if c.note]
-        print_table("Published and ours", ["paper", "claim", "published", "ours", "status"], rows, notes)
+        header = ["paper", "claim", "published", "ours", "status"]
+        print_table("Published and ours", header, rows, notes, words=("claim", "ours"))
+    outputs.say()
     return 0 if reached == len(made) else 1

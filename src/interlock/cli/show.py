@@ -1,20 +1,30 @@
-"""Tables, JSON and progress for the terminal."""
+"""Tables of any width, JSON, CSV and progress for the terminal."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
-import signal
+import shutil
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from types import FrameType
-from typing import BinaryIO
 
-__all__ = ["command_line", "interruptions", "print_json", "print_table", "progress_of", "share_of", "write_text"]
+__all__ = [
+    "command_line",
+    "print_csv",
+    "print_json",
+    "print_notes",
+    "print_table",
+    "progress_of",
+    "share_of",
+    "table_lines",
+]
+
+GAP = "  "  # between columns
+LEAST_WORDS = 16  # columns of a terminal that broken words need; with less, a table becomes a list
 
 
 def command_line() -> str:
@@ -22,26 +32,115 @@ def command_line() -> str:
     return shlex.join(["interlock", *sys.argv[1:]])
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
-    """A table on a terminal; plain text where the output is a pipe."""
-    from rich.console import Console
-    from rich.table import Table
+def print_table(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str] = (),
+    *,
+    drop: Sequence[str] = (),
+    words: Sequence[str] = (),
+) -> list[str]:
+    """A table that fits the terminal; all of it where the output is a pipe. Returns the columns that are shown.
 
-    is_terminal = sys.stdout.isatty()
-    console = Console(soft_wrap=not is_terminal, width=None if is_terminal else 200, emoji=False, markup=False)
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for place, name in enumerate(header):
-        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    Parameters
+    ----------
+    drop
+        Columns that go where there is no room, first first. No number and no name is ever cut.
+    words
+        Columns of text, which may be broken between words.
+    """
+    is_bold = (sys.stdout.isatty() and os.environ.get("TERM") != "dumb") or bool(os.environ.get("FORCE_COLOR"))
+    kept, lines = table_lines(header, rows, _width(), drop, words)
+    print_notes([title])
+    for place, line in enumerate(lines):
+        print(f"\x1b[1m{line}\x1b[0m" if place == 0 and is_bold and any(header) else line)
+    print_notes(notes)
+    return kept
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """Sentences, broken between words where a terminal is narrower."""
     for note in notes:
-        console.print(note, highlight=False, markup=False)
+        for line in _wrapped(note, _width()):
+            print(line)
+
+
+def _width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table_lines(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None = None,
+    drop: Sequence[str] = (),
+    words: Sequence[str] = (),
+) -> tuple[list[str], list[str]]:
+    """The columns that fit into `width`, and the lines of the table; a list of facts per row where not even few fit."""
+    is_pairs = not any(header)  # names and facts
+    kept = list(range(len(header)))
+    going = [header.index(name) for name in drop if name in header]
+    while width is not None and going and _needs(header, rows, kept) > width:
+        kept.remove(going.pop(0))
+    widths = [max(len(cell) for cell in _column(header, rows, k)) for k in kept]
+    loose = [place for place, k in enumerate(kept) if header[k] in words or (is_pairs and place)]
+    over = 0 if width is None else sum(widths) + len(GAP) * (len(kept) - 1) - width
+    for place in sorted(loose, key=lambda p: -widths[p]):
+        less = min(over, max(0, widths[place] - LEAST_WORDS))
+        widths[place], over = widths[place] - less, over - less
+    if over > 0:
+        return [header[k] for k in kept], _facts(header, rows, kept)
+    left = {0, *loose}
+    lines = []
+    for row in [header, *rows] if not is_pairs else rows:
+        cells = [
+            textwrap.wrap(row[k], w, break_on_hyphens=False) or [""] if place in loose else [row[k]]
+            for place, (k, w) in enumerate(zip(kept, widths, strict=True))
+        ]
+        for line in range(max(map(len, cells))):
+            parts = [cell[line] if line < len(cell) else "" for cell in cells]
+            shown = [p.ljust(w) if place in left else p.rjust(w) for place, (p, w) in enumerate(_pairs(parts, widths))]
+            lines.append(GAP.join(shown).rstrip())
+    return [header[k] for k in kept], lines
+
+
+def _pairs(parts: list[str], widths: list[int]) -> list[tuple[str, int]]:
+    return list(zip(parts, widths, strict=True))
+
+
+def _column(header: Sequence[str], rows: Sequence[Sequence[str]], k: int) -> list[str]:
+    return [header[k], *(row[k] for row in rows)]
+
+
+def _needs(header: Sequence[str], rows: Sequence[Sequence[str]], kept: list[int]) -> int:
+    return sum(max(map(len, _column(header, rows, k))) for k in kept) + len(GAP) * (len(kept) - 1)
+
+
+def _facts(header: Sequence[str], rows: Sequence[Sequence[str]], kept: list[int]) -> list[str]:
+    """A row after the other, a fact per line."""
+    lines = ["; ".join(header[k] for k in kept)]
+    for row in rows:
+        lines += [row[kept[0]], *(f"  {header[k]} {row[k]}" for k in kept[1:])]
+    return lines
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    if width is None:
+        return [text]
+    return [part for line in text.split("\n") for part in textwrap.wrap(line, width, break_on_hyphens=False) or [""]]
 
 
 def print_json(values: object) -> None:
     """Strict JSON: numbers that are not finite become null."""
     print(json.dumps(_finite(values), indent=2, allow_nan=False))
+
+
+def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
+    """Rows by column name, numbers as they are."""
+    from interlock.comparison import csv_text
+
+    print(csv_text(rows), end="")
 
 
 @contextmanager
@@ -56,9 +155,12 @@ def progress_of(total: int, what: str) -> Iterator[Callable[[str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
+        begun = 0
 
         def step(name: str) -> None:
-            bar.update(task, advance=1, description=f"{what}: {name}")
+            nonlocal begun
+            bar.update(task, completed=begun, description=f"{what}: {name}")
+            begun += 1
 
         yield step
 
@@ -76,35 +178,6 @@ def share_of(what: str) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"{what} (Ctrl-C ends it with the best so far)", total=1.0)
         yield lambda share: bar.update(task, completed=share)
-
-
-@contextmanager
-def interruptions() -> Iterator[list[int]]:
-    """A list that grows with every Ctrl-C meanwhile, also with those that the work itself answers."""
-    seen: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield seen
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield seen
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    from interlock.schedule import write_atomically
-
-    def write(file: BinaryIO) -> None:
-        file.write(text.encode())
-
-    write_atomically(path, write)
 
 
 def _finite(value: object) -> object:

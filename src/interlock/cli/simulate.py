@@ -18,6 +18,7 @@ from interlock.cli.opened import (
     open_schedule,
 )
 from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster
+from interlock.cli.outputs import Outputs
 from interlock.cli.show import print_json, print_table
 from interlock.comparison import nccl_size
 from interlock.errors import InvalidInput
@@ -64,6 +65,7 @@ def command(
     if cluster is None and (servers is not None or changes):
         raise InvalidInput("--servers and --set change the cluster that --cluster names; none was named")
     where = None if cluster is None else build_cluster(cluster, servers, changes)
+    outputs = Outputs({"--trace": trace, "--gantt": gantt})
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
     proof = opened.plan.certificate(tolerance)
     notes = _notes(opened, where is not None)
@@ -76,6 +78,7 @@ def command(
         print_json(_facts(file, opened, proof, result, notes))
     else:
         _show(file, opened, proof, result, notes)
+    outputs.say()
     return 0 if proof.valid and not opened.violations else 1
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from interlock.cli.options import JsonOption
-from interlock.cli.show import command_line, print_json, print_table, progress_of, write_text
+from interlock.cli.options import CsvOption, JsonOption, one_format
+from interlock.cli.outputs import say_written
+from interlock.cli.show import command_line, print_csv, print_json, print_table, progress_of
 from interlock.errors import InvalidInput
+from interlock.files import write_text
+from interlock.interrupts import keep
 
 __all__ = ["command"]
 
@@ -25,6 +27,7 @@ def command(
         str | None, typer.Option("--dask", metavar="ADDRESS", help="Dask scheduler, like tcp://10.0.0.1:8786.")
     ] = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> int:
     """Run every algorithm on a grid of problems; run again to take up a stopped sweep.
 
@@ -49,26 +52,29 @@ def command(
     from interlock.report.sweep import read_grid, sweep
     from interlock.report.sweep_page import summarise, sweep_page
 
+    one_format(as_json, as_csv)
     grid = read_grid(file)
     folder = output or file.with_suffix(".sweep")
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"-o {folder} is a file; a sweep needs a folder")
+    if not folder.parent.is_dir():
+        raise InvalidInput(f"-o {folder}: there is no folder {folder.parent}")
     count, finished = len(grid.points()), 0
+    keep(f"no point was finished; {folder} has those of earlier runs")
     with progress_of(count, "sweeping") as show:
 
         def step(words: str) -> None:
             nonlocal finished
             finished += 1
+            keep(f"stopped after {finished} of {count} points, which are kept in {folder}; run again to go on")
             show(words)
 
-        try:
-            rows = sweep(grid, folder, workers=workers, dask=dask, progress=step)
-        except KeyboardInterrupt:
-            print(f"interlock: stopped after {finished} of {count} points; run again to go on", file=sys.stderr)
-            return 130
+        rows = sweep(grid, folder, workers=workers, dask=dask, progress=step)
     write_text(folder / "summary.html", sweep_page(rows, file.stem, command_line()))
     if as_json:
         print_json({"rows": rows, "times_are": "simulated"})
+    elif as_csv:
+        print_csv(rows)
     else:
         summary = summarise(rows)
         lines = []
@@ -77,7 +83,8 @@ def command(
                 name = summary.winner(place, size_bytes)
                 ratio = "-" if name is None else f"{summary.over_bound[place, size_bytes, name]:.3f}"
                 lines.append([place[0], place[1], str(size_bytes), name or "-", ratio])
-        notes = [f"{len(rows)} points, simulated; {folder / 'table.json'} and {folder / 'summary.html'} written."]
+        notes = [f"{len(rows)} points, simulated; the folder has table.json and summary.html."]
         header = ["cluster", "traffic", "bytes per GPU", "fastest", "over bound"]
-        print_table(f"sweep {file.stem}", header, lines, notes)
+        print_table(f"sweep {file.stem}", header, lines, notes, words=("cluster",))
+    say_written(folder)
     return 0 if all("refused" in row or row["valid"] for row in rows) else 1

@@ -8,33 +8,44 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.certificates import check_targets, print_certificate
+from interlock.cli.certificates import check_schedule_name, print_certificate
 from interlock.cli.options import (
     AlgorithmOption,
+    BandwidthOption,
+    CsvOption,
     HtmlOption,
     JsonOption,
+    LatencyOption,
+    MessageOverheadOption,
     OutputOption,
     SeedOption,
+    WithoutLinkOption,
+    build_topology,
     build_traffic,
+    one_format,
 )
-from interlock.cli.show import interruptions, share_of
+from interlock.cli.outputs import Outputs
+from interlock.cli.show import share_of
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
-from interlock.files import check_target
+from interlock.interrupts import EXIT_CODE, answered_by_work, interruptions, keep
 from interlock.topology import Topology
 from interlock.traffic import Demand
 
 __all__ = ["command"]
 
 ALL_TO_ALLV = "all-to-allv"
+DEFAULT_SIZE = "1 GiB"
 
 
 def command(
-    topology: Annotated[str, typer.Option("--topology", help="SHAPE:DIMS like torus:4x4x4, or a file.")],
+    topology: Annotated[
+        str, typer.Option("--topology", help="SHAPE:DIMS like torus:4x4x4, PRESET:SERVERS, a file, or - for stdin.")
+    ],
     collective: Annotated[
         str, typer.Option("--collective", help="all-gather, all-reduce, all-to-all, all-to-allv, ...")
     ],
-    size: Annotated[str, typer.Option("--size", help="Bytes, as nccl-tests count them.")] = "1 GiB",
+    size: Annotated[str | None, typer.Option("--size", help="Bytes, as nccl-tests count them; default: 1 GiB.")] = None,
     group: Annotated[
         str | None, typer.Option("--group", help="Ranks that take part, like 0,1,4; default: all.")
     ] = None,
@@ -45,11 +56,10 @@ def command(
         str | None, typer.Option("--traffic", help="Of an all-to-allv: a file of bytes, or KIND[:SKEW] like zipf:0.8.")
     ] = None,
     chunks: Annotated[int | None, typer.Option("--chunks", help="Chunks per rank; default: chosen.")] = None,
-    bandwidth: Annotated[str, typer.Option("--bandwidth", help="Of each link of a SHAPE.")] = "50 GB/s",
-    latency: Annotated[str, typer.Option("--latency", help="Of each link of a SHAPE.")] = "0 us",
-    message_overhead: Annotated[
-        str, typer.Option("--message-overhead", help="Time a message occupies a link beside its bytes.")
-    ] = "0.5 us",
+    bandwidth: BandwidthOption = None,
+    latency: LatencyOption = None,
+    message_overhead: MessageOverheadOption = None,
+    without: WithoutLinkOption = None,
     table: Annotated[
         Path | None, typer.Option("--table", help="File to keep the slot table of a huge All-Gather in, row by row.")
     ] = None,
@@ -58,6 +68,7 @@ def command(
     output: OutputOption = None,
     page: HtmlOption = None,
     as_json: JsonOption = False,
+    as_csv: CsvOption = False,
 ) -> int:
     """Synthesize a collective, prove it, and optionally save it.
 
@@ -67,36 +78,36 @@ def command(
 
       interlock synth --topology links.csv --collective all-gather -o gather.ilk
 
+      interlock synth --topology torus:5x5 --without-link 3-4 --collective all-reduce
+
       interlock synth --topology mesh:4x4 --collective all-to-allv --traffic bytes.txt
     """
     from interlock.algorithms import registry
     from interlock.planning import synthesize
-    from interlock.topology import parse_topology
 
     registry.get(algorithm)
-    check_targets(output, page)
-    graph = parse_topology(topology, bandwidth=bandwidth, latency=latency, message_overhead=message_overhead)
+    one_format(as_json, as_csv)
+    check_schedule_name(output)
+    if table is not None and algorithm not in ("auto", "guided"):
+        raise InvalidInput(f"--table {table} needs --algorithm guided or auto, not {algorithm}")
+    outputs = Outputs({"-o": output, "--html": page, "--table": table})
+    graph = build_topology(topology, bandwidth, latency, message_overhead, without)
     wanted: Collective | Demand
     if collective == ALL_TO_ALLV:
         wanted = _all_to_allv(graph, traffic, size, seed, {"--group": group, "--root": root})
     else:
-        wanted = _collective(collective, size, group, root, traffic)
-    parameters: dict[str, object] = {} if table is None else {"table_file": str(_table(table, algorithm))}
-    with interruptions() as seen, share_of("synthesizing") as show:
+        wanted = _collective(collective, DEFAULT_SIZE if size is None else size, group, root, traffic)
+    parameters: dict[str, object] = {} if table is None else {"table_file": str(table)}
+    with answered_by_work(), interruptions() as seen, share_of("synthesizing") as show:
         made = synthesize(graph, wanted, algorithm, chunks=chunks, seed=seed, report=show, **parameters)
-    if seen:
-        print("interlock: interrupted; this is the best schedule so far", file=sys.stderr)
     if table is not None and made.slots is None:
         print(f"interlock: --table {table} is not written: the schedule is no table of equal slots", file=sys.stderr)
-    return print_certificate(made, output, page, as_json=as_json)
-
-
-def _table(file: Path, algorithm: str) -> Path:
-    if algorithm not in ("auto", "guided"):
-        raise InvalidInput(f"--table {file} needs --algorithm guided or auto, not {algorithm}")
-    if not check_target(file).parent.is_dir():
-        raise InvalidInput(f"--table {file}: there is no folder {file.parent}")
-    return file
+    code = print_certificate(made, output, page, as_json=as_json, as_csv=as_csv)
+    outputs.say()
+    if seen:
+        keep("this is the best schedule so far")
+        return EXIT_CODE
+    return code
 
 
 def _collective(name: str, size: str, group: str | None, root: int | None, traffic: str | None) -> Collective:
@@ -111,7 +122,7 @@ def _collective(name: str, size: str, group: str | None, root: int | None, traff
 
 
 def _all_to_allv(
-    graph: Topology, traffic: str | None, size: str, seed: int, others: dict[str, str | int | None]
+    graph: Topology, traffic: str | None, size: str | None, seed: int, others: dict[str, str | int | None]
 ) -> Demand:
     for option, given in others.items():
         if given is not None:
@@ -120,7 +131,7 @@ def _all_to_allv(
             )
     if traffic is None:
         raise InvalidInput(f"--collective {ALL_TO_ALLV} needs --traffic: a file of bytes, or KIND[:SKEW] like zipf:0.8")
-    return build_traffic(traffic, graph, size, seed)
+    return build_traffic(traffic, graph, size, seed, DEFAULT_SIZE)
 
 
 def _ranks(text: str) -> list[int]:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from interlock.cli.options import JsonOption
+from interlock.cli.options import (
+    BandwidthOption,
+    JsonOption,
+    LatencyOption,
+    MessageOverheadOption,
+    WithoutLinkOption,
+    build_topology,
+)
+from interlock.cli.outputs import Outputs
 from interlock.cli.show import print_json, print_table
 from interlock.errors import InvalidInput
 from interlock.units import format_bandwidth, format_seconds
@@ -31,10 +39,13 @@ def show(
     topology: Annotated[
         str, typer.Argument(help="SHAPE:DIMS like torus:4x4x4, PRESET:SERVERS like h200:4, or a file.")
     ],
-    bandwidth: Annotated[str, typer.Option("--bandwidth", help="Of each link of a SHAPE.")] = "50 GB/s",
-    latency: Annotated[str, typer.Option("--latency", help="Of each link of a SHAPE.")] = "0 us",
-    message_overhead: Annotated[str, typer.Option("--message-overhead", help="Of each link of a SHAPE.")] = "0 us",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the picture: .svg or .html.")] = None,
+    bandwidth: BandwidthOption = None,
+    latency: LatencyOption = None,
+    message_overhead: MessageOverheadOption = None,
+    without: WithoutLinkOption = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write a picture (.svg, .html) or the topology (.csv, .toml).")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Show what a topology is made of, where it is narrow, and what it looks like.
@@ -43,29 +54,34 @@ def show(
 
       interlock topology show torus:4x4 -o torus.svg
 
+      interlock topology show torus:5x5 --without-link 3-4 -o broken.csv
+
       interlock topology show h200:4
 
       interlock topology show links.csv --json
     """
     from interlock.files import write_text
     from interlock.report.topology_picture import topology_svg
-    from interlock.topology import parse_topology
+    from interlock.topology import write_edges, write_topology
     from interlock.topology.summary import describe
 
-    if output is not None and output.suffix.lower() not in (".svg", ".html"):
-        raise InvalidInput(f"-o {output} must end in .svg or .html")
-    graph = parse_topology(topology, bandwidth=bandwidth, latency=latency, message_overhead=message_overhead)
+    suffix = None if output is None else output.suffix.lower()
+    if suffix not in (None, ".svg", ".html", ".csv", ".toml"):
+        raise InvalidInput(f"-o {output} must end in .svg or .html for a picture, .csv or .toml for the topology")
+    outputs = Outputs({"-o": output})
+    graph = build_topology(topology, bandwidth, latency, message_overhead, without)
     summary = describe(graph)
-    if output is not None:
+    if output is not None and suffix in (".csv", ".toml"):
+        (write_edges if suffix == ".csv" else write_topology)(graph, output)
+    elif output is not None:
         picture = topology_svg(graph, summary.tightest)
         page = f"<!doctype html><meta charset=utf-8><title>{output.stem}</title>\n{picture}"
-        write_text(output, picture if output.suffix.lower() == ".svg" else page)
+        write_text(output, picture if suffix == ".svg" else page)
     if as_json:
         print_json(_as_values(summary))
     else:
         _print(summary)
-        if output is not None:
-            print(f"wrote {output}")
+    outputs.say()
     return 0
 
 
@@ -96,7 +112,13 @@ def _print(summary: TopologySummary) -> None:
         if cut is not None:
             words = f"{cut.ranks_inside} | {cut.ranks_outside} ranks, {len(cut.links)} links"
             notes.append(f"{name}: {words}, {format_bandwidth(cut.capacity_bytes_per_s)}")
-    print_table(title, ["links", "count", "bandwidth", "latency", "message overhead"], rows, notes)
+    print_table(
+        title,
+        ["links", "count", "bandwidth", "latency", "message overhead"],
+        rows,
+        notes,
+        drop=("message overhead", "latency"),
+    )
 
 
 def _as_values(summary: TopologySummary) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The pages of `interlock moe --html`: schemes on one layer in detail, or algorithms in a training step."""
+"""The pages of `interlock moe`: schemes on one layer in detail, or algorithms in a training step."""
 
 from __future__ import annotations
 

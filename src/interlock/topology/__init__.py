@@ -4,7 +4,7 @@ from interlock.topology.cluster import Cluster
 from interlock.topology.cluster_files import cluster_to_toml, read_cluster, write_cluster
 from interlock.topology.edge_files import read_edges, write_edges
 from interlock.topology.fabric import FABRICS, Fabric
-from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, slow_nic
+from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, parse_fault, slow_nic
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.graph_files import topology_to_toml, write_topology
 from interlock.topology.named import clos, dgx1, dragonfly, rail
@@ -40,6 +40,7 @@ __all__ = [
     "map_links",
     "mesh",
     "missing_gpu",
+    "parse_fault",
     "parse_topology",
     "preset_names",
     "product",

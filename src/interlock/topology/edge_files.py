@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Container, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from interlock.errors import InvalidInput, nearest
 from interlock.files import FilePath, read_text, write_text
 from interlock.topology.graph import Topology, from_edges
-from interlock.units import parse_bandwidth, parse_seconds
+from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
-__all__ = ["read_edges", "write_edges"]
+__all__ = ["MAX_FILE_BYTES", "has_column", "read_edges", "write_edges"]
 
 MAX_FILE_BYTES = 1 << 26
 
@@ -32,16 +34,23 @@ _COLUMNS |= {name: ("bandwidth", unit) for name, unit in _RATES.items()}
 _COLUMNS |= {what + end: (what, unit) for what in ("latency", "message_overhead") for end, unit in _TIMES.items()}
 
 
-def read_edges(path: FilePath) -> Topology:
-    """A topology from an edge-list CSV file."""
+def read_edges(path: FilePath, unsaid: Mapping[str, Quantity] = MappingProxyType({})) -> Topology:
+    """A topology from an edge-list CSV file; `unsaid` holds what columns that it lacks would say."""
     text = read_text(path, MAX_FILE_BYTES)
     try:
-        return _from_csv(text, Path(path).stem)
+        return _from_csv(text, Path(path).stem, unsaid)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
 
 
-def _from_csv(text: str, name: str) -> Topology:
+def has_column(path: FilePath, what: str) -> bool:
+    """Whether an edge list says the bandwidth, latency or message overhead of its links."""
+    lines = [line for line in read_text(path, MAX_FILE_BYTES).splitlines() if line.strip()[:1] not in ("", "#")]
+    cells = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
+    return any(_COLUMNS.get(cell, ("",))[0] == what for cell in cells)
+
+
+def _from_csv(text: str, name: str, unsaid: Mapping[str, Quantity]) -> Topology:
     lines = text.splitlines()
     is_comment = [line.lstrip().startswith("#") for line in lines]
     said = _said([line for line, comment in zip(lines, is_comment, strict=True) if comment])
@@ -55,7 +64,7 @@ def _from_csv(text: str, name: str) -> Topology:
         raise InvalidInput(f"this is not CSV: {error}") from None
     if len(rows) != len(body):
         raise InvalidInput("a quoted cell runs over several lines; every link takes one line")
-    columns = _header([cell.strip().lower() for cell in rows[0]])
+    columns = _header([cell.strip().lower() for cell in rows[0]], unsaid)
     values: dict[str, list[int | float]] = {what: [] for what, _ in columns}
     known: dict[tuple[str, str], int | float] = {}  # few speeds occur many times
     for (number, _), row in zip(body[1:], rows[1:], strict=True):
@@ -68,9 +77,9 @@ def _from_csv(text: str, name: str) -> Topology:
     return from_edges(
         values["src"],
         values["dst"],
-        values["bandwidth"],
-        values.get("latency"),
-        values.get("message_overhead"),
+        values["bandwidth"] if "bandwidth" in values else unsaid["bandwidth"],
+        values.get("latency", unsaid.get("latency")),
+        values.get("message_overhead", unsaid.get("message_overhead")),
         channel=values.get("channel"),
         num_ranks=_count(said, "num_ranks"),
         num_nodes=_count(said, "num_nodes"),
@@ -90,7 +99,7 @@ def _count(said: dict[str, str], key: str) -> int | None:
     return int(said[key]) if key in said else None
 
 
-def _header(cells: list[str]) -> list[tuple[str, str | None]]:
+def _header(cells: list[str], unsaid: Container[str]) -> list[tuple[str, str | None]]:
     for cell in cells:
         if cell not in _COLUMNS:
             raise InvalidInput(f"unknown column {cell[:64]!r} in the header; {nearest(cell[:64], _COLUMNS)}")
@@ -100,7 +109,7 @@ def _header(cells: list[str]) -> list[tuple[str, str | None]]:
         if held.count(what) > 1:
             raise InvalidInput(f"the header names {what} twice")
     for what in ("src", "dst", "bandwidth"):
-        if what not in held:
+        if what not in held and what not in unsaid:
             raise InvalidInput(f"the header has no column for {what}; it must name src, dst and bandwidth")
     return columns
 
@@ -111,6 +120,8 @@ def _cell(what: str, unit: str | None, cell: str, line: int) -> int | float:
             raise InvalidInput(f"line {line}: {what}={cell[:40]!r} must be a whole number")
         return int(cell)
     parse = parse_bandwidth if what == "bandwidth" else parse_seconds
+    # A bare number in a column that names no unit is in SI units.
+    unit = unit or (("B/s" if what == "bandwidth" else "s") if cell[-1:].isdigit() else None)
     return parse(f"{cell} {unit}" if unit else cell, f"line {line}: {what}")
 
 

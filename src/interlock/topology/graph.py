@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -104,6 +104,28 @@ class Topology:
         """Link ids entering each node, ascending."""
         order = np.argsort(self.link_dst, kind="stable").astype(np.int32)
         return Ragged.from_counts(np.bincount(self.link_dst, minlength=self.num_nodes), order)
+
+    def without_link(self, a: int, b: int) -> Topology:
+        """The graph less every link between two nodes, both ways."""
+        ends = np.stack([self.link_src, self.link_dst])
+        gone = (np.sort(ends, axis=0) == np.array([[min(a, b)], [max(a, b)]])).all(axis=0)
+        if not gone.any():
+            raise InvalidInput(f"there is no link between nodes {a} and {b} of {self.name}")
+        kept = np.flatnonzero(~gone)
+        if len(kept) == 0:
+            raise InvalidInput(f"without the links between {a} and {b}, {self.name} would have none")
+        return replace(
+            self,
+            link_src=self.link_src[kept],
+            link_dst=self.link_dst[kept],
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s[kept],
+            latency_s=self.latency_s[kept],
+            message_overhead_s=self.message_overhead_s[kept],
+            channel=np.unique(self.channel[kept], return_inverse=True)[1].reshape(-1).astype(np.int32),
+            name=f"{self.name} less {a}-{b}",
+            router=ShortestPaths(),
+            symmetries=None,
+        )
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {self.num_ranks} ranks, {self.num_nodes} nodes, {self.num_links} links)"

@@ -8,9 +8,10 @@ follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from interlock.topology.cluster_files import fabric_from_table, fabric_to_table
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.symmetry import is_symmetry
 from interlock.topology.toml_text import check_keys, read_toml, table, to_toml
-from interlock.units import parse_seconds, write_bandwidth, write_seconds
+from interlock.units import Quantity, parse_seconds, write_bandwidth, write_seconds
 
 __all__ = ["read_topology_table", "topology_from_table", "topology_to_toml", "write_topology"]
 
@@ -46,10 +47,15 @@ def read_topology_table(path: FilePath) -> dict[str, object]:
     return read_toml(path, MAX_FILE_BYTES)
 
 
-def topology_from_table(values: dict[str, object], where: str) -> Topology:
-    """A topology from the values of a TOML file that lists its links; `where` begins every error."""
+def topology_from_table(
+    values: dict[str, object], where: str, unsaid: Mapping[str, Quantity] = MappingProxyType({})
+) -> Topology:
+    """A topology from the values of a TOML file that lists its links; `where` begins every error.
+
+    `unsaid` holds what keys of `[links]` that are missing would say.
+    """
     check_keys(values, _KEYS, where)
-    links = table(values.get("links", {}), f"{where}: links")
+    links = {**unsaid, **table(values.get("links", {}), f"{where}: links")}
     check_keys(links, _LINK_KEYS, f"{where}: links")
     for key in ("src", "dst", "bandwidth"):
         if key not in links:

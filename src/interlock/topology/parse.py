@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from interlock.errors import InvalidInput, nearest
-from interlock.files import FilePath
+from interlock.files import FilePath, read_text
 from interlock.topology import named, shapes
 from interlock.topology.cluster_files import cluster_from_table
-from interlock.topology.edge_files import read_edges
+from interlock.topology.edge_files import MAX_FILE_BYTES, has_column, read_edges
 from interlock.topology.graph import Topology
 from interlock.topology.graph_files import read_topology_table, topology_from_table
 from interlock.topology.presets import cluster, preset_names
 from interlock.topology.shapes import Dimension, PerDimension
 from interlock.topology.toml_text import check_keys
+from interlock.units import Quantity
 
-__all__ = ["parse_topology", "read_topology", "shape_names"]
+__all__ = ["DEFAULTS", "parse_topology", "read_topology", "shape_names"]
 
+DEFAULTS: Mapping[str, Quantity] = MappingProxyType({"bandwidth": "50 GB/s", "latency": 0, "message_overhead": 0})
 _MANY = 0
 # Shape -> how many dimensions it takes, and what makes it.
 _SHAPES: dict[str, tuple[int, Callable[..., Topology]]] = {
@@ -42,13 +45,16 @@ def shape_names() -> list[str]:
 
 def parse_topology(
     words: str,
-    bandwidth: PerDimension = "50 GB/s",
-    latency: PerDimension = 0,
-    message_overhead: PerDimension = 0,
+    bandwidth: PerDimension | None = None,
+    latency: PerDimension | None = None,
+    message_overhead: PerDimension | None = None,
+    *,
+    unsaid: Mapping[str, Quantity] = DEFAULTS,
 ) -> Topology:
     """A topology from ``SHAPE:DIMS``, ``PRESET:SERVERS[xGPUS]`` or the path of a TOML or CSV file.
 
-    Quantities are those of each link, or one per dimension separated by commas; a preset or a file brings its own.
+    Quantities are those of each link of a shape, or one per dimension separated by commas, or what a file leaves open;
+    they are refused where a preset or a file says them itself. `unsaid` holds what is taken where nobody says it.
 
     >>> parse_topology("torus:4x4x4", bandwidth="50 GB/s")
     Topology('torus:4x4x4', 64 ranks, 64 nodes, 384 links)
@@ -58,13 +64,13 @@ def parse_topology(
     if not isinstance(words, str) or not words.strip():
         raise InvalidInput("the topology is empty; write SHAPE:DIMS like torus:4x4x4, or a file")
     words = words.strip()
+    all_given = {"bandwidth": bandwidth, "latency": latency, "message_overhead": message_overhead}
+    given = {name: _split(value) for name, value in all_given.items() if value is not None}
     if _is_file(words):
-        return read_topology(words)
-    quantities = {
-        "bandwidth": _split(bandwidth),
-        "latency": _split(latency),
-        "message_overhead": _split(message_overhead),
-    }
+        return _read(words, given, unsaid)
+    if words.partition(":")[0] in preset_names():
+        _refuse_said(given, f"topology {words[:64]!r}")
+    quantities = {**unsaid, **given}
     try:
         return _product(words, quantities) if "*" in words else _shape(words, quantities)
     except InvalidInput as error:
@@ -73,27 +79,54 @@ def parse_topology(
 
 def read_topology(path: FilePath) -> Topology:
     """A topology from a TOML file (a graph, a shape or a cluster) or an edge-list CSV file."""
-    if Path(path).suffix.lower() == ".csv":
-        return read_edges(path)
-    if Path(path).suffix.lower() != ".toml":
+    return _read(path, {}, DEFAULTS)
+
+
+def _read(path: FilePath, given: Mapping[str, PerDimension], unsaid: Mapping[str, Quantity]) -> Topology:
+    """A file, with what is given for what it does not say."""
+    suffix = Path(path).suffix.lower()
+    # A file must say how fast its links are, or its user.
+    per_link = {name: value for name, value in unsaid.items() if name != "bandwidth"}
+    for name, value in given.items():
+        if not isinstance(value, str | int | float):
+            raise InvalidInput(f"{str(path)[:200]}: {name} must be one quantity for all links of a file")
+        per_link[name] = value
+    if suffix == ".csv" or (not suffix and not _is_toml(path)):
+        _refuse_said({name: value for name, value in given.items() if has_column(path, name)}, str(path))
+        return read_edges(path, per_link)
+    if suffix not in (".toml", ""):
         raise InvalidInput(f"{str(path)[:200]} must end in .toml or .csv to be read as a topology")
     values = read_topology_table(path)
     if "servers" in values:
+        _refuse_said(given, str(path))
         return cluster_from_table(values, str(path), default_name=Path(path).stem).topology
     if "shape" not in values:
-        return topology_from_table(values, str(path))
+        links = values.get("links")
+        _refuse_said({k: v for k, v in given.items() if isinstance(links, dict) and k in links}, str(path))
+        return topology_from_table(values, str(path), per_link)
     check_keys(values, {"shape", "bandwidth", "latency", "message_overhead"}, str(path))
     shape = values.pop("shape")
     if not isinstance(shape, str) or _is_file(shape):
         raise InvalidInput(f"{path}: shape={str(shape)[:64]!r} must be SHAPE:DIMS like torus:4x4x4")
-    for key, value in values.items():
-        good = isinstance(value, str | int | float | list)
-        if not good:
-            raise InvalidInput(f"{path}: {key}={value!r} must be a quantity or a list of them")
+    for key, said in values.items():
+        if not isinstance(said, str | int | float | list):
+            raise InvalidInput(f"{path}: {key}={said!r} must be a quantity or a list of them")
+    _refuse_said({name: value for name, value in given.items() if name in values}, str(path))
     try:
-        return parse_topology(shape, **values)  # type: ignore[arg-type]
+        return parse_topology(shape, **values, **given, unsaid=unsaid)  # type: ignore[arg-type]
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
+
+
+def _refuse_said(given: Mapping[str, object], where: str) -> None:
+    for name, value in given.items():
+        raise InvalidInput(f"{name}={value!r} has no effect: {where} says its own")
+
+
+def _is_toml(path: FilePath) -> bool:
+    """Whether a file without a suffix reads as TOML; an edge list begins with a header of names."""
+    lines = [line for line in read_text(path, MAX_FILE_BYTES).splitlines() if line.strip()[:1] not in ("", "#")]
+    return bool(lines) and ("=" in lines[0] or lines[0].lstrip().startswith("["))
 
 
 def _is_file(words: str) -> bool:
@@ -106,7 +139,7 @@ def _split(quantity: PerDimension) -> PerDimension:
     return quantity
 
 
-def _shape(words: str, quantities: dict[str, PerDimension]) -> Topology:
+def _shape(words: str, quantities: Mapping[str, PerDimension]) -> Topology:
     name, dims = _name_and_dims(words)
     if name == "dgx1":
         if dims:
@@ -126,7 +159,7 @@ def _shape(words: str, quantities: dict[str, PerDimension]) -> Topology:
     return make(*dims, **quantities)
 
 
-def _product(words: str, quantities: dict[str, PerDimension]) -> Topology:
+def _product(words: str, quantities: Mapping[str, PerDimension]) -> Topology:
     dimensions = []
     for part in words.split("*"):
         name, dims = _name_and_dims(part)

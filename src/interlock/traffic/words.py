@@ -13,7 +13,7 @@ from interlock.traffic.moe_router import moe
 from interlock.traffic.readers import read_demand
 from interlock.units import Quantity, parse_bytes
 
-__all__ = ["kinds", "parse"]
+__all__ = ["is_file", "kinds", "parse"]
 
 _SUFFIXES = (".txt", ".csv", ".npz", ".tsv", ".mat")
 
@@ -54,7 +54,7 @@ def parse(words: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 
     if not isinstance(words, str) or not words.strip():
         raise InvalidInput(f"the traffic is empty; write one of {', '.join(_KINDS)}, or a file")
     words = words.strip()
-    if "/" in words or words.lower().endswith(_SUFFIXES) or Path(words[:200]).exists():
+    if is_file(words):
         return read_demand(words)
     kind, colon, number = words.partition(":")
     if kind not in _KINDS:
@@ -66,6 +66,11 @@ def parse(words: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 
     if colon and name is not None:
         options[name] = _number(number, name, words)
     return generate(cluster, bytes_per_gpu=parse_bytes(size, "size"), **options)
+
+
+def is_file(words: str) -> bool:
+    """Whether `parse` would read a file of that name."""
+    return "/" in words or words.lower().endswith(_SUFFIXES) or Path(words[:200]).exists()
 
 
 def _number(text: str, name: str, words: str) -> float:
