@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
@@ -23,16 +23,18 @@ from torch.distributed.distributed_c10d import _world
 from interlock.errors import InvalidInput
 from interlock.execution import execute, native_seconds, open_session, with_gaps
 from interlock.planning import Plan
-from interlock.runtime import Disagreement, PeerFailed, Placement, Prepared, find_hosts
+from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.direct import Direct, check_held
 from interlock.runtime.experts import Experts
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.runtime.together import all_to_all_natively
+from interlock.runtime.turns import turns_of
 from interlock.topology import Cluster, read_cluster
 
 __all__ = [
     "AllToAll",
+    "Corrupted",
     "Disagreement",
     "Experts",
     "PeerFailed",
@@ -108,6 +110,12 @@ class AllToAll:
         A name from the registry, or "native".
     fallback
         Take the backend's own call where no plan could beat it.
+    verify
+        Compare digests of what was sent and of what arrived after every call; a difference raises `Corrupted` on every
+        rank. Every rank must ask for it.
+
+    Calls are run one at a time in the order in which they were made, whoever made them; every rank must make the same
+    calls in the same order, as with torch.distributed. With `async_op`, any number may be under way.
 
     Examples
     --------
@@ -124,19 +132,23 @@ class AllToAll:
         algorithm: str = "adaptive",
         fallback: bool = True,
         timeout_s: float | None = None,
+        verify: bool = False,
     ) -> None:
         self.group = dist.group.WORLD if group is None else group
         if self.group is None:
             raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
-        placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
-        self.session = open_session(
-            self.group,
-            with_gaps(cluster, placement),
-            placement,
-            algorithm=algorithm,
-            fallback=fallback,
-            timeout_s=timeout_s,
-        )
+        self._turns = turns_of(self.group)
+        with self._turns.next():
+            placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
+            self.session = open_session(
+                self.group,
+                with_gaps(cluster, placement),
+                placement,
+                algorithm=algorithm,
+                fallback=fallback,
+                timeout_s=timeout_s,
+            )
+        self._verifies = verify
         self.rank, self.placement = self.session.rank, placement
         self._held: Prepared | None = None
         self._direct: Direct | None = None  # the held demand, where the backend's own call moves it
@@ -153,19 +165,28 @@ class AllToAll:
     ) -> Pending | None:
         """As `torch.distributed.all_to_all_single`; without splits, the held demand if there is one."""
         needs_gradient = input.requires_grad and torch.is_grad_enabled()
-        is_plain = output_split_sizes is None and input_split_sizes is None and not (async_op or needs_gradient)
-        if is_plain and self._direct is not None and self._direct.fits(output, input):
-            self._move_directly(self._direct, output, input)
-            return None
+        splits = output_split_sizes, input_split_sizes
         if async_op:
             if needs_gradient:
                 raise InvalidInput("async_op=True cannot be combined with an input that requires gradients")
-            return Pending(self._worker.submit(self._move, output, input, output_split_sizes, input_split_sizes))
-        if needs_gradient:
-            _Differentiable.apply(output, input, self, output_split_sizes, input_split_sizes, None)  # type: ignore[no-untyped-call]
-        else:
-            self._move(output, input, output_split_sizes, input_split_sizes)
+            return self.later(self._move, output, input, *splits)
+        with self._turns.next():
+            if needs_gradient:
+                _Differentiable.apply(output, input, self, *splits, None)  # type: ignore[no-untyped-call]
+            elif splits == (None, None) and self._direct is not None and self._direct.fits(output, input):
+                self._move_directly(self._direct, output, input)
+            else:
+                self._move(output, input, *splits)
         return None
+
+    def later(self, call: Callable[..., None], *arguments: object) -> Pending:
+        """Run something in its turn, after all calls that were made before, without waiting for it."""
+        return Pending(self._worker.submit(self._in_turn, self._turns.take(), call, arguments))
+
+    def _in_turn(self, number: int, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        with self._turns.at(number):
+            self.session.stand_apart()
+            call(*arguments)
 
     def hold(self, output_split_sizes: Sequence[int], input_split_sizes: Sequence[int], like: torch.Tensor) -> None:
         """Share and plan a demand now; calls without splits use it until `release`. Every rank must call it.
@@ -174,19 +195,22 @@ class AllToAll:
         """
         each = row_bytes(like)
         sends = [size * each for size in input_split_sizes]
-        self._held = self.session.prepare(self.session.share(sends, [size * each for size in output_split_sizes]))
-        self._direct = None
-        if self._held.lowered is None:
-            device = self.session.runner.device
-            self._direct = Direct(self._held, list(output_split_sizes), list(input_split_sizes), each, device)
+        with self._turns.next():
+            self._held = self.session.prepare(self.session.share(sends, [size * each for size in output_split_sizes]))
+            self._direct = None
+            if self._held.lowered is None and not self._verifies:
+                device = self.session.runner.device
+                self._direct = Direct(self._held, list(output_split_sizes), list(input_split_sizes), each, device)
 
     def release(self) -> None:
         """Forget the held demand."""
-        self._held = self._direct = None
+        with self._turns.next():
+            self._held = self._direct = None
 
     def share_rows(self, input_split_sizes: Sequence[int]) -> NDArray[np.int64]:
         """Rows that every rank has for every rank, for `move_rows`. Every rank must call it."""
-        return self.session.share(input_split_sizes, None)
+        with self._turns.next():
+            return self.session.share(input_split_sizes, None)
 
     def move_rows(self, output: torch.Tensor, input: torch.Tensor, rows: NDArray[np.int64]) -> None:  # noqa: A002
         """Move rows that were shared before, without another exchange: any number of tensors with the same rows.
@@ -196,15 +220,17 @@ class AllToAll:
         for tensor, wanted, name in ((input, rows[self.rank], "input"), (output, rows[:, self.rank], "output")):
             if tensor.shape[0] != wanted.sum():
                 raise InvalidInput(f"{name} has {tensor.shape[0]} rows but {wanted.sum()} were shared")
-        if input.requires_grad and torch.is_grad_enabled():
-            _Differentiable.apply(output, input, self, None, None, rows)  # type: ignore[no-untyped-call]
-        else:
-            self._move_rows(output, input, rows)
+        with self._turns.next():
+            if input.requires_grad and torch.is_grad_enabled():
+                _Differentiable.apply(output, input, self, None, None, rows)  # type: ignore[no-untyped-call]
+            else:
+                self._move_rows(output, input, rows)
 
     def replan(self, cluster: Cluster) -> None:
         """Plan for another description of the same machines from now on. Every rank must call it."""
-        self.session.replan(with_gaps(cluster, self.session.placement))
-        self.release()
+        with self._turns.next():
+            self.session.replan(with_gaps(cluster, self.session.placement))
+            self._held = self._direct = None
 
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
@@ -264,12 +290,14 @@ class AllToAll:
             host_received = runner.host_memory("output", received.numel())
             self.session.move(prepared, host_sent, host_received)
             received.copy_(host_received)
+        if self._verifies:
+            self.session.verify(prepared, sent, received)
         if not output.is_contiguous():
             output.detach().copy_(received.view(output.dtype).view(output.shape))
 
     def _move_directly(self, direct: Direct, output: torch.Tensor, source: torch.Tensor) -> None:
         """The backend's own call with the caller's tensors as they are."""
-        start_s, group = time.perf_counter(), self.session.runner.group
+        start_s, group = time.perf_counter(), self.session.runner.collectives
         self.session.runner.guard(
             lambda: all_to_all_natively(group, output, source, direct.output_rows, direct.input_rows), "moving bytes"
         )
@@ -327,14 +355,15 @@ class _Differentiable(torch.autograd.Function):
     def backward(ctx, gradient: torch.Tensor):  # type: ignore[no-untyped-def]
         back = gradient.new_empty(ctx.shape)
         handle: AllToAll = ctx.handle
-        if ctx.rows is not None:
-            handle._move_rows(back, gradient, ctx.rows.T)
-        elif ctx.held is None:
-            output_splits, input_splits = ctx.splits
-            handle._move(back, gradient, input_splits, output_splits)
-        else:
-            back_again = handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T))
-            handle._carry(back_again, back, flat(gradient.detach()))
+        with handle._turns.next():
+            if ctx.rows is not None:
+                handle._move_rows(back, gradient, ctx.rows.T)
+            elif ctx.held is None:
+                output_splits, input_splits = ctx.splits
+                handle._move(back, gradient, input_splits, output_splits)
+            else:
+                back_again = handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T))
+                handle._carry(back_again, back, flat(gradient.detach()))
         return None, back, None, None, None, None
 
 
@@ -376,8 +405,9 @@ def all_to_all(
     """As `torch.distributed.all_to_all`: a tensor for and from every rank, of any shapes."""
     handle = _handle(group)
     if async_op:
-        return Pending(handle._worker.submit(_all_to_all, handle, output_tensor_list, input_tensor_list))
-    _all_to_all(handle, output_tensor_list, input_tensor_list)
+        return handle.later(_all_to_all, handle, output_tensor_list, input_tensor_list)
+    with handle._turns.next():
+        _all_to_all(handle, output_tensor_list, input_tensor_list)
     return None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -380,3 +383,65 @@ def replan(context: RankContext) -> tuple[int, int, bool]:
             by_nic = (rows["src"] == 1) & (rows["dst"] >= 4)
             leaving.append(int(rows["size_bytes"][by_nic].sum()))
     return leaving[0], leaving[1], torch.equal(target, expected(matrix, context.rank))
+
+
+def calls_under_way(
+    context: RankContext, cluster: il.Cluster, num_calls: int, most_under_way: int, num_threads: int
+) -> dict[str, Any]:
+    """Calls from several threads, issued in one order, some waited for later; and what the process holds in the end.
+
+    Torch's own collectives run on the same group meanwhile.
+    """
+    ranks, rank, wrong = context.num_ranks, context.rank, 0
+    rng = np.random.default_rng(7)
+    matrices = [rng.integers(0, 40, (ranks, ranks)) * rng.integers(0, 2, (ranks, ranks)) for _ in range(6)]
+    matrices.append(np.full((ranks, ranks), 20_000))
+    turn, turns = threading.Condition(), [0]
+    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), fallback=True) as move:
+
+        def issue(call: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, ilt.Pending | None]:
+            matrix = matrices[call % len(matrices)]
+            source, want = filled(matrix, rank, call), expected(matrix, rank, call)
+            target = torch.full_like(want, 255)
+            is_async = most_under_way > 0 and call % 5 != 4
+            # `source` is kept: whoever does not wait must leave its memory alone.
+            return target, want, source, move(target, source, matrix[:, rank].tolist(), matrix[rank].tolist(), is_async)
+
+        def work(thread: int) -> None:
+            nonlocal wrong
+            under_way: deque[tuple[torch.Tensor, torch.Tensor, torch.Tensor, ilt.Pending | None]] = deque()
+            for call in range(thread, num_calls, num_threads):
+                with turn:
+                    turn.wait_for(lambda call=call: turns[0] == call)  # type: ignore[misc]
+                    under_way.append(issue(call))
+                    if call % 50 == 0:  # between our calls, and while some are under way
+                        total = torch.ones(1)
+                        dist.all_reduce(total, group=context.group)
+                        wrong += int(total.item() != ranks)
+                    turns[0] += 1
+                    turn.notify_all()
+                while len(under_way) > most_under_way // num_threads:
+                    wrong += finish(*under_way.popleft())
+            wrong += sum(finish(*one) for one in under_way)
+
+        def finish(target: torch.Tensor, want: torch.Tensor, source: torch.Tensor, pending: ilt.Pending | None) -> int:
+            if pending is not None:
+                pending.wait()
+            return int(not torch.equal(target, want))
+
+        for call in range(len(matrices)):
+            finish(*issue(num_calls + call))
+        before = held_by_process()
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(num_threads)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {"wrong": wrong, "calls": turns[0], "before": before, "after": held_by_process()}
+
+
+def held_by_process() -> dict[str, int]:
+    """Descriptors, threads and MiB of this process."""
+    own = Path("/proc/self")
+    pages = int((own / "statm").read_text().split()[1])
+    return {"fds": len(list((own / "fd").iterdir())), "threads": len(list((own / "task").iterdir())), "mib": pages >> 8}

@@ -209,3 +209,14 @@ def test_many_random_collectives_leave_no_wear(group_of: Groups, algorithm: str,
         assert wear.num_wrong == 0
         assert wear.descriptors[1] <= wear.descriptors[0]
         assert wear.memory_bytes[1] < wear.memory_bytes[0] + 32e6
+
+
+@pytest.mark.parametrize(("most_under_way", "num_threads"), [(0, 2), (8, 1), (8, 2)])
+def test_calls_run_in_the_order_in_which_they_were_made(
+    group_of: Callable[[int], Ranks], most_under_way: int, num_threads: int
+) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    for told in group_of(4).call(jobs.calls_under_way, cluster, 120, most_under_way, num_threads):
+        assert told["wrong"] == 0 and told["calls"] == 120
+        assert told["after"]["fds"] <= told["before"]["fds"]
+        assert told["after"]["threads"] <= told["before"]["threads"] + 4  # that wait for one peer each

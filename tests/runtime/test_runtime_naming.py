@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -94,14 +97,84 @@ def test_a_door_opens_only_where_others_would_find_it(monkeypatch: pytest.Monkey
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(socket, "gethostbyname", lambda name: "127.0.1.1")
-    assert Door(1).address == ""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nosuch0")
-    assert Door(1).address == ""
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo,nosuch0")
-    door = Door(1)
-    assert door.address.startswith("127.0.0.1:")
+    assert Door(1, b"token").address == ""
+    for interface in ("lo,nosuch0", ""):  # without a name: that of the host, which leads to loopback
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
+        door = Door(1, b"token")
+        machine, _, place = door.address.rpartition("@")
+        assert place.startswith("127.0.") and machine
+        assert knock({1: door.address, 2: f"elsewhere@{NOWHERE}"}, 0.3) == Reach((), ())
+        door.close()
+        assert door.address == ""
+
+
+def test_word_is_kept_from_those_who_know_the_token_and_from_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    door = Door(4, b"token")
+    for word in (b"", b"token", b"other: a lie", b"token" + bytes(1 << 18), b"token" + b"the truth"):
+        assert knock({1: door.address}, 1.0, word) == Reach((), ())
+    until_s = time.monotonic() + 5
+    while b"the truth" not in door.words and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert door.words == (b"the truth",)
     door.close()
-    assert door.address == ""
+
+
+def test_idle_strangers_do_not_keep_a_door_shut(hearts: list[Heartbeat]) -> None:
+    strangers = []
+    for heart in hearts:
+        host, _, port = heart._door.address.rpartition("@")[2].rpartition(":")
+        for number in range(150):
+            strangers.append(socket.create_connection((host, int(port)), timeout=5))
+            if number % 3:
+                with suppress(ConnectionError):  # put out, for there are many
+                    strangers[-1].send(b"GET / HTTP/1.1\r\n" * 50)
+    stop_beating(hearts[3])
+    assert verdicts(hearts, WELL) == {Verdict((3,), "stalled")}
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_verdict_outlives_the_store_and_the_rank_that_hosted_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 0 hosts the store, judges first and leaves; the others do not take it for the victim."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    hosted = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    others = [torch.distributed.TCPStore("127.0.0.1", hosted.port) for _ in range(NUM_RANKS - 1)]
+    hearts = [Heartbeat(Group(store, rank), "1") for rank, store in enumerate([hosted, *others])]  # type: ignore[arg-type]
+    time.sleep(0.8)  # a beat, in which ranks learn each other's doors
+    stop_beating(hearts[1])
+    hearts[1]._door.close()
+    first = hearts[0].find_guilty([1])
+    assert first == Verdict((1,), "died")
+    stop_beating(hearts[0])
+    hearts[0]._door.close()
+    hearts[0]._store = None  # type: ignore[assignment]
+    del hosted
+    gc.collect()
+    assert verdicts(hearts, (2, 3)) == {first}
+    for heart in hearts[2:]:
+        heart.close()
+
+
+def test_without_store_and_verdict_whoever_refuses_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    hosted = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    others = [torch.distributed.TCPStore("127.0.0.1", hosted.port) for _ in range(NUM_RANKS - 1)]
+    hearts = [Heartbeat(Group(store, rank), "1") for rank, store in enumerate([hosted, *others])]  # type: ignore[arg-type]
+    time.sleep(0.8)
+    stop_beating(hearts[0])
+    hearts[0]._door.close()
+    hearts[0]._store = None  # type: ignore[assignment]
+    del hosted
+    gc.collect()
+    assert verdicts(hearts, (1, 2, 3)) == {Verdict((0,), "died")}
+    for heart in hearts[1:]:
+        heart.close()
+
+
+def test_who_is_well_but_does_not_complain_is_late(hearts: list[Heartbeat]) -> None:
+    assert verdicts(hearts, WELL, {rank: [] for rank in WELL}) == {Verdict((3,), "kept others waiting")}
 
 
 def test_a_rank_whose_door_refuses_is_dead(hearts: list[Heartbeat]) -> None:

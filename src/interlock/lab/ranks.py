@@ -10,6 +10,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import socket
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -96,7 +97,7 @@ class Ranks:
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         try:
-            self._store, port = self._start_store(store_seat or Seat())
+            self._store, port = self._start_store(store_seat or Seat(), store_host)
             for rank, seat in enumerate(seats):
                 ours, theirs = self._starter.Pipe()
                 arguments = (seat, rank, len(seats), store_host, port, timeout_s, lazy, theirs)
@@ -110,10 +111,10 @@ class Ranks:
             self.close()
             raise
 
-    def _start_store(self, seat: Seat) -> tuple[BaseProcess, int]:
+    def _start_store(self, seat: Seat, host: str) -> tuple[BaseProcess, int]:
         """The store has a process of its own, so that any rank may die."""
         ours, theirs = self._starter.Pipe()
-        process = self._starter.Process(target=_store_main, args=(seat, theirs), daemon=True)
+        process = self._starter.Process(target=_store_main, args=(seat, host, theirs), daemon=True)
         process.start()
         theirs.close()
         self._processes_of_store = (process, ours)
@@ -198,11 +199,14 @@ def _enter(seat: Seat) -> None:
         os.close(handle)
 
 
-def _store_main(seat: Seat, pipe: Connection) -> None:
+def _store_main(seat: Seat, host: str, pipe: Connection) -> None:
     _enter(seat)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+    # A socket of our own: the store's would listen on every interface.
+    listening = socket.create_server((host, 0), backlog=1024)
+    port = listening.getsockname()[1]
+    store = TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach())
     pipe.send(store.port)
     while True:
         try:

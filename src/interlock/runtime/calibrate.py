@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from interlock.runtime.peers import FIRST_TAG
+from interlock.runtime.peers import FIRST_TAG, gather_bytes
 from interlock.runtime.placement import Placement, find_hosts
 from interlock.topology import Cluster, Fabric, NicFault, write_cluster
 
@@ -193,8 +193,4 @@ class _Tier:
 
     def _gather(self, value: float) -> list[float]:
         """One number of every rank; also a barrier."""
-        import torch.distributed as dist
-
-        told = [0.0] * self._group.size()
-        dist.all_gather_object(told, value, group=self._group)
-        return told
+        return [float.fromhex(told.decode()) for told in gather_bytes(self._group, value.hex().encode())]

@@ -3,13 +3,15 @@
 gloo reports that a connection closed or that time ran out, not whose fault it was, and a rank that gives up closes its
 connections and looks just as dead to the others. So every rank that gives up says so in the store and knocks at
 everybody's door. Whoever beats or complains is alive; whose door refuses is dead; whose door cannot be reached is cut
-off. The first to know writes the verdict, which everyone else adopts.
+off. The first to know writes the verdict, which everyone else adopts, and leaves it at every door: the store may go
+with the rank that hosts it, and the verdict must outlive the one that made it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 import time
 from collections import Counter
@@ -29,6 +31,8 @@ __all__ = ["Heartbeat", "Verdict"]
 INTERVAL_S = 0.5
 KNOCK_S = 2.0  # for a door to answer; a lost packet is sent again after one second
 SILENCE_S = 3.0  # without a beat or a complaint for so long a rank counts as stalled
+STRANGERS = 256  # whose connections may wait at a door beside those of ranks
+WORD_S = 1.0  # for a verdict that another rank is just about to leave at the door, where the store is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,11 @@ class Heartbeat:
         store.set_timeout(timedelta(seconds=SILENCE_S))
         self._store = PrefixStore(f"interlock/{name}", store)
         self._rank, self._num_ranks = group.rank(), group.size()
-        self._door = Door(backlog=self._num_ranks + 16)
+        # Only who can read the store can leave word at a door.
+        self._token: bytes = self._store.compare_set("token", "", secrets.token_hex(16))
+        self._door = Door(self._num_ranks + STRANGERS, self._token)
+        self._known_doors: dict[int, str] = {}
+        self._verdict: Verdict | None = None
         self._store.set(f"door{self._rank}", self._door.address)
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -97,14 +105,28 @@ class Heartbeat:
         self._door.close()
 
     def find_guilty(self, waiting_on: Iterable[int]) -> Verdict:
-        """Who is to blame that messages do not come; every rank that asks gets the same answer.
+        """Who is to blame that messages do not come; every rank that asks gets the same answer, now and later.
 
-        Takes `SILENCE_S` at most. `waiting_on` are the ranks whose messages did not come.
+        Takes `SILENCE_S` at most, and some knocks more where the store is gone. `waiting_on` are the ranks whose
+        messages did not come.
         """
-        try:
-            return self._agree(sorted(set(waiting_on)))
-        except RuntimeError:
-            return self._judge_alone()
+        if self._verdict is None:
+            try:
+                self._verdict = self._told() or self._agree(sorted(set(waiting_on)))
+            except RuntimeError:
+                self._verdict = self._judge_alone()
+        return self._verdict
+
+    def _told(self) -> Verdict | None:
+        """The verdict that another rank left at the door."""
+        for word in self._door.words:
+            with suppress(ValueError):  # its rank died before the end
+                return Verdict.from_json(word)
+        return None
+
+    def _tell(self, verdict: Verdict, doors: dict[int, str]) -> None:
+        """Leave the verdict at every door."""
+        knock(doors, KNOCK_S, self._token + verdict.to_json().encode())
 
     def _agree(self, waiting_on: list[int]) -> Verdict:
         deadline_s = time.monotonic() + SILENCE_S
@@ -121,9 +143,15 @@ class Heartbeat:
                 if self._store.check(["verdict"]):
                     return Verdict.from_json(self._store.get("verdict"))
                 self._gather(evidence)
-                if evidence.is_complete(self._num_ranks) or time.monotonic() > deadline_s:
-                    found = self._judge(evidence).to_json()
-                    return Verdict.from_json(self._store.compare_set("verdict", "", found))
+                is_over = evidence.is_complete(self._num_ranks) or time.monotonic() > deadline_s
+                found = self._judge(evidence) if is_over else None
+                if found is not None:
+                    found = Verdict.from_json(self._store.compare_set("verdict", "", found.to_json()))
+            if found is not None:
+                self._tell(found, {rank: door for rank, door in doors.items() if rank not in reach.unreachable})
+                return found
+            if (told := self._told()) is not None:
+                return told
             time.sleep(INTERVAL_S / 5)
 
     def _gather(self, evidence: _Evidence) -> None:
@@ -152,6 +180,10 @@ class Heartbeat:
             return Verdict(tuple(sorted(silent)), "cannot be reached" if silent <= set(cut_off) else "stalled")
         if cut_off:
             return Verdict(cut_off, "cannot be reached")
+        # Everyone is well, but not everyone complains: whoever does not has not come to the call.
+        late = evidence.alive - evidence.gone - set(evidence.waits)
+        if late:
+            return Verdict(tuple(sorted(late)), "kept others waiting")
         # Everyone is well by now: a link was cut for a while. Its rank waited for many, and many waited for it.
         missed: Counter[int] = Counter()
         for rank, peers in evidence.waits.items():
@@ -161,23 +193,42 @@ class Heartbeat:
 
     def _judge_alone(self) -> Verdict:
         """The store is out of reach. Unless a launcher hosts it, rank 0 does."""
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            return Verdict((), "took the store along")
-        return Verdict((0,), "died, or the store it hosts cannot be reached")
+        deadline_s = time.monotonic() + WORD_S
+        while (told := self._told()) is None and time.monotonic() < deadline_s:
+            time.sleep(INTERVAL_S / 10)
+        if told is not None:
+            return told
+        reach = knock(self._known_doors, KNOCK_S)
+        if (told := self._told()) is not None:  # from a rank that is gone since: its door refused
+            return told
+        if reach.refused:
+            made = Verdict(reach.refused, "died")
+        elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            made = Verdict((), "took the store along")
+        else:
+            made = Verdict((0,), "stalled or cannot be reached, and with it the store it hosts")
+        self._tell(made, {r: door for r, door in self._known_doors.items() if r not in reach.unreachable})
+        return made
 
     def _doors(self) -> dict[int, str]:
         """Addresses of the others' doors, as far as they have any."""
         others = (rank for rank in range(self._num_ranks) if rank != self._rank and self._store.check([f"door{rank}"]))
         addresses = {rank: self._store.get(f"door{rank}").decode() for rank in others}
-        return {rank: address for rank, address in addresses.items() if address}
+        self._known_doors = {rank: address for rank, address in addresses.items() if address}
+        return self._known_doors
 
     def _read_beats(self, ranks: Iterable[int]) -> list[int]:
         return [self._store.add(f"beat{rank}", 0) for rank in ranks]
 
     def _beat(self) -> None:
+        has_all = False
         while not self._stop.is_set():
             with suppress(RuntimeError), self._lock:
                 self._store.add(f"beat{self._rank}", 1)
+                # Addresses are learned while there is a store to learn them from.
+                if not has_all and all(self._store.check([f"door{rank}"]) for rank in range(self._num_ranks)):
+                    self._doors()
+                    has_all = True
             self._stop.wait(INTERVAL_S)
 
 

@@ -25,7 +25,7 @@ from interlock.runtime.peers import backend_errors
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Lanes", "open_lanes"]
+__all__ = ["Lanes", "connect", "open_lanes"]
 
 SO_MAX_PACING_RATE = 47
 UNPACED = (1 << 64) - 1
@@ -71,7 +71,7 @@ def open_lanes(group: dist.ProcessGroup, name: str, share: Share) -> Lanes | Non
     """
     before = _sockets()
     with backend_errors():
-        connected = _connect(group, name)
+        connected = connect(group, name)
     made = {descriptor: inode for descriptor, inode in _sockets().items() if before.get(descriptor) != inode}
     ends = {descriptor: ends for descriptor in made if (ends := _ends(descriptor)) is not None}
     row = sorted({own for own, _ in ends.values()})[: group.size()]
@@ -86,7 +86,7 @@ def open_lanes(group: dist.ProcessGroup, name: str, share: Share) -> Lanes | Non
     return Lanes(connected, inodes) if has_found.all() else None
 
 
-def _connect(group: dist.ProcessGroup, name: str) -> dist.ProcessGroup:
+def connect(group: dist.ProcessGroup, name: str) -> dist.ProcessGroup:
     """A gloo backend over the group's ranks, interface and timeout; it sends and receives as a group does."""
     import torch
     import torch.distributed as dist

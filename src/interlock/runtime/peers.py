@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["FIRST_TAG", "MoveFailed", "backend_errors", "poison"]
+__all__ = ["FIRST_TAG", "MoveFailed", "backend_errors", "gather_bytes", "poison"]
 
 FIRST_TAG = 1 << 28  # of our messages: away from tags a program uses for its own
 
@@ -52,3 +52,22 @@ def poison(group: dist.ProcessGroup) -> None:
         group.recv([empty], (group.rank() + 1) % group.size(), FIRST_TAG - 1).wait(timedelta(milliseconds=1))
     except RuntimeError:
         return
+
+
+def gather_bytes(group: dist.ProcessGroup, own: bytes) -> list[bytes]:
+    """A few bytes of every rank, for every rank; also a barrier.
+
+    As plain numbers, lengths first: torch's own call for objects would unpickle, and so run, what a peer sends.
+    """
+    import torch
+    import torch.distributed as dist
+
+    device = "cpu" if group.name() == "gloo" else "cuda"
+    length = torch.tensor([len(own)], device=device)
+    lengths = [torch.zeros_like(length) for _ in range(group.size())]
+    dist.all_gather(lengths, length, group=group)
+    sizes = [int(told.item()) for told in lengths]
+    padded = torch.tensor(list(own.ljust(max(sizes), b"\0")), dtype=torch.uint8, device=device)
+    told = [torch.zeros_like(padded) for _ in sizes]
+    dist.all_gather(told, padded, group=group)
+    return [bytes(part.cpu().tolist())[:size] for part, size in zip(told, sizes, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
+from interlock.runtime.peers import gather_bytes
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
@@ -90,11 +92,8 @@ class Placement:
 
 def find_hosts(group: dist.ProcessGroup) -> list[str]:
     """The host of every rank of the group; ranks that share a LOCAL_RANK never share a host."""
-    import torch.distributed as dist
-
     mine = (os.environ.get("INTERLOCK_HOST") or socket.gethostname(), os.environ.get("LOCAL_RANK"))
-    told: list[tuple[str, str | None]] = [mine] * group.size()
-    dist.all_gather_object(told, mine, group=group)
+    told: list[tuple[str, str | None]] = [json.loads(one) for one in gather_bytes(group, json.dumps(mine).encode())]
     seen: dict[tuple[str, str | None], int] = {}
     hosts = []
     for host, local_rank in told:

@@ -16,7 +16,7 @@ from interlock.runtime.buffers import Arena
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
-from interlock.runtime.lanes import Lanes, open_lanes
+from interlock.runtime.lanes import Lanes, connect, open_lanes
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.posting import Posting
@@ -28,11 +28,21 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["Disagreement", "Lowered", "PeerFailed", "Planned", "Runner", "digest_of_words", "timeout_of"]
+__all__ = [
+    "Corrupted",
+    "Disagreement",
+    "Lowered",
+    "PeerFailed",
+    "Planned",
+    "Runner",
+    "digest_of_bytes",
+    "digest_of_words",
+    "timeout_of",
+]
 
 T = TypeVar("T")
 
-TAGS_PER_RUNNER = 16  # the last of them is left for `poison`
+TAGS_PER_RUNNER = 32  # the last of them is left for `poison`
 MAX_RUNNERS = 1 << 20  # over one group, before tags come round again
 
 
@@ -46,6 +56,14 @@ class PeerFailed(InterlockError):
 
 class Disagreement(InterlockError):
     """Ranks called with arguments, plans or versions that do not fit together; nothing was moved."""
+
+
+class Corrupted(InterlockError):
+    """Bytes arrived that nobody sent; `pairs` are (sender, receiver)."""
+
+    def __init__(self, words: str, pairs: Sequence[tuple[int, int]]) -> None:
+        super().__init__(words)
+        self.pairs = tuple(pairs)
 
 
 class Planned(Protocol):
@@ -117,6 +135,7 @@ class Runner:
         self._digests = self.exchange(1)
         self._lanes: Lanes | None = None
         self._has_tried_lanes = False
+        self.collectives = group  # for the backend's own calls
         self._heartbeat = Heartbeat(group, str(self._number))
         self._arena = Arena()
 
@@ -143,6 +162,15 @@ class Runner:
         self._lanes = self.guard(lambda: open_lanes(self.group, name, share), "opening connections")
         if self._lanes is not None:
             self.flow.use(self._lanes)
+
+    def stand_apart(self) -> None:
+        """Make connections of our own for the backend's own calls, once; every rank must call it.
+
+        A call that is under way would otherwise get between what the program itself asks of the group meanwhile.
+        """
+        if not self.uses_batches and self.collectives is self.group:
+            name = f"apart{self._number}"
+            self.collectives = self.guard(lambda: connect(self.group, name), "opening connections")
 
     def lower(self, plan: Planned, layout: Layout) -> Lowered:
         """A plan's program for the rank of the plan that `layout` belongs to."""
@@ -189,7 +217,8 @@ class Runner:
         try:
             return action()
         except MoveFailed as error:
-            poison(self.group)
+            for group in (self.group, self.collectives):
+                poison(group)
             verdict = self._heartbeat.find_guilty(error.waiting_on)
             names = ", ".join(f"rank {rank}" for rank in verdict.ranks) or "a rank that could not be told"
             cause = str(error).strip().splitlines()[0][:300]
@@ -201,6 +230,7 @@ class Runner:
         self._heartbeat.close()
         self.flow.close()
         self._lanes = None
+        self.collectives = self.group
 
 
 def timeout_of(group: dist.ProcessGroup) -> float:
@@ -213,7 +243,12 @@ def timeout_of(group: dist.ProcessGroup) -> float:
 
 def digest_of_words(words: str) -> int:
     """A signed 64-bit number that differs, all but certainly, when the words do."""
-    return _signed(_core.digest64(np.frombuffer(words.encode(), np.uint8), 0))
+    return digest_of_bytes(np.frombuffer(words.encode(), np.uint8))
+
+
+def digest_of_bytes(values: NDArray[np.uint8]) -> int:
+    """The same of any bytes."""
+    return _signed(_core.digest64(values, 0))
 
 
 def _signed(digest: int) -> int:

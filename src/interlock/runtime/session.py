@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.placement import Placement
-from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
+from interlock.runtime.runner import (
+    Corrupted,
+    Disagreement,
+    Lowered,
+    Planned,
+    Runner,
+    digest_of_bytes,
+    digest_of_words,
+)
 from interlock.runtime.together import all_to_all_natively, room_for
 from interlock.schedule.layout import Layout
 from interlock.topology import Cluster
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
+    from interlock.runtime.exchange import Exchange
     from interlock.runtime.together import Together
 
 __all__ = ["Choice", "Choose", "Prepared", "Session"]
@@ -94,6 +103,7 @@ class Session:
         self._words = settings
         self._settings = digest_of_words(f"{settings} {cluster!r} {cluster.faults}")
         self._demands = self.runner.exchange(2 * self.num_ranks + 2)
+        self._digests: Exchange | None = None
         self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
         self._together = self.runner.together(2 * self.num_ranks + 2)
         self._room_bytes = 0  # of a slot, where the next demand may travel with its bytes; equal on all ranks
@@ -209,10 +219,35 @@ class Session:
     def move(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
         """Move the bytes of `source` (flat uint8, on the runner's device) to the others, and theirs into `target`."""
         if prepared.lowered is None:
-            group, splits = self.runner.group, (prepared.receives, prepared.sends)
+            group, splits = self.runner.collectives, (prepared.receives, prepared.sends)
             self.runner.guard(lambda: all_to_all_natively(group, target, source, *splits), "moving bytes")
         else:
             self.runner.run(prepared.lowered, source, target)
+
+    def verify(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Raise on every rank unless what arrived is what was sent; every rank must call it after a move.
+
+        Each rank tells the others a digest of each part it sent (flat uint8, on any device).
+        """
+        if self._digests is None:
+            self._digests = self.runner.exchange(self.num_ranks)
+        share, timeout_s = self._digests.share, self.runner.timeout_s
+        own = _digests(source, prepared.sends)
+        sent = self.runner.guard(lambda: share(own, timeout_s), "comparing digests")[:, self.rank]
+        wrong = (sent != _digests(target, prepared.receives)).astype(int).tolist()
+        found = np.argwhere(self.runner.guard(lambda: share(wrong, timeout_s), "comparing digests"))
+        if len(found):
+            pairs = [(src, dst) for dst, src in found.tolist()]
+            words = ", ".join(f"rank {dst} from rank {src}" for src, dst in pairs[:4])
+            raise Corrupted(f"bytes changed on the way: {words}{', ...' if len(pairs) > 4 else ''}", pairs)
+
+    def stand_apart(self) -> None:
+        """Let calls run while the program uses the group itself; every rank must call it."""
+        # Without a NIC not every pair of ranks can connect, and the backend's own call is never taken.
+        if (self.cluster.nic_bandwidth_bytes_per_s[self.cluster.present] > 0).all():
+            self.runner.stand_apart()
+            if self._together is not None:
+                self._together.use(self.runner.collectives)
 
     def replan(self, cluster: Cluster) -> None:
         """Use another description of the same machines from now on: a NIC has become slow, or well again."""
@@ -225,6 +260,12 @@ class Session:
     def close(self) -> None:
         """Stop threads and heartbeat; the group stays the caller's."""
         self.runner.close()
+
+
+def _digests(values: torch.Tensor, sizes: Sequence[int]) -> list[int]:
+    """A digest of each part of a flat tensor of bytes."""
+    parts = np.split(values.cpu().numpy(), np.cumsum(sizes)[:-1])
+    return [digest_of_bytes(part) for part in parts]
 
 
 def _leaders(cluster: Cluster, placement: Placement) -> list[int]:
