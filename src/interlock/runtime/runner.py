@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InterlockError
