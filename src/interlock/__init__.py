@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         reduce_scatter,
         scatter,
     )
-    from interlock.comparison import Comparison, compare
+    from interlock.comparison import Comparison, SizeComparison, compare, compare_sizes
     from interlock.planning import Certificate, Plan, load, plan, planner, synthesize
     from interlock.problem import Problem
     from interlock.schedule import Program, Schedule
@@ -44,7 +44,7 @@ _NAMES_BY_MODULE = {
         "reduce_scatter",
         "scatter",
     ),
-    "interlock.comparison": ("Comparison", "compare"),
+    "interlock.comparison": ("Comparison", "SizeComparison", "compare", "compare_sizes"),
     "interlock.planning": ("Certificate", "Plan", "load", "plan", "planner", "synthesize"),
     "interlock.problem": ("Problem",),
     "interlock.schedule": ("Program", "Schedule"),
@@ -70,6 +70,7 @@ __all__ = [
     "Problem",
     "Program",
     "Schedule",
+    "SizeComparison",
     "Topology",
     "__version__",
     "all_gather",
@@ -78,6 +79,7 @@ __all__ = [
     "broadcast",
     "cluster",
     "compare",
+    "compare_sizes",
     "dead_nic",
     "gather",
     "load",

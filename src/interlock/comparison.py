@@ -5,25 +5,29 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from interlock.algorithms import registry
+from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.interrupts import interruptions
 from interlock.planning import Plan, solve
-from interlock.problem import Problem, demand_problem
-from interlock.topology import Cluster
+from interlock.problem import Problem, collective_problem, demand_problem
+from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
-from interlock.units import format_bandwidth, format_bytes, format_seconds
+from interlock.units import Quantity, format_bandwidth, format_bytes, format_seconds, parse_bytes
 
 __all__ = [
     "BANDWIDTHS",
     "Comparison",
     "Row",
+    "SizeComparison",
     "candidates",
     "compare",
     "compare_problem",
+    "compare_sizes",
     "csv_text",
+    "problem_of",
     "row_of",
     "tolerance_of",
 ]
@@ -113,31 +117,78 @@ class Comparison:
         return made
 
     def __str__(self) -> str:
-        lines = [self.header(), *self.cells()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(
-                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
-            )
-            for line in lines
-        ]
         bound = self.results[0].lower_bound_s if self.results else 0.0
         title = f"{self.problem.name} (simulated; lower bound {format_seconds(bound)}: {self.binds})"
-        return "\n".join([title, *(line.rstrip() for line in text)])
+        return "\n".join([title, *_aligned([self.header(), *self.cells()])])
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
+class SizeComparison:
+    """One collective over sizes, as nccl-tests print it; prints as a table."""
+
+    comparisons: tuple[Comparison, ...]  # one per size, ascending
+
+    @property
+    def name(self) -> str:
+        """The problem without its size."""
+        return self.comparisons[0].problem.name
+
+    def to_dict(self) -> dict[str, object]:
+        """What `interlock compare --sizes --json` prints."""
+        facts = describe(self.comparisons[0].problem)
+        return {
+            "problem": {name: fact for name, fact in facts.items() if name not in ("size_bytes", "total_bytes")},
+            "sizes": [{"size_bytes": _size(made), **made.to_dict()} for made in self.comparisons],
+            "times_are": "simulated",
+        }
+
+    def to_csv(self) -> str:
+        """A line per size and algorithm, as `interlock compare --sizes --csv` prints them."""
+        return csv_text([{"size_bytes": _size(made)} | row for made in self.comparisons for row in made.rows()])
+
+    def header(self) -> list[str]:
+        """Column titles."""
+        return ["size (B)", "algorithm", "time", "algbw", "busbw", "over bound", "valid"]
+
+    def cells(self) -> list[list[str]]:
+        """A row of words per size and algorithm, fastest first."""
+        rows = []
+        for made in self.comparisons:
+            for place, row in enumerate(made.results):
+                size, rates = str(_size(made)) if place == 0 else "", _cells(row)[:2]
+                over, valid = f"{1 + row.gap:.3f}", "yes" if row.valid else "NO"
+                rows.append([size, row.algorithm, format_seconds(row.makespan_s), *rates, over, valid])
+        return rows
+
+    def busbw_by_algorithm(self) -> dict[str, list[tuple[int, float]]]:
+        """Size and bus bandwidth of every algorithm, and of the bound."""
+        lines: dict[str, list[tuple[int, float]]] = {}
+        for made in self.comparisons:
+            size, factor = nccl_size(made.problem)
+            for row in sorted(made.results, key=lambda row: row.algorithm):
+                lines.setdefault(row.algorithm, []).append((size, row.busbw_bytes_per_s))
+            if made.results and made.results[0].lower_bound_s > 0:
+                lines.setdefault("bound", []).append((size, size * factor / made.results[0].lower_bound_s))
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name} (simulated)", *_aligned([self.header(), *self.cells()], left=2)])
 
     __repr__ = __str__
 
 
 def compare(
-    cluster: Cluster,
-    traffic: Demand,
+    cluster: Cluster | Topology,
+    traffic: Demand | Collective,
     algorithms: Sequence[str] | None = None,
     *,
     seed: int = 0,
     baseline: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Plan, prove and simulate one All-to-Allv with every algorithm that supports it.
+    """Plan, prove and simulate one All-to-Allv or collective with every algorithm that supports it.
 
     `baseline` names the algorithm that a column "faster than" sets the others against.
 
@@ -148,10 +199,69 @@ def compare(
     >>> table = il.compare(cluster, il.traffic.uniform(cluster), ["direct", "spreadout"])
     >>> [row.valid for row in table.results]
     [True, True]
+    >>> il.compare(cluster, il.all_reduce("1 GiB"), ["ring", "direct"]).best().algorithm
+    'ring'
     """
-    return compare_problem(
-        demand_problem(cluster, traffic), algorithms, seed=seed, baseline=baseline, progress=progress
-    )
+    problem = problem_of(cluster, traffic)
+    return compare_problem(problem, algorithms, seed=seed, baseline=baseline, progress=progress)
+
+
+def compare_sizes(
+    cluster: Cluster | Topology,
+    collective: Collective,
+    sizes: Sequence[Quantity],
+    algorithms: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> SizeComparison:
+    """One collective at several sizes, whatever its own.
+
+    Without `algorithms`, those whose work may be long (they search) are left out.
+
+    Examples
+    --------
+    >>> import interlock as il
+    >>> graph = il.topology.ring(4, bandwidth="50 GB/s")
+    >>> made = il.compare_sizes(graph, il.all_gather(0), ["1 KiB", "1 MiB"], ["ring"])
+    >>> [len(comparison.results) for comparison in made.comparisons]
+    [1, 1]
+    """
+    if not isinstance(collective, Collective):
+        raise InvalidInput(f"collective={str(collective)[:64]!r} must be like il.all_gather('1 GiB')")
+    if len(sizes) == 0:
+        raise InvalidInput("sizes is empty; it must name at least one size")
+    wanted = sorted({parse_bytes(size, f"sizes[{place}]") for place, size in enumerate(sizes)})
+    problems = [problem_of(cluster, replace(collective, size_bytes=size)) for size in wanted]
+    names = algorithms
+    if names is None:
+        quick = [name for name in registry.names() if name != "auto" and not registry.get(name).reports]
+        names = [name for name in quick if registry.get(name).supports(problems[0]) is None]
+        if not names:
+            raise InvalidInput(f"no algorithm that does not search long supports {problems[0].name}; name algorithms")
+    made = []
+    for size, problem in zip(wanted, problems, strict=True):
+        if progress is not None:
+            progress(format_bytes(size))
+        made.append(compare_problem(problem, names, seed=seed))
+    return SizeComparison(tuple(made))
+
+
+def problem_of(where: Cluster | Topology, what: Demand | Collective) -> Problem:
+    """An All-to-Allv or a collective on a cluster or a graph."""
+    if not isinstance(where, Topology | Cluster):
+        raise InvalidInput(f"cluster={str(where)[:64]!r} must be a cluster or a graph; see il.cluster, il.topology")
+    if isinstance(what, Demand):
+        return demand_problem(where, what)
+    if not isinstance(what, Collective):
+        raise InvalidInput(f"traffic={str(what)[:64]!r} must be a demand, or like il.all_reduce('1 GiB')")
+    if isinstance(where, Cluster):
+        return collective_problem(where.topology, what, cluster=where)
+    return collective_problem(where, what)
+
+
+def _size(made: Comparison) -> int:
+    return nccl_size(made.problem)[0]
 
 
 def compare_problem(
@@ -257,6 +367,18 @@ def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Lines of words in columns, the first `left` of them flush left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _cells(row: Row) -> list[str]:

@@ -2,44 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from interlock.cli.options import (
     AlgorithmsOption,
+    BandwidthOption,
     ClusterOption,
     CsvOption,
     FaultOption,
+    GroupOption,
     HtmlOption,
     JsonOption,
+    LatencyOption,
+    MessageOverheadOption,
+    RootOption,
     SeedOption,
     ServersOption,
     SetOption,
-    SizeOption,
     TrafficOption,
     build_cluster,
+    build_collective,
+    build_topology,
     build_traffic,
     complete_algorithm,
     one_format,
+    refuse,
 )
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.comparison import BANDWIDTHS, Comparison
-from interlock.units import format_seconds
+from interlock.errors import InvalidInput
+from interlock.units import format_seconds, parse_bytes
 
-__all__ = ["command", "print_comparison"]
+if TYPE_CHECKING:
+    from interlock.collectives import Collective
+    from interlock.topology import Cluster, Topology
+
+__all__ = ["command", "print_comparison", "size_range"]
+
+DEFAULT_CLUSTER, DEFAULT_TRAFFIC, DEFAULT_COLLECTIVE_SIZE = "h200", "zipf:0.8", "1 GiB"
 
 DROP = ("algbw", "stages", "scratch", "busbw", "planning", "valid")  # where a terminal is narrow, first first
 
 
 def command(
-    cluster: ClusterOption = "h200",
+    cluster: ClusterOption = DEFAULT_CLUSTER,
     servers: ServersOption = None,
     changes: SetOption = None,
     faults: FaultOption = None,
-    traffic: TrafficOption = "zipf:0.8",
-    size: SizeOption = None,
+    topology: Annotated[
+        str | None, typer.Option("--topology", help="Instead of a cluster: SHAPE:DIMS like torus:4x4x4, or a file.")
+    ] = None,
+    bandwidth: BandwidthOption = None,
+    latency: LatencyOption = None,
+    message_overhead: MessageOverheadOption = None,
+    traffic: TrafficOption = DEFAULT_TRAFFIC,
+    collective: Annotated[
+        str | None, typer.Option("--collective", help="Instead of traffic: all-gather, all-reduce, broadcast, ...")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", help="Bytes each GPU sends (512 MB), or a collective's as nccl-tests count (1 GiB)."),
+    ] = None,
+    sizes: Annotated[
+        str | None, typer.Option("--sizes", metavar="FROM:TO[:FACTOR]", help="Of a collective, like 1KiB:8GiB.")
+    ] = None,
+    group: GroupOption = None,
+    root: RootOption = None,
     seed: SeedOption = 0,
     algorithms: AlgorithmsOption = None,
     baseline: Annotated[
@@ -52,6 +84,8 @@ def command(
 ) -> int:
     """Every algorithm on one problem, fastest first, each with its proof and its distance from the bound.
 
+    With --sizes, the table of nccl-tests: size, time, algbw and busbw of every algorithm that does not search long.
+
     Examples:
 
       interlock compare
@@ -61,14 +95,37 @@ def command(
       interlock compare --servers 8 --traffic hot:1.2 --size '64 MB' --fault dead-nic:0:5
 
       interlock compare --set scale_out_bandwidth='800 Gb/s' --set fan_in=1 --json
+
+      interlock compare --collective all-reduce --size '1 GiB'
+
+      interlock compare --collective all-gather --sizes 1KiB:8GiB --html busbw.html
+
+      interlock compare --topology torus:4x4 --collective all-reduce --size '64 MiB'
     """
-    from interlock.comparison import candidates, compare_problem
-    from interlock.problem import demand_problem
+    from interlock.comparison import candidates, compare_problem, problem_of
 
     one_format(as_json, as_csv)
     outputs = Outputs({"--html": page})
-    where = build_cluster(cluster, servers, changes, faults)
-    problem = demand_problem(where, build_traffic(traffic, where, size, seed))
+    where: Cluster | Topology
+    if topology is None:
+        refuse({"--bandwidth": bandwidth, "--latency": latency}, "a cluster has its own; see --set")
+        refuse({"--message-overhead": message_overhead}, "a cluster has its own; see --set")
+        where = build_cluster(cluster, servers, changes, faults)
+    else:
+        given = None if cluster == DEFAULT_CLUSTER else cluster
+        refuse({"--cluster": given, "--servers": servers}, f"--topology {topology} is no cluster")
+        refuse({"--set": changes or None, "--fault": faults or None}, f"--topology {topology} is no cluster")
+        where = build_topology(topology, bandwidth, latency, message_overhead, None)
+    if collective is None:
+        refuse({"--sizes": sizes, "--group": group, "--root": root}, "it is for a --collective")
+        problem = problem_of(where, build_traffic(traffic, where, size, seed))
+    else:
+        refuse({"--traffic": None if traffic == DEFAULT_TRAFFIC else traffic}, f"--collective {collective} has its own")
+        wanted = build_collective(collective, size or DEFAULT_COLLECTIVE_SIZE, group, root)
+        if sizes is not None:
+            refuse({"--size": size, "--baseline": baseline}, "--sizes asks for several sizes")
+            return _over_sizes(where, wanted, sizes, algorithms, seed, page, outputs, as_json=as_json, as_csv=as_csv)
+        problem = problem_of(where, wanted)
     names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
     with progress_of(len(candidates(problem, names)[0]), "comparing") as step:
         made = compare_problem(problem, names, seed=seed, baseline=baseline, progress=step)
@@ -84,6 +141,56 @@ def command(
         print_comparison(made)
     outputs.say()
     return 0 if all(row.valid for row in made.results) else 1
+
+
+def size_range(words: str) -> list[int]:
+    """Sizes from the first to the last, each `FACTOR` (2) times the one before, as nccl-tests step."""
+    parts = words.split(":")
+    if not 2 <= len(parts) <= 3:
+        raise InvalidInput(f"--sizes {words!r} must have the form FROM:TO or FROM:TO:FACTOR, like 1KiB:8GiB:4")
+    first, last = (parse_bytes(part, "--sizes") for part in parts[:2])
+    factor = parts[2].strip() if len(parts) == 3 else "2"
+    if not factor.isdecimal() or not 2 <= int(factor[:9]) <= 1024:
+        raise InvalidInput(f"--sizes {words!r}: the factor {factor!r} must be a whole number between 2 and 1024")
+    if first < 1 or last < first:
+        raise InvalidInput(f"--sizes {words!r} must rise from at least one byte to at least as many")
+    made = [first]
+    while made[-1] * int(factor) <= last:
+        made.append(made[-1] * int(factor))
+    return made
+
+
+def _over_sizes(
+    where: Cluster | Topology,
+    wanted: Collective,
+    sizes: str,
+    algorithms: str | None,
+    seed: int,
+    page: Path | None,
+    outputs: Outputs,
+    *,
+    as_json: bool,
+    as_csv: bool,
+) -> int:
+    from interlock.comparison import compare_sizes
+
+    names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
+    asked = size_range(sizes)
+    with progress_of(len(asked), "comparing") as step:
+        made = compare_sizes(where, wanted, asked, names, seed=seed, progress=step)
+    if page is not None:
+        from interlock.report.sizes_page import save_sizes_page
+
+        save_sizes_page(made, page, command_line())
+    if as_json:
+        print_json(made.to_dict())
+    elif as_csv:
+        print(made.to_csv(), end="")
+    else:
+        print_table(made.name, made.header(), made.cells())
+        print_notes(["Simulated times, fastest first. algbw and busbw as nccl-tests define them."])
+    outputs.say()
+    return 0 if all(row.valid for comparison in made.comparisons for row in comparison.results) else 1
 
 
 def print_comparison(made: Comparison) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.collectives import Collective
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.topology import Cluster, Topology, cluster_with, preset_names
 from interlock.topology import cluster as cluster_preset
@@ -23,15 +24,18 @@ __all__ = [
     "ClusterOption",
     "CsvOption",
     "FaultOption",
+    "GroupOption",
     "HtmlOption",
     "JsonOption",
     "OutputOption",
+    "RootOption",
     "SeedOption",
     "ServersOption",
     "SetOption",
     "SizeOption",
     "TrafficOption",
     "build_cluster",
+    "build_collective",
     "build_traffic",
     "BandwidthOption",
     "LatencyOption",
@@ -119,6 +123,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Also write a report page, one self-contained file.")]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write.")]
+GroupOption = Annotated[str | None, typer.Option("--group", help="Ranks that take part, like 0,1,4; default: all.")]
+RootOption = Annotated[
+    int | None, typer.Option("--root", help="Rank of a broadcast, reduce, gather or scatter; default: 0.")
+]
 AlgorithmOption = Annotated[
     str,
     typer.Option("--algorithm", help="Algorithm name; see `interlock algorithms`.", autocompletion=complete_algorithm),
@@ -190,6 +198,23 @@ def build_cluster(
     if faults:
         overrides["faults"] = [*base.faults, *(parse_fault(words, "--fault") for words in faults)]
     return cluster_with(base, **overrides)
+
+
+def build_collective(name: str, size: str, group: str | None, root: int | None) -> Collective:
+    """A collective by name, over a group where one is given."""
+    from interlock.collectives import collective
+
+    wanted = collective(name, size, None if group is None else _ranks(group), 0 if root is None else root)
+    if root is not None and not wanted.is_rooted:
+        raise InvalidInput(f"--root {root} does not go with --collective {name}, which has no root")
+    return wanted
+
+
+def _ranks(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.strip().isdigit() for word in words):
+        raise InvalidInput(f"--group {text!r} must be ranks separated by commas, like 0,1,4")
+    return [int(word) for word in words]
 
 
 def build_traffic(words: str, where: HasRanks, size: str | None, seed: int, default_size: str = DEFAULT_SIZE) -> Demand:

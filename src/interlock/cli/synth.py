@@ -13,13 +13,16 @@ from interlock.cli.options import (
     AlgorithmOption,
     BandwidthOption,
     CsvOption,
+    GroupOption,
     HtmlOption,
     JsonOption,
     LatencyOption,
     MessageOverheadOption,
     OutputOption,
+    RootOption,
     SeedOption,
     WithoutLinkOption,
+    build_collective,
     build_topology,
     build_traffic,
     one_format,
@@ -46,12 +49,8 @@ def command(
         str, typer.Option("--collective", help="all-gather, all-reduce, all-to-all, all-to-allv, ...")
     ],
     size: Annotated[str | None, typer.Option("--size", help="Bytes, as nccl-tests count them; default: 1 GiB.")] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Ranks that take part, like 0,1,4; default: all.")
-    ] = None,
-    root: Annotated[
-        int | None, typer.Option("--root", help="Rank of a broadcast, reduce, gather or scatter; default: 0.")
-    ] = None,
+    group: GroupOption = None,
+    root: RootOption = None,
     traffic: Annotated[
         str | None, typer.Option("--traffic", help="Of an all-to-allv: a file of bytes, or KIND[:SKEW] like zipf:0.8.")
     ] = None,
@@ -111,11 +110,7 @@ def command(
 
 
 def _collective(name: str, size: str, group: str | None, root: int | None, traffic: str | None) -> Collective:
-    from interlock.collectives import collective
-
-    wanted = collective(name, size, None if group is None else _ranks(group), 0 if root is None else root)
-    if root is not None and not wanted.is_rooted:
-        raise InvalidInput(f"--root {root} does not go with --collective {name}, which has no root")
+    wanted = build_collective(name, size, group, root)
     if traffic is not None:
         raise InvalidInput(f"--traffic {traffic} goes only with --collective {ALL_TO_ALLV}, not {name}")
     return wanted
@@ -132,10 +127,3 @@ def _all_to_allv(
     if traffic is None:
         raise InvalidInput(f"--collective {ALL_TO_ALLV} needs --traffic: a file of bytes, or KIND[:SKEW] like zipf:0.8")
     return build_traffic(traffic, graph, size, seed, DEFAULT_SIZE)
-
-
-def _ranks(text: str) -> list[int]:
-    words = text.split(",")
-    if not all(word.strip().isdigit() for word in words):
-        raise InvalidInput(f"--group {text!r} must be ranks separated by commas, like 0,1,4")
-    return [int(word) for word in words]

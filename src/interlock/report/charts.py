@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interlock.report.page import COLOURS
-from interlock.units import format_bytes
+from interlock.units import format_bandwidth, format_bytes
 
 __all__ = ["Bars", "Line", "bar_chart", "figure", "legend", "line_chart", "line_legend", "style_of"]
 
@@ -151,20 +151,28 @@ def line_legend(lines: Sequence[Line]) -> str:
     return legend([(line.name, _swatch(line)) for line in lines])
 
 
-def line_chart(lines: Sequence[Line], x_label: str, words_for_all: str, *, are_sizes: bool = False) -> str:
+def line_chart(
+    lines: Sequence[Line], x_label: str, words_for_all: str, *, are_sizes: bool = False, are_rates: bool = False
+) -> str:
     """Lines over a common x.
 
     Parameters
     ----------
     are_sizes
         x is bytes and y a ratio of at least 1, both on logarithmic axes; otherwise x is a rank and y bytes.
+    are_rates
+        y is bytes per second, from 0.
     """
     xs, ys = [x for line in lines for x in line.x], [y for line in lines for y in line.y]
     if not xs:
         return "<p>Nothing to show.</p>"
     across = _Axis(min(xs), max(xs) if max(xs) > min(xs) else 2 * min(xs) + 1, are_sizes, is_whole=not are_sizes)
-    up = _Axis(1.0, 1.1 * max([*ys, 1.1]), is_log=True) if are_sizes else _Axis(0.0, 1.08 * max([*ys, 1e-9]))
+    up = _Axis(0.0, 1.08 * max([*ys, 1e-9]))
     x_words, y_words = (format_bytes, _short) if are_sizes else (_short, format_bytes)
+    if are_rates:
+        y_words = format_bandwidth  # type: ignore[assignment]
+    elif are_sizes:
+        up = _Axis(1.0, 1.1 * max([*ys, 1.1]), is_log=True)
 
     def x_at(x: float) -> float:
         return LEFT + across.at(x) * (WIDTH - LEFT - 14)
