@@ -1,29 +1,12 @@
-#include <nanobind/stl/tuple.h>
-
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "interlock/rank_program.hpp"
+#include "program_columns.hpp"
 
 namespace interlock::bindings {
 
 using namespace nb::literals;
 
 namespace {
-
-/// Columns of one dtype end to end: one array crosses the boundary instead of many.
-template <typename T>
-class Joined {
-public:
-    void add(const std::vector<T>& values) {
-        values_.insert(values_.end(), values.begin(), values.end());
-        ends_.push_back(static_cast<std::int64_t>(values_.size()));
-    }
-    auto columns() { return std::make_tuple(column(std::move(values_)), column(std::move(ends_))); }
-
-private:
-    std::vector<T> values_;
-    std::vector<std::int64_t> ends_;
-};
 
 std::vector<PlacedItem> placed(const Array2<std::int64_t>& table) {
     require(table.shape(1) == 3, "items of a buffer must be [n, 3]: item, start, length");
@@ -35,31 +18,6 @@ std::vector<PlacedItem> placed(const Array2<std::int64_t>& table) {
         items.push_back({at[0], at[1], at[2]});
     }
     return items;
-}
-
-/// In the order of `interlock.runtime.program`.
-auto to_columns(RankProgram&& made) {
-    Joined<std::int64_t> wide;
-    for (const auto* values :
-         {&made.send_bytes, &made.send_start, &made.receive_bytes, &made.receive_start, &made.pack_start, &made.pack_to,
-          &made.pack_bytes, &made.unpack_start, &made.unpack_to, &made.unpack_bytes, &made.start_from, &made.start_to,
-          &made.start_bytes, &made.zero_start, &made.zero_bytes, &made.own_from, &made.own_to, &made.own_bytes}) {
-        wide.add(*values);
-    }
-    Joined<std::int32_t> narrow;
-    for (const auto* values :
-         {&made.send_peer, &made.send_tag, &made.send_stage, &made.send_round, &made.receive_peer, &made.receive_tag,
-          &made.receive_stage, &made.receive_round, &made.receive_place, &made.pack_offsets, &made.unpack_offsets, &made.wait_offsets, &made.wait_on,
-          &made.release_offsets, &made.release_to}) {
-        narrow.add(*values);
-    }
-    Joined<std::uint8_t> bytes;
-    for (const auto* values : {&made.send_buffer, &made.send_phase, &made.receive_buffer, &made.receive_phase,
-                               &made.receive_adds, &made.receive_queued, &made.pack_buffer, &made.unpack_buffer,
-                               &made.start_buffer, &made.zero_buffer}) {
-        bytes.add(*values);
-    }
-    return std::make_tuple(wide.columns(), narrow.columns(), bytes.columns(), made.scratch_bytes);
 }
 
 }  // namespace
@@ -98,7 +56,7 @@ void bind_program(nb::module_& m) {
                 made = lower(rows_of_rank(table, rank, true), rows_of_rank(table, rank, false), layout, as_span(item_bytes),
                              as_span(barriers));
             }
-            return to_columns(std::move(made));
+            return program_columns(std::move(made));
         },
         "rank"_a, "src_offsets"_a.noconvert(), "src"_a.noconvert(), "dst_offsets"_a.noconvert(), "dst"_a.noconvert(),
         "kind"_a.noconvert(), "phase"_a.noconvert(), "stage"_a.noconvert(), "size_bytes"_a.noconvert(),

@@ -9,6 +9,8 @@
 #include "interlock/detours.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier_plan.hpp"
+#include "interlock/two_tier_program.hpp"
+#include "program_columns.hpp"
 
 namespace interlock::bindings {
 
@@ -120,6 +122,32 @@ TwoTierCosts to_costs(const Array1<double>& costs) {
     return {at[0], at[1], at[2], at[3], static_cast<std::int32_t>(at[4]), at[5], at[6] != 0, at[7], at[8] != 0};
 }
 
+/// Calls `run` with a decided plan, of which only `rank`'s part is wanted unless that is kEveryone.
+template <typename Run>
+auto with_plan(const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
+               const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets,
+               const Array1<std::uint8_t>& hot_ends, const Array1<std::int64_t>& slice_bytes,
+               const Array2<std::int64_t>& heavy, const Array2<std::int64_t>& relays, std::int32_t rank, Run run) {
+    const auto num_servers = static_cast<std::size_t>(servers);
+    const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
+    require(settings.size() == 11, "settings must be 11 numbers");
+    const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
+    const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
+    const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
+    const auto pace = static_cast<Pace>(setting(2));
+    const LaneTable lanes =
+        to_lanes(demand_bytes, tiles, nic_targets, hot_ends, setting(0), pace, setting(6) != 0);
+    const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
+    const std::vector<NearRelay> around = to_near_relays(relays, ranks);
+    require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
+    // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
+    const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
+    const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
+                           pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8],
+                           settings.data()[9], setting(10) != 0, around, rank};
+    return run(plan);
+}
+
 }  // namespace
 
 void bind_two_tier(nb::module_& m) {
@@ -167,24 +195,8 @@ void bind_two_tier(nb::module_& m) {
             ScheduleRows rows;
             {
                 const nb::gil_scoped_release nogil;
-                const auto num_servers = static_cast<std::size_t>(servers);
-                const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
-                require(settings.size() == 11, "settings must be 11 numbers");
-                const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
-                const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
-                const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
-                const auto pace = static_cast<Pace>(setting(2));
-                const LaneTable lanes =
-                    to_lanes(demand_bytes, tiles, nic_targets, hot_ends, setting(0), pace, setting(6) != 0);
-                const std::vector<HeavyPair> pairs = to_heavy_pairs(heavy, ranks);
-                const std::vector<NearRelay> around = to_near_relays(relays, ranks);
-                require(slice_bytes.size() == num_servers, "slice_bytes must be [servers]");
-                // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
-                const bool is_pair_burst = num_servers == 2 && setting(0) == static_cast<std::int32_t>(Way::kBurst);
-                const TwoTierPlan plan{num_servers, width,      parts,      lanes, as_span(slice_bytes),
-                                       pace,        setting(3), setting(4), pairs, is_pair_burst, setting(7), settings.data()[8],
-                                       settings.data()[9], setting(10) != 0, around};
-                rows = expand_two_tier(as_span(demand_bytes), plan);
+                rows = with_plan(demand_bytes, servers, settings, segments, nic_targets, hot_ends, slice_bytes, heavy, relays,
+                                 kEveryone, [&](const TwoTierPlan& plan) { return expand_two_tier(as_span(demand_bytes), plan); });
             }
             return to_columns(std::move(rows));
         },
@@ -193,6 +205,38 @@ void bind_two_tier(nb::module_& m) {
         "near_relays"_a.noconvert(),
         "Rows of a two-tier plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, "
         "item, offset, length. No segments stand for every tile at once.");
+    m.def(
+        "lower_two_tier",
+        [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
+           const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& hot_ends,
+           const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy, const Array2<std::int64_t>& relays,
+           std::int32_t rank, const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start,
+           std::int64_t own_from, std::int64_t own_to, std::int64_t own_bytes) {
+            require_whole_servers(demand_bytes, servers);
+            RankProgram made;
+            {
+                const nb::gil_scoped_release nogil;
+                require(settings.size() > 5, "settings must be whole");
+                require(rank >= 0 && static_cast<std::size_t>(rank) < demand_bytes.shape(0), "the rank is out of range");
+                const PairStarts starts{as_span(input_start), as_span(output_start), own_from, own_to, own_bytes};
+                if (settings.data()[0] == static_cast<std::int64_t>(Way::kDirect)) {
+                    made = direct_program(as_span(demand_bytes), static_cast<std::size_t>(servers), rank, starts);
+                } else {
+                    made = with_plan(demand_bytes, servers, settings, segments, nic_targets, hot_ends, slice_bytes, heavy, relays,
+                                     rank, [&](const TwoTierPlan& plan) {
+                                         const auto rounds = static_cast<std::int32_t>(settings.data()[5]);
+                                         return two_tier_program(as_span(demand_bytes), plan, rounds, starts);
+                                     });
+                }
+            }
+            return program_columns(std::move(made));
+        },
+        "demand_bytes"_a.noconvert(), "servers"_a, "settings"_a.noconvert(), "segments"_a.noconvert(),
+        "nic_targets"_a.noconvert(), "hot_ends"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
+        "near_relays"_a.noconvert(), "rank"_a, "input_start"_a.noconvert(), "output_start"_a.noconvert(), "own_from"_a,
+        "own_to"_a, "own_bytes"_a,
+        "What one rank runs of a two-tier plan, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and "
+        "from each rank begin at `input_start` and `output_start`, or lie end to end where those are empty.");
     m.def(
         "sum_tiles",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {

@@ -20,21 +20,23 @@ std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(valu
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {
-    std::size_t num_waves = 1, width = 0;
+    std::size_t num_waves = 1, width = 0, first_rank = 0;
     std::vector<std::int32_t> num_pieces, num_wires, last_wire, message;  // per bucket
     std::size_t messages = 0, pieces = 0;
 
-    void resize(std::size_t servers, std::size_t waves, std::size_t gpus) {
+    void resize(const TwoTierPlan& plan, std::size_t waves) {
+        const bool is_all = plan.only_rank == kEveryone;
         num_waves = waves;
-        width = gpus;
-        const std::size_t buckets = servers * waves * gpus * gpus;
+        width = plan.width;
+        first_rank = is_all ? 0 : to_size(plan.only_rank) / width * width;
+        const std::size_t buckets = (is_all ? plan.servers : 1) * waves * width * width;
         num_pieces.assign(buckets, 0);
         num_wires.assign(buckets, 0);
         last_wire.assign(buckets, kNone);
         message.assign(buckets, kNone);
     }
     [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
-        const auto src = static_cast<std::size_t>(from), dst = static_cast<std::size_t>(to);
+        const std::size_t src = static_cast<std::size_t>(from) - first_rank, dst = static_cast<std::size_t>(to) - first_rank;
         // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
         const std::size_t turn = (dst + width - src % width) % width;
         return ((src / width * num_waves + static_cast<std::size_t>(wave)) * width + src % width) * width + turn;
@@ -67,7 +69,7 @@ public:
     }
 
     ScheduleRows expand() {
-        number_items();
+        if (plan_.only_rank == kEveryone) number_items();
         add_local();
         table_ = cut_wires(demand_, item_, plan_);
         gather_moves();
@@ -90,18 +92,29 @@ private:
         }
     }
 
+    [[nodiscard]] std::int32_t item_of(std::size_t src, std::size_t dst) const {
+        return item_.empty() ? to_int32(src * ranks_ + dst) : item_[src * ranks_ + dst];
+    }
+
     void gather_moves() {
-        balance_.resize(plan_.servers, to_size(table_.num_waves), width_);
-        restore_.resize(plan_.servers, to_size(table_.num_waves), width_);
+        balance_.resize(plan_, to_size(table_.num_waves));
+        restore_.resize(plan_, to_size(table_.num_waves));
         for (const WirePiece& piece : table_.pieces) {
             const Wire& wire = table_.wires[to_size(piece.wire)];
-            if (piece.sender != wire.src) {
+            if (moves_before(piece, wire)) {
                 balance_.count(balance_.bucket(piece.sender, wire.src, wire.balance_wave), piece.wire);
             }
-            if (piece.receiver != wire.dst) {
+            if (moves_after(piece, wire)) {
                 restore_.count(restore_.bucket(wire.dst, piece.receiver, wire.restore_wave), piece.wire);
             }
         }
+    }
+
+    [[nodiscard]] bool moves_before(const WirePiece& piece, const Wire& wire) const {
+        return piece.sender != wire.src && plan_.wants(to_size(wire.src) / width_);
+    }
+    [[nodiscard]] bool moves_after(const WirePiece& piece, const Wire& wire) const {
+        return piece.receiver != wire.dst && plan_.wants(to_size(wire.dst) / width_);
     }
 
     void reserve_rows() {
@@ -130,6 +143,7 @@ private:
         const std::size_t window = to_size(plan_.local_window);
         for (std::size_t src = 0; src < ranks_; ++src) {
             const std::size_t first = src / width_ * width_;
+            if (!plan_.wants(src / width_)) continue;
             ids.clear();
             for (std::size_t turn = 1; turn < width_; ++turn) {
                 const std::size_t dst = first + (src - first + turn) % width_;
@@ -167,11 +181,11 @@ private:
                 if (length == 0) continue;
                 const auto number = static_cast<std::int32_t>(slice);
                 if (before != kNone) rows_.deps.push_back(before);
-                add_piece(item_[src * ranks_ + dst], start, length);
+                add_piece(item_of(src, dst), start, length);
                 before = to_int32(rows_.src.size());
                 add_message(to_int32(src), way.relay, MessagePhase::kLocal, 0, number, 0);
                 rows_.deps.push_back(before);
-                add_piece(item_[src * ranks_ + dst], start, length);
+                add_piece(item_of(src, dst), start, length);
                 add_message(way.relay, to_int32(dst), MessagePhase::kLocal, 0, number, 0);
             }
         }
@@ -200,7 +214,7 @@ private:
             const std::int64_t end = first + portion(last - first, part + 1, parts);
             if (start == end) continue;
             rows_.deps.insert(rows_.deps.end(), before.begin(), before.end());
-            add_piece(item_[src * ranks_ + dst], start, end - start);
+            add_piece(item_of(src, dst), start, end - start);
             add_message(to_int32(src), to_int32(dst), phase, 0, static_cast<std::int32_t>(part), 0);
         }
     }
@@ -223,7 +237,7 @@ private:
             std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
         };
         const auto order = pieces_by_bucket(balance_, [&](const WirePiece& piece, const Wire& wire) {
-            return piece.sender == wire.src ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
+            return !moves_before(piece, wire) ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
         });
         // Neither lanes that keep their own time nor helpers that have hardly any to receive stop the others.
         std::vector<Waves> waves(kStreams * ranks_);
@@ -267,7 +281,7 @@ private:
             for (; next < table_.pieces.size() && to_size(table_.pieces[next].wire) == id; ++next) {
                 const WirePiece& piece = table_.pieces[next];
                 add_piece(piece);
-                if (piece.sender == wire.src) continue;
+                if (!moves_before(piece, wire)) continue;
                 deps.push_back(balance_.message[balance_.bucket(piece.sender, wire.src, wire.balance_wave)]);
             }
             for (const std::int32_t earlier : wire.after) {
@@ -287,7 +301,7 @@ private:
 
     void add_restores() {
         const auto order = pieces_by_bucket(restore_, [&](const WirePiece& piece, const Wire& wire) {
-            return piece.receiver == wire.dst ? kNoBucket : restore_.bucket(wire.dst, piece.receiver, wire.restore_wave);
+            return !moves_after(piece, wire) ? kNoBucket : restore_.bucket(wire.dst, piece.receiver, wire.restore_wave);
         });
         std::size_t next = 0;
         std::vector<std::int32_t> in_turn, to_helper;  // last one of each lane, and to each receiver of a lane

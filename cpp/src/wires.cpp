@@ -92,6 +92,10 @@ public:
         std::size_t index = 0;
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            if (!plan_.wants(src) && !plan_.wants(dst)) {
+                ++index;
+                continue;
+            }
             const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
             require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
                     "a segment must lie inside its tile");
@@ -171,8 +175,9 @@ private:
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             if (lane_cuts_[lane].last_ids.empty()) continue;
             const std::int32_t id = lane_cuts_[lane].last_ids.back();
-            lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
-            lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
+            // Of other servers not all lanes are known where one rank's part is wanted.
+            if (plan_.wants(src)) lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
+            if (plan_.wants(dst)) lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
         }
     }
 
@@ -283,16 +288,24 @@ private:
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
     }
 
+    /// Whether a piece is handled by the rank whose part is wanted. Between two servers the pace depends on all pieces.
+    [[nodiscard]] bool is_wanted(const Wire& wire, std::int32_t sender, std::int32_t receiver) const {
+        const std::int32_t rank = plan_.only_rank;
+        return rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank || sender == rank ||
+               receiver == rank;
+    }
+
     void add_range(std::span<const Parcel> parcels, std::int64_t first, std::int64_t last, const Wire& wire,
                    std::int32_t id) {
         const auto width = to_int32(width_);
         std::int64_t start = 0;
         for (const Parcel& parcel : parcels) {
             const std::int64_t from = std::max(first, start), to = std::min(last, start + parcel.bytes);
-            if (from < to) {
-                const std::int32_t sender = wire.src / width * width + parcel.sender;
-                const std::int32_t receiver = wire.dst / width * width + parcel.receiver;
-                const std::int32_t item = item_ids_[to_size(sender) * ranks_ + to_size(receiver)];
+            const std::int32_t sender = wire.src / width * width + parcel.sender;
+            const std::int32_t receiver = wire.dst / width * width + parcel.receiver;
+            if (from < to && is_wanted(wire, sender, receiver)) {
+                const std::size_t pair = to_size(sender) * ranks_ + to_size(receiver);
+                const std::int32_t item = item_ids_.empty() ? to_int32(pair) : item_ids_[pair];
                 table_.pieces.push_back({item, sender, receiver, id, parcel.offset + from - start, to - from});
             }
             start += parcel.bytes;

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms import registry
+from interlock.algorithms.two_tier_plan import TwoTierPlan
 from interlock.certificate import Certificate
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
@@ -137,8 +138,12 @@ class Plan:
         >>> program.columns["send_peer"].tolist() == list(range(1, 16))
         True
         """
-        if not 0 <= rank < self.problem.num_ranks:
-            raise InvalidInput(f"rank={rank} must be between 0 and {self.problem.num_ranks - 1}")
+        made = getattr(self.compact, "compact", self.compact)
+        num_ranks = made.cluster.num_ranks if isinstance(made, TwoTierPlan) else self.problem.num_ranks
+        if not 0 <= rank < num_ranks:
+            raise InvalidInput(f"rank={rank} must be between 0 and {num_ranks - 1}")
+        if isinstance(made, TwoTierPlan) and not rounds and (layout is None or layout.pairs is not None):
+            return made.program(rank) if layout is None else made.program(rank, layout.pairs, layout.own)
         rows = self.schedule if rounds else self.compact.rows_of(rank)
         where = Layout.packed(self.problem, rank) if layout is None else layout
         return lower(rows, self.problem, where, rounds=rounds)

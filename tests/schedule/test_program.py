@@ -11,6 +11,7 @@ import interlock as il
 from interlock.algorithms import registry
 from interlock.planning import Plan, solve
 from interlock.problem import demand_problem
+from interlock.schedule import Layout, lower
 from strategies import clusters, collective_problems
 
 SIZES = [0, 0, 1, 2, 3, 7, 64, 1000, 4099, 10**6]
@@ -88,6 +89,25 @@ def test_programs_of_every_way_are_its_schedule(servers: int, way: str) -> None:
     cluster = il.cluster("h200", servers=servers, gpus_per_server=4, fan_in=4)
     traffic = il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu="8 MB", seed=servers)
     check_programs(il.plan(cluster, traffic, algorithm="adaptive", way=way))
+
+
+PACING = {"receive_place", "send_round", "receive_round", "wait_offsets", "wait_on", "release_offsets", "release_to"}
+
+
+@pytest.mark.parametrize("fan_in", [None, 1, 4])
+@pytest.mark.parametrize("servers", [2, 3, 6])
+def test_a_program_from_one_servers_tiles_is_that_of_the_whole_schedule(servers: int, fan_in: int | None) -> None:
+    faults = [il.slow_nic(server=0, gpu=1, bandwidth="200 Gb/s")]
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=4, fan_in=fan_in, faults=faults)
+    traffic = il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu="64 MB", seed=servers)
+    for way in ("direct", "burst", "staged", "detour"):
+        plan = il.plan(cluster, traffic, algorithm="adaptive", way=way)
+        for rank in range(0, cluster.num_ranks, 3):
+            own, whole = plan.program(rank), lower(plan.schedule, plan.problem, Layout.packed(plan.problem, rank))
+            sizes = ("input_bytes", "output_bytes", "scratch_bytes")
+            assert [getattr(own, name) for name in sizes] == [getattr(whole, name) for name in sizes]
+            for name in own.columns.keys() - PACING:  # the order of other servers' messages is not known there
+                assert np.array_equal(own.columns[name], whole.columns[name]), name
 
 
 def test_rounds_are_above_those_of_all_that_a_message_waits_for(h200_2x4: il.Cluster) -> None:

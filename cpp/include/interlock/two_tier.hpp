@@ -26,6 +26,8 @@ enum class Pace : std::int32_t {
     kWindow = 2,     ///< every NIC serves a few partners at a time: a lane waits for an earlier one at either end
 };
 
+inline constexpr std::int32_t kEveryone = -1;
+
 /// A two-tier All-to-Allv, decided but not written out.
 struct TwoTierPlan {
     std::size_t servers = 0, width = 0;
@@ -43,6 +45,14 @@ struct TwoTierPlan {
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
     std::span<const NearRelay> near_relays{};  ///< by src and dst
+    /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut, rows may lack what it takes no part in, and
+    /// items are numbered src * ranks + dst.
+    std::int32_t only_rank = kEveryone;
+
+    /// Whether a server's tiles and moves are wanted.
+    [[nodiscard]] bool wants(std::size_t server) const {
+        return only_rank == kEveryone || static_cast<std::size_t>(only_rank) / width == server;
+    }
 };
 
 /// Slices of a typical lane on the wire at once where unlike lanes need not end together: two keep the wires of few servers busy.

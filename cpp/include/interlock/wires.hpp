@@ -37,7 +37,7 @@ struct WireTable {
 
 /// Cuts every lane of every segment into slices and says which bytes each slice carries.
 ///
-/// @param item_ids [ranks, ranks] the item of each pair
+/// @param item_ids [ranks, ranks] the item of each pair; empty: src * ranks + dst
 WireTable cut_wires(std::span<const std::int64_t> demand_bytes, std::span<const std::int32_t> item_ids,
                     const TwoTierPlan& plan);
 

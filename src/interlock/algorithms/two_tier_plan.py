@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.ragged import Ragged
-from interlock.schedule import Message, Phase, Pieces, Schedule
+from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
 __all__ = ["Pace", "TwoTierPlan", "Way"]
+
+_NOTHING = np.zeros(0, np.int64)
 
 
 class Way(IntEnum):
@@ -157,6 +159,29 @@ class TwoTierPlan:
     def rows_of(self, rank: int) -> Schedule:
         """All rows."""
         return self.schedule
+
+    def program(self, rank: int, pairs: PairStarts | None = None, own: tuple[int, int, int] = (0, 0, 0)) -> Program:
+        """What one rank runs, from the tiles of its server alone; `pairs` and `own` as a `Layout` has them."""
+        matrix = self.demand.bytes_matrix
+        native = _core.lower_two_tier(
+            matrix,
+            self.servers,
+            self.settings,
+            self.segments,
+            self.nic_targets,
+            self.hot_ends,
+            self.slice_bytes,
+            self.heavy_pairs,
+            self.near_relays,
+            rank,
+            _NOTHING if pairs is None else pairs.input,
+            _NOTHING if pairs is None else pairs.output,
+            *own,
+        )
+        if pairs is not None:
+            return Program.of(rank, pairs.input_bytes, pairs.output_bytes, native)
+        stays = matrix[rank, rank]
+        return Program.of(rank, int(matrix[rank].sum() - stays), int(matrix[:, rank].sum() - stays), native)
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""

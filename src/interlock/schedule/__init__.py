@@ -2,7 +2,7 @@
 
 from interlock.schedule.build import Batch, assemble, empty_schedule, make_pieces
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
-from interlock.schedule.layout import Layout, Region
+from interlock.schedule.layout import Layout, PairStarts, Region
 from interlock.schedule.levels import is_in_order, levels
 from interlock.schedule.loads import PortLoads
 from interlock.schedule.model import (
@@ -33,6 +33,7 @@ __all__ = [
     "Kind",
     "Layout",
     "Message",
+    "PairStarts",
     "Phase",
     "Pieces",
     "PortLoads",

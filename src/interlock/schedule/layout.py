@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem, RankSets
 
-__all__ = ["Layout", "Region"]
+__all__ = ["Layout", "PairStarts", "Region"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,13 +33,44 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
-    """One rank's buffers. Bytes that stay in place (a rank's own share of an All-to-All) are not items."""
+class PairStarts:
+    """Where the bytes for and from each rank begin in a rank's buffers of an All-to-All."""
 
-    rank: int
-    input: Region
-    output: Region
-    own: tuple[int, int, int] = (0, 0, 0)  # bytes that stay: start in the input, start in the output, length
+    input: NDArray[np.int64]  # [ranks]
+    output: NDArray[np.int64]
+    input_bytes: int
+    output_bytes: int
+
+
+class Layout:
+    """One rank's buffers. Bytes that stay in place (a rank's own share of an All-to-All) are not items.
+
+    `own` are bytes that stay: start in the input, start in the output, length. `pairs` is there for All-to-Alls.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        regions: Callable[[], tuple[Region, Region]],
+        own: tuple[int, int, int] = (0, 0, 0),
+        pairs: PairStarts | None = None,
+    ) -> None:
+        self.rank, self.own, self.pairs = rank, own, pairs
+        self._regions = regions
+
+    @cached_property
+    def _both(self) -> tuple[Region, Region]:
+        return self._regions()
+
+    @property
+    def input(self) -> Region:
+        """Items of the input."""
+        return self._both[0]
+
+    @property
+    def output(self) -> Region:
+        """Items of the output."""
+        return self._both[1]
 
     @classmethod
     def packed(cls, problem: Problem, rank: int) -> Layout:
@@ -47,11 +79,9 @@ class Layout:
         That is how every collective of `interlock.collectives` orders its buffers.
         """
         items = problem.items
-        return cls(
-            rank,
-            _packed_region(_items_of(items.contributors, rank), items.size_bytes),
-            _packed_region(_items_of(items.destinations, rank), items.size_bytes),
-        )
+        both = (items.contributors, items.destinations)
+        given, wanted = (_packed_region(_items_of(sets, rank), items.size_bytes) for sets in both)
+        return cls(rank, lambda: (given, wanted))
 
     @classmethod
     def all_to_all(
@@ -67,18 +97,23 @@ class Layout:
         problem's rank of each row.
         """
         place = np.arange(len(bytes_matrix)) if rank_of is None else np.asarray(rank_of)
-        moves = np.zeros((num_ranks or len(bytes_matrix),) * 2, np.bool_)
-        moves[np.ix_(place, place)] = bytes_matrix > 0
-        np.fill_diagonal(moves, False)
-        item_of_pair = (np.cumsum(moves.reshape(-1)) - 1).reshape(moves.shape)
-        own = int(place[rank])
+        own, count = int(place[rank]), num_ranks or len(bytes_matrix)
         row, column = bytes_matrix[rank], bytes_matrix[:, rank]
-        return cls(
-            own,
-            _region(item_of_pair[own, place], moves[own, place], row),
-            _region(item_of_pair[place, own], moves[place, own], column),
-            own=(int(row[:rank].sum()), int(column[:rank].sum()), int(row[rank])),
-        )
+
+        def regions() -> tuple[Region, Region]:
+            moves = np.zeros((count, count), np.bool_)
+            moves[np.ix_(place, place)] = bytes_matrix > 0
+            np.fill_diagonal(moves, False)
+            item_of_pair = (np.cumsum(moves.reshape(-1)) - 1).reshape(moves.shape)
+            return (
+                _region(item_of_pair[own, place], moves[own, place], row),
+                _region(item_of_pair[place, own], moves[place, own], column),
+            )
+
+        starts = np.zeros((2, count), np.int64)
+        starts[0, place], starts[1, place] = _starts(row), _starts(column)
+        stays = (int(starts[0, own]), int(starts[1, own]), int(row[rank]))
+        return cls(own, regions, stays, PairStarts(starts[0], starts[1], int(row.sum()), int(column.sum())))
 
 
 def _region(item: NDArray[np.int64], is_item: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Region:
