@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from interlock.algorithms import registry
+from interlock.algorithms.detours import has_dead_nics
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.interrupts import interruptions
@@ -57,6 +58,7 @@ class Row:
     plan_s: float
     total_s: float  # planning + makespan
     scratch_bytes: int
+    detours: bool = False  # a NIC is dead, and what it would carry goes through a neighbour's
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,9 @@ class Comparison:
 
     def remarks(self) -> list[str]:
         """What a reader of the table should know beside its numbers."""
-        return []
+        if not any(row.detours for row in self.results):
+            return []
+        return ["* a NIC is dead: what it would carry goes through the next GPU of its server that has one."]
 
     def rows(self) -> list[dict[str, object]]:
         """One row per algorithm by column name, SI units."""
@@ -113,7 +117,8 @@ class Comparison:
         for row in self.results:
             times = self.times_faster(row)
             faster = ["-" if times is None else f"{times:.2f}x"] if self.baseline else []
-            made.append([row.algorithm, format_seconds(row.makespan_s), f"{1 + row.gap:.3f}", *faster, *_cells(row)])
+            name = row.algorithm + "*" * row.detours
+            made.append([name, format_seconds(row.makespan_s), f"{1 + row.gap:.3f}", *faster, *_cells(row)])
         return made
 
     def __str__(self) -> str:
@@ -327,7 +332,14 @@ def row_of(made: Plan) -> Row:
         plan_s=made.plan_s,
         total_s=made.plan_s + proof.makespan_s,
         scratch_bytes=proof.scratch_bytes,
+        detours=_takes_detours(made),
     )
+
+
+def _takes_detours(made: Plan) -> bool:
+    cluster = made.problem.cluster
+    is_registered = made.algorithm in registry.names() and registry.get(made.algorithm).detours
+    return is_registered and cluster is not None and has_dead_nics(cluster)
 
 
 def tolerance_of(made: Plan) -> float | None:

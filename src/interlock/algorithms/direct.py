@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.detours import has_dead_nics, pairs_with_detours, refuses_detours
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import Bytes, Group, dependencies, group
+from interlock.algorithms.two_tier import Bytes, Group, demand_bytes, dependencies, group
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, RankSets
 from interlock.ragged import Ragged
@@ -18,6 +19,11 @@ __all__ = ["ALGORITHM", "direct"]
 def direct(problem: Problem, *, seed: int = 0) -> Schedule:
     """One message per (origin, destination) pair; sums go to an owner first and are then spread."""
     items = problem.items
+    if problem.cluster is not None and problem.demand is not None:
+        rows = demand_bytes(problem)
+        made = group(rows, rows.src, rows.dst)
+        src, dst = made.keys.astype(np.int32).T.copy()
+        return pairs_with_detours(problem, src, dst, made.pieces, np.zeros(len(src), np.int32), made.pieces.length, [])
     if not items.are_reduced:
         return assemble([_pairwise(problem, items.origin, items.destinations, Kind.COPY, Phase.SCALE_OUT, 0)])
     owner = _owners(problem)
@@ -27,7 +33,10 @@ def direct(problem: Problem, *, seed: int = 0) -> Schedule:
 
 
 def supports(problem: Problem) -> str | None:
-    """Wherever the topology itself routes every pair that must talk."""
+    """Wherever the topology itself routes every pair that must talk, or neighbours of dead NICs do."""
+    cluster = problem.cluster
+    if cluster is not None and problem.demand is not None and cluster.scale_out != "rail" and has_dead_nics(cluster):
+        return refuses_detours(cluster)
     src, dst = _talking_pairs(problem)
     try:
         problem.topology.routes(src, dst)
@@ -91,4 +100,4 @@ def _talking_pairs(problem: Problem) -> tuple[NDArray[np.int32], NDArray[np.int3
     return (pair // problem.num_ranks).astype(np.int32), (pair % problem.num_ranks).astype(np.int32)
 
 
-ALGORITHM = Algorithm("direct", "all sends at once (RCCL)", supports, direct)
+ALGORITHM = Algorithm("direct", "all sends at once (RCCL)", supports, direct, detours=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.detours import refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import local_batch, refuses_faults
+from interlock.algorithms.two_tier import local_batch
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
@@ -38,6 +39,7 @@ def hashed(src: NDArray[np.int32], dst: NDArray[np.int32], seed: int) -> NDArray
 ALGORITHM = Algorithm(
     "ecmp",
     "one rail per flow, by hash",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     ecmp,
+    detours=True,
 )

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.algorithms.detours import refuses_two_tier, through_live_nics
 from interlock.algorithms.no_stage import balance
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import Bytes, dependencies, group, local_batch, refuses_faults
+from interlock.algorithms.two_tier import Bytes, dependencies, group, local_batch
 from interlock.problem import Problem
 from interlock.schedule import Batch, Phase, Schedule, assemble
+from interlock.topology import Cluster
 
 __all__ = ["ALGORITHM", "fast"]
 
@@ -46,7 +48,7 @@ def fast(problem: Problem, *, seed: int = 0) -> Schedule:
     parts, carrier, stage = cut_into_stages(shares, carrier, stages, width)
     # Where the NICs of a server share a link, none may claim it: a barrier keeps stages apart there.
     shares_links = problem.cluster.scale_out == "flat" and problem.cluster.oversubscription > 1.0
-    return pipeline(local, parts, carrier, stage, width, shares_links)  # phase 3 behind the next stage
+    return pipeline(problem.cluster, local, parts, carrier, stage, shares_links)  # phase 3 behind the next stage
 
 
 def server_demand(far: Bytes, servers: int, width: int) -> NDArray[np.int64]:
@@ -108,10 +110,17 @@ def cut_into_stages(
 
 
 def pipeline(
-    local: Batch, parts: Bytes, carrier: NDArray[np.int32], stage: NDArray[np.int64], width: int, shares_links: bool
+    cluster: Cluster,
+    local: Batch,
+    parts: Bytes,
+    carrier: NDArray[np.int32],
+    stage: NDArray[np.int64],
+    shares_links: bool,
 ) -> Schedule:
     """Balance before a barrier; then stage k + 1 on the NICs while stage k is redistributed."""
+    width = cluster.gpus_per_server
     landing = (parts.dst // width * width + carrier % width).astype(np.int32)
+    carrier, landing = through_live_nics(cluster, carrier, landing)
     helped, misplaced = carrier != parts.src, landing != parts.dst
     moved, landed = parts.where(helped), parts.where(misplaced)
     hop = group(moved, moved.src, carrier[helped])  # for all destinations together
@@ -123,7 +132,8 @@ def pipeline(
     wire_src, wire_dst, wire_stage = wire.keys.astype(np.int32).T.copy()
     fan_src, fan_dst, fan_stage = fan.keys.astype(np.int32).T.copy()
     # A NIC carries one stage at a time, in order; redistribution belongs to the stage that it runs beside.
-    order = None if shares_links else wire.keys[:, 2].copy()
+    # Around dead NICs one may have several messages of a stage: these follow each other.
+    order = None if shares_links else wire.keys[:, 2] * len(wire) + np.arange(len(wire))
     barriers = np.unique(wire_stage).tolist() if shares_links else [FIRST_STAGE]
     return assemble(
         [
@@ -147,6 +157,7 @@ def pipeline(
 ALGORITHM = Algorithm(
     "fast",
     "balance, then one-to-one stages, then redistribution (FAST as published)",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     fast,
+    detours=True,
 )

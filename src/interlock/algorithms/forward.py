@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from interlock.algorithms.detours import refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import local_batch, refuses_faults
+from interlock.algorithms.two_tier import local_batch
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
@@ -20,6 +21,7 @@ def forward(problem: Problem, *, seed: int = 0) -> Schedule:
 ALGORITHM = Algorithm(
     "forward",
     "own rail to the destination server, then NVLink (DeepEP's shape)",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     forward,
+    detours=True,
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.detours import refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import Bytes, local_batch, refuses_faults
+from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
@@ -81,6 +82,7 @@ def _part(rows: Bytes, first: NDArray[np.int64], length: NDArray[np.int64]) -> B
 ALGORITHM = Algorithm(
     "no-stage",
     "balance, all rail sends at once, restore",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     no_stage,
+    detours=True,
 )

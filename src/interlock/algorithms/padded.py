@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from interlock.algorithms.detours import pairs_with_detours, refuses_two_tier
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import demand_bytes, group, refuses_faults
+from interlock.algorithms.two_tier import demand_bytes, group
 from interlock.problem import Problem
-from interlock.schedule import Batch, Phase, Pieces, Schedule, assemble
+from interlock.schedule import Pieces, Schedule
 
 __all__ = ["ALGORITHM", "padded"]
 
@@ -26,14 +27,14 @@ def padded(problem: Problem, *, seed: int = 0) -> Schedule:
     counts[np.isin(pair, made.keys @ np.array([problem.num_ranks, 1]))] = 1
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     pieces = Pieces(offsets, made.pieces.item, made.pieces.offset, made.pieces.length)
-    inside = problem.cluster.server_of(src) == problem.cluster.server_of(dst)
-    phase = np.where(inside, Phase.LOCAL, Phase.SCALE_OUT).astype(np.uint8)
-    return assemble([Batch(src, dst, pieces, phase, size_bytes=np.full(len(src), largest, np.int64))])
+    size_bytes = np.full(len(src), largest, np.int64)
+    return pairs_with_detours(problem, src, dst, pieces, np.zeros(len(src), np.int32), size_bytes, [])
 
 
 ALGORITHM = Algorithm(
     "padded",
     "uniform All-to-All padded to the largest pair (static solvers)",
-    lambda problem: refuses_faults(problem, uses_rails_only=False),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=False),
     padded,
+    detours=True,
 )

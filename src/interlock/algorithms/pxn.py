@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from interlock.algorithms.detours import refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import local_batch, refuses_faults
+from interlock.algorithms.two_tier import local_batch
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
@@ -24,6 +25,7 @@ def pxn(problem: Problem, *, seed: int = 0) -> Schedule:
 ALGORITHM = Algorithm(
     "pxn",
     "NVLink hop to the destination's rail, then all sends at once (NCCL)",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     pxn,
+    detours=True,
 )

@@ -15,9 +15,10 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.detours import refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import Bytes, local_batch, refuses_faults
+from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.schedule import Schedule
@@ -86,6 +87,7 @@ def cut(far: Bytes, chunk_bytes: int) -> Bytes:
 ALGORITHM = Algorithm(
     "rails",
     "each server alone, largest first to the least loaded NIC (RailS)",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     rails,
+    detours=True,
 )

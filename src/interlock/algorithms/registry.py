@@ -73,6 +73,8 @@ class Algorithm:
     cuts_items: bool = False
     # Whether `build` takes `report`, a callable that it tells the share of the work done.
     reports: bool = False
+    # Whether it assigns NICs without looking and, where one is dead, sends through a neighbour that has one.
+    detours: bool = False
 
     def check_parameters(self, given: Iterable[str]) -> None:
         """Raise unless `build` takes keywords of these names, or any."""

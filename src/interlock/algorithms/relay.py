@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.detours import through_live_nics
 from interlock.algorithms.two_tier import Bytes, Group, dependencies, group
 from interlock.problem import Problem
 from interlock.schedule import Batch, Phase, Schedule, assemble
@@ -30,6 +31,7 @@ def relay(
     ----------
     carrier
         Rank at the source server that sends each row, ``[len(far)]``; its bytes land on the same GPU index.
+        Where the NIC of either is dead, a neighbour's is taken.
     flows
         Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
     window
@@ -37,7 +39,7 @@ def relay(
     """
     assert problem.cluster is not None
     width = np.int32(problem.cluster.gpus_per_server)
-    landing = far.dst // width * width + carrier % width
+    carrier, landing = through_live_nics(problem.cluster, carrier, far.dst // width * width + carrier % width)
     moved, misplaced = carrier != far.src, landing != far.dst
     hopping, landed = far.where(moved), far.where(misplaced)
     kept_apart = np.zeros(len(far), np.int64) if flows is None else flows

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from interlock.algorithms.detours import refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import Bytes, local_batch, refuses_faults
+from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
@@ -38,6 +39,7 @@ def cut_evenly(far: Bytes, rails: int) -> tuple[Bytes, np.ndarray]:
 ALGORITHM = Algorithm(
     "spray",
     "every flow evenly over all rails (oblivious)",
-    lambda problem: refuses_faults(problem, uses_rails_only=True),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     spray,
+    detours=True,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from interlock.algorithms.detours import pairs_with_detours, refuses_two_tier
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import demand_bytes, group, refuses_faults
+from interlock.algorithms.two_tier import demand_bytes, group
 from interlock.problem import Problem
-from interlock.schedule import Batch, Phase, Schedule, assemble
+from interlock.schedule import Schedule
 
 __all__ = ["ALGORITHM", "spreadout"]
 
@@ -19,16 +20,15 @@ def spreadout(problem: Problem, *, seed: int = 0) -> Schedule:
     shift = (rows.dst - rows.src) % problem.num_ranks
     made = group(rows, shift, rows.src, rows.dst)
     stage, src, dst = made.keys.astype(np.int32).T
-    inside = problem.cluster.server_of(src) == problem.cluster.server_of(dst)
-    phase = np.where(inside, Phase.LOCAL, Phase.SCALE_OUT).astype(np.uint8)
     barriers = np.unique(stage)[1:].tolist()
-    batch = Batch(src.copy(), dst.copy(), made.pieces, phase, np.ascontiguousarray(stage))
-    return assemble([batch], barriers)
+    ends = (src.copy(), dst.copy())
+    return pairs_with_detours(problem, *ends, made.pieces, np.ascontiguousarray(stage), made.pieces.length, barriers)
 
 
 ALGORITHM = Algorithm(
     "spreadout",
     "shift by shift with barriers",
-    lambda problem: refuses_faults(problem, uses_rails_only=False),
+    lambda problem: refuses_two_tier(problem, uses_rails_only=False),
     spreadout,
+    detours=True,
 )

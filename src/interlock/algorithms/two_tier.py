@@ -18,7 +18,6 @@ __all__ = [
     "dependencies",
     "group",
     "local_batch",
-    "refuses_faults",
     "refuses_non_demand",
 ]
 
@@ -105,17 +104,4 @@ def refuses_non_demand(problem: Problem) -> str | None:
     """A reason where the problem is not an All-to-Allv on a cluster."""
     if problem.cluster is None or problem.demand is None:
         return "it plans an All-to-Allv on a two-tier cluster"
-    return None
-
-
-def refuses_faults(problem: Problem, *, uses_rails_only: bool) -> str | None:
-    """A reason where fixed NIC assignments meet a dead NIC, or cross-rail traffic meets a rail-only fabric."""
-    reason = refuses_non_demand(problem)
-    if reason is not None:
-        return reason
-    assert problem.cluster is not None
-    if problem.cluster.servers > 1 and (problem.cluster.nic_bandwidth_bytes_per_s <= 0).any():
-        return "it assigns traffic to fixed NICs and one of them is dead"
-    if not uses_rails_only and problem.cluster.scale_out == "rail":
-        return "it sends across rails, which a rail-only fabric cannot carry"
     return None
