@@ -76,8 +76,12 @@ def pairs_with_detours(
     stage: NDArray[np.int32],
     size_bytes: NDArray[np.int64],
     barriers: list[int],
+    follows: tuple[NDArray[np.integer], NDArray[np.integer]] | None = None,
 ) -> Schedule:
-    """Messages straight from rank to rank, at most one piece each, led around dead NICs hop by hop."""
+    """Messages straight from rank to rank, at most one piece each, led around dead NICs hop by hop.
+
+    Row ``follows[0][i]`` waits for row ``follows[1][i]``.
+    """
     cluster = problem.cluster
     assert cluster is not None
     inside = cluster.server_of(src) == cluster.server_of(dst)
@@ -96,7 +100,10 @@ def pairs_with_detours(
     all_rows = np.arange(len(src))
     first, wire = batch(hops, src, carrier, Phase.BALANCE), batch(all_rows, carrier, landing, phase)
     last = batch(lands, landing, dst, Phase.REDISTRIBUTE)
-    wire_deps = dependencies(hops, np.arange(len(hops)), len(src))
+    of, on = (hops, np.arange(len(hops)))
+    if follows is not None:
+        of, on = np.concatenate([of, follows[0]]), np.concatenate([on, len(hops) + follows[1]])
+    wire_deps = dependencies(of, on, len(src))
     last_deps = dependencies(np.arange(len(lands)), len(hops) + lands, len(lands))
     return assemble([first, replace(wire, deps=wire_deps), replace(last, deps=last_deps)], barriers)
 

@@ -30,6 +30,7 @@ __all__ = ["ALGORITHM", "tacos"]
 
 MOST_STARTS = 16
 STARTED_TRANSFERS = 500_000  # over all starts, where their number is ours to choose
+PARTS = (1, 2, 4, 8)  # chunks per item of which the best is taken where none are asked for
 
 
 def tacos(
@@ -40,7 +41,7 @@ def tacos(
     Parameters
     ----------
     parts
-        Chunks that every item is cut into; None: one, as published.
+        Chunks that every item is cut into; None: the best of 1, 2, 4 and 8, those that would take long left out.
     starts
         How many seeds to try, from `seed` on; None: as many as are cheap, at most 16.
     threads
@@ -52,23 +53,34 @@ def tacos(
     if goal.num_moves == 0 or problem.num_ranks == 1:
         return empty_schedule()
     links = unwound(arcs_of(problem.topology))
-    tries = starts or max(1, min(MOST_STARTS, STARTED_TRANSFERS // goal.num_moves))
-    seeds = [(seed + start) % 2**64 for start in range(tries)]
+    workers = threads or os.cpu_count() or 1
 
-    def best(arcs: ArcSet) -> TimedAnswer:
-        attempts = [partial(matched, goal, arcs, parts or 1, number) for number in seeds]
-        return min(in_order(attempts, threads or os.cpu_count() or 1), key=lambda answer: answer.makespan_s)
+    def answered(count: int, tries: int) -> Answer:
+        def best(arcs: ArcSet) -> TimedAnswer:
+            attempts = [partial(matched, goal, arcs, count, (seed + start) % 2**64) for start in range(tries)]
+            return min(in_order(attempts, workers), key=lambda answer: answer.makespan_s)
 
-    answer: Answer
-    if goal.flow is Flow.SPREAD:
-        answer = best(links)
-    elif goal.flow is Flow.COLLECT:
-        answer = best(links.reversed()).backwards()
-    else:
-        answer = best(links.reversed()).backwards().then(best(links))
+        if goal.flow is Flow.SPREAD:
+            return best(links)
+        if goal.flow is Flow.COLLECT:
+            return best(links.reversed()).backwards()
+        return best(links.reversed()).backwards().then(best(links))
+
+    answers = [answered(count, tries) for count, tries in tries_by_parts(goal, parts, starts)]
+    answer = min(answers, key=lambda made: made.makespan_s)
     made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0)
     assert isinstance(made, TransferSchedule)
     return replace(made, exclusive=bool((links.path.counts == 1).all()))
+
+
+def tries_by_parts(goal: Goal, parts: int | None, starts: int | None) -> list[tuple[int, int]]:
+    """How many seeds each number of chunks is tried with; all together are cheap where the choice is ours."""
+    counts = (parts,) if parts is not None else PARTS
+    affordable = [count for count in counts if goal.num_moves * count * len(counts) <= STARTED_TRANSFERS]
+    return [
+        (count, starts or max(1, min(MOST_STARTS, STARTED_TRANSFERS // (goal.num_moves * count * len(counts)))))
+        for count in affordable or counts[:1]
+    ]
 
 
 def unwound(arcs: ArcSet) -> ArcSet:

@@ -142,15 +142,17 @@ def _spreadout_s(traffic: _Traffic) -> float:
 
 
 def _padded_s(traffic: _Traffic) -> float:
+    """Messages of the largest size, one behind the other at every GPU, inside and outside of its server apart."""
+    cluster = traffic.cluster
     largest = max(float(traffic.near.max()), float(traffic.far.max()))
-    here = traffic.cluster.present.reshape(traffic.cluster.servers, -1)
-    near: Floats = largest * (here[:, :, None] & here[:, None, :]).astype(np.float64)
-    gpu = np.arange(here.shape[1])
-    near[:, gpu, gpu] = 0.0
-    far: Floats = largest * (here[:, :, None, None] & here[None, None, :, :]).astype(np.float64)
-    own = np.arange(len(here))
-    far[own, :, own, :] = 0.0
-    return _direct_s(_Traffic(traffic.cluster, near, far))
+    here = cluster.present.reshape(cluster.servers, -1).sum(axis=1)  # GPUs of each server
+    nic = cluster.nic_bandwidth_bytes_per_s[cluster.present].min() * cluster.fabric.efficiency
+    share = cluster.gpus_per_server - 1 if cluster.scale_up == "mesh" else 1
+    inside = cluster.scale_up_bandwidth_bytes_per_s / max(1, share)
+    far_s = float(_divide(np.array([largest]), nic)[0]) + cluster.scale_out_latency_s + cluster.message_overhead_s
+    near_s = largest / inside + cluster.scale_up_latency_s + cluster.message_overhead_s
+    shifts = int(here.sum() - here[here > 0].min())
+    return cluster.stage_overhead_s + max(shifts * far_s if shifts else 0.0, (int(here.max()) - 1) * near_s)
 
 
 def _inside_s(cluster: Cluster, bytes_: Floats) -> float:

@@ -103,10 +103,7 @@ def h200_tile_rates() -> TileRates:
     shapes = list(dict.fromkeys((row["hidden"], row["ffn"]) for row in rows))
     rates = [[row["flops_per_s"] for row in rows if (row["hidden"], row["ffn"]) == shape] for shape in shapes]
     tiles = list(dict.fromkeys(row["tile_tokens"] for row in rows))
-    rising = np.maximum.accumulate(
-        np.array(rates), axis=1
-    )  # too few tiles for all SMs, not their height, makes it fall
-    rising = np.maximum.accumulate(np.array(rates), axis=1)
+    rising = np.maximum.accumulate(np.array(rates), axis=1)  # what falls is too few tiles for all SMs, not their height
     return TileRates(np.array(shapes, np.int64), np.array(tiles, np.int64), rising)
 
 

@@ -1,20 +1,90 @@
-"""A paper's claim and what we found: published figure, ours, and a verdict."""
+"""A paper's claim and what we found: published figure, ours, a verdict, and how our constants came about."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Claim", "Status", "judge", "judge_over_baseline", "within"]
+__all__ = [
+    "Claim",
+    "Constants",
+    "Published",
+    "Source",
+    "Status",
+    "Verdict",
+    "counts",
+    "faster_than",
+    "judge",
+    "judge_together",
+]
 
 
 class Status(StrEnum):
     """The badge of a claim."""
 
-    REPRODUCED = "reproduced"
-    BEATEN = "beaten"
+    REPRODUCED = "reproduced"  # within the slack stated, and in the published order of systems
+    BEATEN = "beaten"  # ours, doing the same job, takes less
+    FITTED = "fitted"  # within the slack, but constants were chosen for this very figure
     NOT_REACHED = "not reached"
-    NOT_COMPARABLE = "not comparable"
+    NOT_COMPARABLE = "not comparable"  # what was run for the published figure is not known to us
+
+
+class Source(StrEnum):
+    """Where the figure beside ours comes from."""
+
+    PAPER = "paper"
+    LOGS = "authors' logs"
+    MEASURED = "measured by us"  # public code of the paper, run by us
+
+
+class Constants(StrEnum):
+    """How the constants behind our figure came about."""
+
+    DATA_SHEET = "data sheet"  # rates and costs of the hardware; nothing fitted
+    OTHER = "fitted elsewhere"  # to figures of the same source, not to this one
+    THIS = "fitted to this"
+    COUNTED = "counted"
+    TIMED = "timed here"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A figure or a band; the top is infinite where only a least is given."""
+
+    low: float
+    high: float
+    source: Source = Source.PAPER
+
+    @classmethod
+    def figure(cls, value: float, source: Source = Source.PAPER) -> Published:
+        """A single figure.
+
+        >>> Published.figure(58.0).words
+        '58'
+        """
+        return cls(value, value, source)
+
+    @property
+    def words(self) -> str:
+        """As a table prints it.
+
+        >>> Published(1.2, 1.3).words, Published(3.0, math.inf).words
+        ('1.2-1.3', '>3')
+        """
+        if math.isinf(self.high):
+            return f">{self.low:g}"
+        return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A badge and, where it is not good, why."""
+
+    status: Status
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +97,9 @@ class Claim:
     ours: float
     unit: str
     status: Status
+    slack: float | None = None  # as a share of the published figure; None: nothing is compared
+    constants: Constants = Constants.DATA_SHEET
+    source: Source = Source.PAPER
     note: str = ""  # how ours was made, and why it differs where it does
 
     @property
@@ -38,36 +111,66 @@ class Claim:
         """
         return f"{self.ours:.0f} {self.unit}" if abs(self.ours) >= 1000 else f"{self.ours:.4g} {self.unit}"
 
+    @property
+    def published_words(self) -> str:
+        """The figure beside ours, with its source where that is not the paper."""
+        origin = "" if self.source is Source.PAPER else f" ({self.source})"
+        return f"{self.published} {self.unit}{origin}"
 
-def judge(
-    ours: float, low: float, high: float | None = None, *, slack: float = 0.1, less_is_better: bool = False
-) -> Status:
-    """Reproduced inside the published band widened by `slack`; beaten on its better side; else not reached.
+    @property
+    def slack_words(self) -> str:
+        """The slack as a table prints it."""
+        return "-" if self.slack is None else f"{100 * self.slack:.0f} %"
 
-    >>> judge(1.25, 1.2, 1.3), judge(2.0, 1.2, 1.3), judge(0.9, 1.2, 1.3)
-    (<Status.REPRODUCED: 'reproduced'>, <Status.BEATEN: 'beaten'>, <Status.NOT_REACHED: 'not reached'>)
+
+def judge(ours: float, published: Published, slack: float, *, fitted: bool = False) -> Verdict:
+    """Reproduced (or fitted) inside the published band widened by `slack`, else not reached; on either side.
+
+    >>> judge(1.25, Published(1.2, 1.3), 0.1).status, judge(2.0, Published(1.2, 1.3), 0.1).why
+    (<Status.REPRODUCED: 'reproduced'>, 'ours is 54 % above')
     """
-    top = low if high is None else high
-    if low * (1 - slack) <= ours <= top * (1 + slack):
-        return Status.REPRODUCED
-    is_better = ours < low if less_is_better else ours > top
-    return Status.BEATEN if is_better else Status.NOT_REACHED
+    if published.low * (1 - slack) <= ours <= published.high * (1 + slack):
+        return Verdict(Status.FITTED if fitted else Status.REPRODUCED)
+    edge, side = (published.low, "below") if ours < published.low else (published.high, "above")
+    return Verdict(Status.NOT_REACHED, f"ours is {100 * abs(ours / edge - 1):.0f} % {side}")
 
 
-def judge_over_baseline(ours: float, low: float, high: float | None, slack: float) -> Status:
-    """The verdict on a speed-up over a baseline that we had to model.
+def judge_together(
+    names: Sequence[str], ours: Sequence[float], published: Sequence[Published], slack: float, fitted: Sequence[bool]
+) -> list[Verdict]:
+    """Verdicts on systems that were run against each other: none is reproduced whose place among them is reversed.
 
-    Far above the published band our baseline may be worse than theirs, so nothing is claimed from it.
+    Systems whose published bands overlap have no order.
 
-    >>> judge_over_baseline(1.25, 1.2, 1.3, 0.1), judge_over_baseline(9.0, 1.2, 1.3, 0.1)
-    (<Status.REPRODUCED: 'reproduced'>, <Status.NOT_COMPARABLE: 'not comparable'>)
+    >>> low, high = Published.figure(58.0), Published.figure(60.0)
+    >>> [v.why for v in judge_together(["A", "B"], [66.0, 65.0], [low, high], 0.15, [False, False])]
+    ['order reversed: ours puts A above B', 'order reversed: ours puts A above B']
     """
-    if high is None:
-        return Status.REPRODUCED if ours >= low * (1 - slack) else Status.NOT_REACHED
-    verdict = judge(ours, low, high, slack=slack)
-    return Status.NOT_COMPARABLE if verdict is Status.BEATEN else verdict
+    made = []
+    for i, value in enumerate(ours):
+        verdict = judge(value, published[i], slack, fitted=fitted[i])
+        for j in range(len(ours)):
+            below, above = (i, j) if published[i].high < published[j].low else (j, i)
+            if published[below].high < published[above].low and ours[below] > ours[above]:
+                words = f"order reversed: ours puts {names[below]} above {names[above]}"
+                verdict = Verdict(Status.NOT_REACHED, f"{verdict.why}; {words}" if verdict.why else words)
+                break
+        made.append(verdict)
+    return made
 
 
-def within(ours: float, published: float, slack: float) -> Status:
-    """Reproduced within `slack` (a share of the published figure), otherwise not; a model has nothing to beat."""
-    return Status.REPRODUCED if abs(ours - published) <= slack * abs(published) else Status.NOT_REACHED
+def faster_than(ours: float, theirs: Published, slack: float = 0.0) -> Verdict:
+    """The verdict on a time for the same job: beaten below theirs, reproduced within `slack`, else not reached.
+
+    >>> faster_than(5.0, Published.figure(10.0)).status, faster_than(20.0, Published.figure(10.0)).why
+    (<Status.BEATEN: 'beaten'>, 'ours is 100 % above')
+    """
+    if ours < theirs.low * (1 - slack):
+        return Verdict(Status.BEATEN)
+    return judge(ours, theirs, slack)
+
+
+def counts(claims: Sequence[Claim]) -> dict[Status, int]:
+    """How many claims have each badge, in the order of badges."""
+    found = Counter(claim.status for claim in claims)
+    return {status: found[status] for status in Status}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections import Counter
 from collections.abc import Sequence
 
-from interlock.report.claims import Claim, Status
+from interlock.report.claims import Claim, Status, counts
 from interlock.report.page import Page, render
 from interlock.report.reproduce import SOURCES
 
@@ -16,6 +15,7 @@ __all__ = ["reproduce_page"]
 SIGN_BY_STATUS = {
     Status.REPRODUCED: "=",
     Status.BEATEN: "+",
+    Status.FITTED: "~",
     Status.NOT_REACHED: "\N{MINUS SIGN}",
     Status.NOT_COMPARABLE: "?",
 }
@@ -33,8 +33,7 @@ def reproduce_page(claims: Sequence[Claim], command: str, *, quick: bool) -> str
 
 
 def _totals(claims: Sequence[Claim]) -> str:
-    counts = Counter(claim.status for claim in claims)
-    badges = " ".join(f"{_badge(status)} {counts[status]}" for status in Status if counts[status])
+    badges = " ".join(f"{_badge(status)} {count}" for status, count in counts(claims).items() if count)
     words = (
         "Ours are simulated or modelled, never the paper's hardware, unless a note says measured. "
         "Deviations stand under the claim."
@@ -46,13 +45,16 @@ def _table(claims: Sequence[Claim]) -> str:
     lines = []
     for claim in claims:
         note = f"<br><small>{html.escape(claim.note)}</small>" if claim.note else ""
-        published = html.escape(f"{claim.published} {claim.unit}")
+        published = html.escape(claim.published_words)
         lines.append(
             f'<tr data-status="{claim.status}"><td class="words">{html.escape(claim.claim)}{note}</td>'
             f'<td data-label="published">{published}</td><td data-label="ours">{html.escape(claim.words)}</td>'
-            f"<td>{_badge(claim.status)}</td></tr>"
+            f'<td data-label="slack">{claim.slack_words}</td><td>{_badge(claim.status)}</td>'
+            f'<td class="words">{html.escape(claim.constants)}</td></tr>'
         )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "verdict"))
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "slack", "verdict", "constants")
+    )
     return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
 
 
