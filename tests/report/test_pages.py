@@ -152,7 +152,9 @@ def _sweep_text() -> str:
 
 def _claims_text() -> str:
     claims = [
-        Claim("fast", f"a rather long claim that ends {status}", "1.2 to 1.3", 1.25, "x", status, 0.1, note="deviation: none")
+        Claim(
+            "fast", f"a rather long claim that ends {status}", "1.2-1.3", 1.25, "x", status, 0.1, note="deviation: none"
+        )
         for status in Status
     ]
     return reproduce_page(claims, "interlock reproduce", quick=True)
