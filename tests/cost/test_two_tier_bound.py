@@ -105,3 +105,18 @@ def test_a_byte_that_changes_rail_needs_a_hop_inside():
 def test_nothing_to_move_takes_no_time():
     found = bound(cluster("h200", servers=2), np.eye(16, dtype=np.int64))
     assert (found.seconds, found.binds) == (0.0, "nothing to move")
+
+
+def test_a_fabric_takes_its_part_only_where_the_receiving_port_is_the_limit():
+    """A slow sender at 5 GB/s does not fill 0.84 of a 50 GB/s port: 1 GB takes 0.2 s and not 0.2 / 0.84."""
+    hosts = cluster(
+        "h200",
+        servers=2,
+        gpus_per_server=1,
+        scale_out="rail",
+        fabric="roce-dcqcn",
+        faults=[slow_nic(0, 0, "5 GB/s")],
+        **FREE,
+    )
+    assert bound(hosts, pairs(2, {(0, 1): GB})).seconds == pytest.approx(1 / 5)
+    assert bound(hosts, pairs(2, {(1, 0): GB})).seconds == pytest.approx(1 / 5 / hosts.fabric.efficiency)

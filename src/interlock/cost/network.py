@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem
+from interlock.topology import Topology
+from interlock.topology.ports import receiving_ports
 
 __all__ = ["Network", "usable_network"]
 
@@ -82,13 +84,21 @@ def usable_network(problem: Problem) -> Network:
         topology.num_ranks,
         _rows(src, keep),
         _rows(dst, keep),
-        _rows(topology.bandwidth_bytes_per_s, keep),
+        _rows(_rate(topology), keep),
         _rows(topology.latency_s, keep),
         _rows(topology.message_overhead_s, keep),
         _rows(topology.channel, keep),
         is_rank | topology.multicasts,
         is_rank | topology.reduces,
     )
+
+
+def _rate(topology: Topology) -> NDArray[np.float64]:
+    """What each link carries; a receiving port only as much as its fabric passes."""
+    if topology.fabric.efficiency == 1.0:
+        return topology.bandwidth_bytes_per_s
+    part = np.where(receiving_ports(topology), topology.fabric.efficiency, 1.0)
+    return topology.bandwidth_bytes_per_s * part
 
 
 def _rows(column: NDArray[Scalar], keep: NDArray[np.int64] | None) -> NDArray[Scalar]:

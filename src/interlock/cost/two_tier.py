@@ -80,7 +80,7 @@ def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
 
 def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
     """One server, one rank, one rail."""
-    nic = _usable_nics(cluster) * (cluster.fabric.efficiency if loads.verb == "receiving" else 1.0)
+    nic = _usable_nics(cluster, loads.verb)
     all_nics, uplink = nic.sum(axis=1), np.broadcast_to(_uplink(cluster), cluster.servers)
     server_s = _divide(loads.leaves_server.sum(axis=1), np.minimum(all_nics, uplink))
     worst = int(server_s.argmax())
@@ -105,7 +105,7 @@ def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tup
     if gpus < 3:
         return
     per_link = cluster.scale_up_bandwidth_bytes_per_s / (gpus - 1 if cluster.scale_up == "mesh" else 1)
-    nic = _usable_nics(cluster) * (cluster.fabric.efficiency if loads.verb == "receiving" else 1.0)
+    nic = _usable_nics(cluster, loads.verb)
     known_s = best_s - _rank_start_s(cluster)
     candidates = _worth_cutting(cluster, loads, nic, per_link, known_s)
     if not len(candidates):
@@ -125,7 +125,11 @@ def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tup
             # Into each GPU outside, whatever comes past the cut so far.
             past = outside * (outside @ loads.inside[server] + loads.arrives_far[server])
             seconds = _widened_s(
-                crossing, width, (kept, past), (np.full(gpus, per_link), _usable_nics(cluster)[server]), known_s
+                crossing,
+                width,
+                (kept, past),
+                (np.full(gpus, per_link), _usable_nics(cluster, _other(loads.verb))[server]),
+                known_s,
             )
         worst = int(seconds.argmax())
         yield (
@@ -159,7 +163,7 @@ def _words(server: int, member: Floats, loads: _Loads, per_link: float, seconds:
     few = np.flatnonzero(member if is_small else 1.0 - member)
     if not len(few):
         few, is_small = np.flatnonzero(loads.inside[server].sum(axis=1) > per_link * seconds), True
-    side = loads.verb if is_small else {"sending": "receiving"}.get(loads.verb, "sending")
+    side = loads.verb if is_small else _other(loads.verb)
     return f"scale-up of server {server} around GPUs {', '.join(str(gpu) for gpu in few)}, {side}"
 
 
@@ -169,7 +173,7 @@ def _worth_cutting(cluster: Cluster, loads: _Loads, nic: Floats, per_link: float
     if cluster.scale_up == "switch":
         leaves = leaves + np.maximum(loads.inside.sum(axis=2) - best_s * per_link, 0.0)
         arrives = loads.inside.sum(axis=1) - best_s * per_link
-        arrives = arrives + np.maximum(loads.arrives_far - best_s * _usable_nics(cluster), 0.0)
+        arrives = arrives + np.maximum(loads.arrives_far - best_s * _usable_nics(cluster, _other(loads.verb)), 0.0)
         most = np.maximum(leaves, arrives).sum(axis=1)
     else:
         over = loads.inside - best_s * per_link
@@ -184,7 +188,7 @@ def _latency(cluster: Cluster, demand: Demand, sends: _Loads) -> tuple[float, st
     if not sends.leaves_server.any():
         return (_rank_start_s(cluster) if sends.leaves_rank.any() else 0.0), "latency"
     hop_inside_s = cluster.message_overhead_s + cluster.scale_up_latency_s
-    from_dead_nic = bool(sends.leaves_server[_usable_nics(cluster) == 0.0].any())
+    from_dead_nic = bool(sends.leaves_server[_usable_nics(cluster, sends.verb) == 0.0].any())
     needs_hop_inside = from_dead_nic or (cluster.scale_out == "rail" and _changes_rail(cluster, demand))
     return _server_start_s(cluster) + needs_hop_inside * hop_inside_s, "latency"
 
@@ -198,14 +202,23 @@ def _changes_rail(cluster: Cluster, demand: Demand) -> bool:
     return int(demand.bytes_matrix.sum()) > same_rail + same_server - int(np.trace(demand.bytes_matrix))
 
 
-def _usable_nics(cluster: Cluster) -> Floats:
-    """Rate of each rank's NIC, ``[servers, gpus]``; on rails no faster than all its peers on the rail together."""
+def _usable_nics(cluster: Cluster, verb: str) -> Floats:
+    """What each rank's NIC sends or receives, ``[servers, gpus]``; on rails no faster than all its peers on the rail.
+
+    Only a receiving port loses what the fabric's efficiency takes: at the far end where this one sends.
+    """
     nic = cluster.nic_bandwidth_bytes_per_s.reshape(cluster.servers, cluster.gpus_per_server)
+    receiving = nic * cluster.fabric.efficiency
+    own, peers = (nic, receiving) if verb == "sending" else (receiving, nic)
     if cluster.scale_out == "flat":
-        return nic
-    rail = nic.sum(axis=0)
-    usable: Floats = np.minimum(nic, rail - nic + _beyond_rail(cluster))
+        return own
+    usable: Floats = np.minimum(own, peers.sum(axis=0) - peers + _beyond_rail(cluster))
     return usable
+
+
+def _other(verb: str) -> str:
+    """The other direction."""
+    return "receiving" if verb == "sending" else "sending"
 
 
 def _uplink(cluster: Cluster) -> Floats | float:
