@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "interlock/delivery.hpp"
 #include "interlock/holdings.hpp"
@@ -34,7 +35,7 @@ void SumHoldings::start_item(std::int32_t item) {
     const auto contributors = items_.contributors_of(at(item));
     is_exact_ = contributors.size() <= kExactContributors;
     used_fingerprints_ |= !is_exact_;
-    num_words_ = is_exact_ ? (contributors.size() + 63) / 64 : 2;
+    num_words_ = is_exact_ ? (contributors.size() + 63) / 64 : 3;
     num_words_ = std::max<std::size_t>(num_words_, 1);
     sums_.resize(std::max(sums_.size(), holdings_.size() * num_words_));
     switch_sum_.assign(num_words_, 0);
@@ -192,11 +193,13 @@ void SumHoldings::add_own(std::int32_t rank, std::span<std::uint64_t> sum) const
     } else {
         sum[0] += scramble(seed_ ^ (2 * index));
         sum[1] += scramble(seed_ ^ (2 * index + 1));
+        ++sum[2];
     }
 }
 
 bool SumHoldings::overlap(Sum a, Sum b) const {
-    if (!is_exact_) return false;  // a doubled contribution shows in the fingerprint of the end result
+    // Below that number a doubled contribution shows in the fingerprint of the end result.
+    if (!is_exact_) return a[2] > complete_[2] || b[2] > complete_[2] - a[2];
     std::uint64_t shared = 0;
     for (std::size_t w = 0; w < a.size(); ++w) shared |= a[w] & b[w];
     return shared != 0;
@@ -206,7 +209,9 @@ void SumHoldings::add(std::span<std::uint64_t> into, Sum sum) const {
     if (is_exact_) {
         for (std::size_t w = 0; w < into.size(); ++w) into[w] |= sum[w];
     } else {
-        for (std::size_t w = 0; w < into.size(); ++w) into[w] += sum[w];
+        for (std::size_t w = 0; w < 2; ++w) into[w] += sum[w];
+        // Fingerprints wrap around, so that 2^64 times a contribution looks like none of it. The count stays at its end.
+        into[2] = into[2] + sum[2] < into[2] ? std::numeric_limits<std::uint64_t>::max() : into[2] + sum[2];
     }
 }
 

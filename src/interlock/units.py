@@ -14,6 +14,8 @@ from interlock.errors import InvalidInput
 
 __all__ = [
     "MAX_BYTES",
+    "MAX_RATE",
+    "MIN_RATE",
     "Quantity",
     "format_bandwidth",
     "format_bytes",
@@ -28,6 +30,9 @@ __all__ = [
 Quantity = str | int | float
 
 MAX_BYTES = 2**62
+# Bytes per second of any link or NIC. Times and rates are doubles of 53 bits: further apart, what a slow link takes
+# would drown in what a fast one rounds.
+MIN_RATE, MAX_RATE = 1.0, 1e15
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?[0-9][0-9_]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-zµ/]*)\s*", re.ASCII)
 _PREFIX = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
@@ -75,14 +80,14 @@ def parse_bytes(value: Quantity, name: str = "size") -> int:
 
 
 def parse_bandwidth(value: Quantity, name: str = "bandwidth") -> float:
-    """Bytes per second; must be positive.
+    """Bytes per second, between `MIN_RATE` and `MAX_RATE`.
 
     >>> parse_bandwidth("400 Gb/s"), parse_bandwidth("450 GB/s")
     (50000000000.0, 450000000000.0)
     """
     parsed = float(_parse(value, _BANDWIDTH, name, "like '400 Gb/s' or '450 GB/s'"))
-    if not 0 < parsed <= 1e18:
-        raise InvalidInput(f"{name}={value!r} must be above zero and at most 1e18 B/s")
+    if not MIN_RATE <= parsed <= MAX_RATE:
+        raise InvalidInput(f"{name}={value!r} must be between {MIN_RATE:g} and {MAX_RATE:g} B/s")
     return parsed
 
 

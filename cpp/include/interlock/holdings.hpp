@@ -43,7 +43,7 @@ public:
     [[nodiscard]] bool used_fingerprints() const { return used_fingerprints_; }
 
 private:
-    /// A set of contributions: one bit each, or the sums of two fingerprints.
+    /// A set of contributions: one bit each, or the sums of two fingerprints and how many there are.
     using Sum = std::span<const std::uint64_t>;
 
     /// What a rank holds of the segment; its contributions are the rank's row of sums_.

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from interlock.problem import Problem
 from interlock.topology import Topology
 from interlock.topology.ports import receiving_ports
+from interlock.topology.routing import DEAD_BANDWIDTH
 
 __all__ = ["Network", "usable_network"]
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-LEAST_BANDWIDTH = 1e-6  # bytes per second; below it a link is dead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +71,7 @@ def usable_network(problem: Problem) -> Network:
     """The problem's graph without dead links and without links of missing ranks."""
     topology = problem.topology
     src, dst = topology.link_src, topology.link_dst
-    alive = topology.bandwidth_bytes_per_s > LEAST_BANDWIDTH
+    alive = topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH
     if problem.cluster is not None and not problem.cluster.present.all():
         gone = np.zeros(topology.num_nodes, np.bool_)
         gone[: topology.num_ranks] = ~problem.cluster.present

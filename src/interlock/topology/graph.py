@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
 from interlock.topology.fabric import Fabric
-from interlock.topology.routing import ShortestPaths
-from interlock.units import Quantity, parse_bandwidth, parse_seconds
+from interlock.topology.routing import DEAD_BANDWIDTH, ShortestPaths
+from interlock.units import MAX_RATE, MIN_RATE, Quantity, parse_bandwidth, parse_seconds
 
 __all__ = ["MAX_LINKS", "MAX_NODES", "NodeKind", "Router", "Topology", "from_edges", "per_link"]
 
@@ -247,12 +247,13 @@ def per_link(value: Quantity | ArrayLike, num_links: int, name: str) -> NDArray[
 
 def _check_quantities(column: NDArray[np.float64], name: str) -> None:
     is_rate = name.startswith("bandwidth")
-    most = 1e18 if is_rate else 1e9
-    good = (column > 0) if is_rate else (column >= 0)
-    good &= column <= most  # false for NaN too
+    least, most = (MIN_RATE, MAX_RATE) if is_rate else (0.0, 1e9)
+    good = (column >= least) & (column <= most)  # false for NaN
+    if is_rate:
+        good |= column == DEAD_BANDWIDTH
     if not good.all():
         link = int(np.flatnonzero(~good)[0])
-        rule = "above zero and at most 1e18 B/s" if is_rate else "between 0 and 1e9 seconds"
+        rule = f"between {least:g} and {most:g} {'B/s' if is_rate else 'seconds'}"
         raise InvalidInput(f"{name}[{link}]={column[link]} must be {rule}")
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DEAD_BANDWIDTH", "ShortestPaths"]
 
-REFERENCE_BYTES = 2**20  # the message size whose time a route minimises
 DEAD_BANDWIDTH = 1e-9  # of a link that is there in name only: it keeps its number, and no route uses it
+REFERENCE_BYTES = 2**20  # the message size whose time a route minimises
 _MOST_PS = 2**42  # 4.4 s; slower links cost no more, so that no sum overflows
 
 

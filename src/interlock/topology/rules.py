@@ -9,6 +9,7 @@ import numpy as np
 from interlock.errors import InvalidInput, nearest
 from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault
+from interlock.units import MAX_RATE, MIN_RATE
 
 if TYPE_CHECKING:
     from interlock.topology.cluster import Cluster
@@ -40,7 +41,7 @@ def check_cluster(cluster: Cluster) -> None:
         if value not in kinds:
             raise InvalidInput(f"{name}={str(value)[:64]!r} is unknown; {nearest(str(value)[:64], kinds)}")
     for name in ("scale_up_bandwidth_bytes_per_s", "scale_out_bandwidth_bytes_per_s"):
-        _check_number(name, getattr(cluster, name), above=0.0, most=1e18)
+        _check_number(name, getattr(cluster, name), least=MIN_RATE, most=MAX_RATE)
     for name in ("scale_up_latency_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s"):
         _check_number(name, getattr(cluster, name), least=0.0, most=1e9)
     _check_number("oversubscription", cluster.oversubscription, least=1.0, most=1000.0)
@@ -53,19 +54,10 @@ def check_cluster(cluster: Cluster) -> None:
     _check_faults(cluster)
 
 
-def _check_number(
-    name: str, value: object, *, least: float | None = None, above: float | None = None, most: float
-) -> None:
+def _check_number(name: str, value: object, *, least: float, most: float) -> None:
     is_number = isinstance(value, int | float | np.floating) and not isinstance(value, bool)
-    good = is_number and value <= most  # type: ignore[operator]
-    if least is not None:
-        good = good and value >= least  # type: ignore[operator]
-        rule = f"between {least:g} and {most:g}"
-    else:
-        good = good and value > above  # type: ignore[operator]
-        rule = f"above {above:g} and at most {most:g}"
-    if not good:
-        raise InvalidInput(f"{name}={value!r} must be {rule}")
+    if not (is_number and least <= value <= most):  # type: ignore[operator]
+        raise InvalidInput(f"{name}={value!r} must be between {least:g} and {most:g}")
 
 
 def _check_nic_rates(cluster: Cluster) -> None:
@@ -78,7 +70,7 @@ def _check_nic_rates(cluster: Cluster) -> None:
         )
     for gpu, nics in enumerate(rates):
         for nic, rate in enumerate(nics):
-            _check_number(f"nic_rates[{gpu}][{nic}]", rate, above=0.0, most=1e18)
+            _check_number(f"nic_rates[{gpu}][{nic}]", rate, least=MIN_RATE, most=MAX_RATE)
     longest, fastest = max(map(len, rates)), max((rate for nics in rates for rate in nics), default=None)
     if fastest is None:
         raise InvalidInput("nic_rates lists no NIC at all; at least one GPU needs one")
@@ -102,7 +94,8 @@ def _check_faults(cluster: Cluster) -> None:
             nics = len(rates[fault.gpu]) if rates else cluster.nics_per_gpu
             if not 0 <= fault.nic < nics:
                 raise InvalidInput(f"{fault!r}: nic={fault.nic} must be below {nics}, the NICs of that GPU")
-            _check_number(f"{fault!r}: bandwidth", fault.bandwidth_bytes_per_s, least=0.0, most=1e18)
+            if fault.bandwidth_bytes_per_s != 0:
+                _check_number(f"{fault!r}: bandwidth", fault.bandwidth_bytes_per_s, least=MIN_RATE, most=MAX_RATE)
     places = [(fault.server, fault.gpu, fault.nic if isinstance(fault, NicFault) else None) for fault in cluster.faults]
     for place, fault in zip(places, cluster.faults, strict=True):
         if places.count(place) > 1:

@@ -102,7 +102,8 @@ class Report:
     """The outcome of a check.
 
     `violations` describes the first hundred of `num_violations` broken rules. `method` says how sums were followed:
-    as exact sets, or (where an item has more than 1,024 contributors) as two random 64-bit fingerprints.
+    as exact sets, or (where an item has more than 1,024 contributors) as two random 64-bit fingerprints and
+    a count.
     `scratch_bytes` is each rank's high-water mark; it is zero where the check ended before executing the schedule.
     """
 
