@@ -14,6 +14,8 @@ constexpr double kLevelRounding = 1e-13;
 // Departures this close, next to the time since the last arrival or to the time itself, are one departure.
 constexpr double kIdleRounding = 1e-12;
 constexpr double kTimeRounding = 4e-15;
+// A level this many times a channel's capacity takes digits with it when it is subtracted from it and added again.
+constexpr double kDrowning = 1e4;
 constexpr double kUnknown = -1;
 constexpr double kLatest = 1e300;  // a deadline that never comes, but is one
 
@@ -140,7 +142,9 @@ void MaxMinShare::refill(std::int32_t id, double now_s) {
         const Channel& state = channels_[index(channel)];
         const double level = fair_level(state, residual_[index(channel)]);
         if (level < highest * (1 - level_slack_) && position > 0) {
+            const bool drowns = highest > kDrowning * state.capacity;
             swap_with_predecessor(component, position, now_s);
+            if (drowns) set_anew(component, channel, now_s);
             --position;
             highest = position == 0 ? -kNever : level_at(position - 1);
             continue;
@@ -178,6 +182,26 @@ void MaxMinShare::raise(std::int32_t channel, double level, double now_s) {
     for (const std::int32_t flow : held.flows) {
         for (const std::int32_t hop : hops(flow)) {
             if (hop != channel) residual[hop] -= step;
+        }
+    }
+}
+
+void MaxMinShare::set_anew(const Component& component, std::int32_t channel, double now_s) {
+    Channel& state = channels_[index(channel)];
+    if (state.num_held == 0) return;
+    double left = state.capacity;
+    for (const std::int32_t other : component.order) {
+        if (other == channel) continue;
+        for (const std::int32_t flow : held_[index(other)].flows) {
+            const auto path = hops(flow);
+            if (std::find(path.begin(), path.end(), channel) != path.end()) left -= channels_[index(other)].level;
+        }
+    }
+    raise(channel, std::max(left, 0.0) * state.per_held, now_s);
+    for (const std::int32_t other : component.order) residual_[index(other)] = channels_[index(other)].capacity;
+    for (const std::int32_t other : component.order) {
+        for (const std::int32_t flow : held_[index(other)].flows) {
+            for (const std::int32_t hop : hops(flow)) residual_[index(hop)] -= channels_[index(other)].level;
         }
     }
 }

@@ -202,3 +202,8 @@ def test_merged_messages_do_not_mix_sums_and_copies() -> None:
     topology = il.topology.from_edges([0, 0, 1, 2, 3, 4], [1, 2, 2, 3, 4, 0], bandwidth=1e9, message_overhead=5e-7)
     problem = collective_problem(topology, il.all_reduce(1_000_003))
     assert check(guided(problem), problem).valid
+
+
+def test_a_group_of_one_rank_needs_no_way_to_anyone():
+    apart = il.topology.from_edges([3], [2], "1 GB/s", num_ranks=3, num_nodes=4)
+    assert il.synthesize(apart, il.all_gather(1, group=[1]), "guided").certificate().valid

@@ -105,7 +105,7 @@ def test_spreadout_takes_the_sum_of_diagonal_maxima() -> None:
 def test_one_to_one_stages_reach_the_bound_when_scale_up_is_free() -> None:
     """Rows and columns of the server matrix all sum to 9: stages (5, 3, 1) of permutations keep every NIC busy."""
     weights, width, unit = {1: 5, 2: 3, 3: 1}, 2, 10**6
-    cluster = il.cluster("h200", servers=4, gpus_per_server=width, scale_up_bandwidth="1e18 B/s", **FREE)
+    cluster = il.cluster("h200", servers=4, gpus_per_server=width, scale_up_bandwidth="1e15 B/s", **FREE)
     src, dst, sizes, stage = [], [], [], []
     for number, (shift, weight) in enumerate(weights.items()):
         for rank in range(cluster.num_ranks):
@@ -227,3 +227,18 @@ def _tree_schedule(
     bare = bare_schedule([0] * len(src), [0] * len(src), [100] * len(src), path, deps=deps)
     kinds = np.full(len(src), kind, np.uint8)
     return replace(bare, src=Ragged.from_lists(src), dst=Ragged.from_lists(dst), kind=kinds)
+
+
+@pytest.mark.parametrize("fast", [1e3, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_slow_link_behind_a_fast_one_keeps_its_pace(fast: float, others: int) -> None:
+    """However far rates lie apart, none drowns in what another rounds."""
+    ranks = 2 + others  # the others send to rank 1 as well, and share its slow link
+    hub = [ranks] * ranks
+    star = il.topology.from_edges(
+        [*range(ranks), *hub], [*hub, *range(ranks)], [fast] * ranks + [73.3] * ranks, num_ranks=ranks
+    )
+    rows = np.zeros((ranks, ranks), np.int64)
+    rows[[0, *range(2, ranks)], 1] = 10**6
+    makespan_s = il.plan(star, il.traffic.matrix(rows), "direct").simulate().makespan_s
+    assert makespan_s == pytest.approx((1 + others) * 1e6 / 73.3, rel=1e-9)

@@ -134,6 +134,8 @@ private:
     void refill(std::int32_t component, double now_s);
     [[nodiscard]] double fair_level(const Channel& channel, double residual) const;
     void raise(std::int32_t channel, double level, double now_s);
+    /// The level of a channel, and what is left of all, from the flows themselves: the sums so far have lost digits.
+    void set_anew(const Component& component, std::int32_t channel, double now_s);
     void swap_with_predecessor(Component& component, std::size_t position, double now_s);
     void hand_over(std::int32_t flow, std::int32_t from, std::int32_t to, double now_s);
 

@@ -70,6 +70,8 @@ def guided(
     if goal.num_moves == 0 or problem.num_ranks == 1:
         return empty_schedule()
     arcs = arcs_of(problem.topology)
+    if len(arcs) == 0:  # `supports` has seen that everything is where it must be
+        return empty_schedule()
     quotient = quotient_of(problem.topology, arcs)
     file = None if table_file is None else Path(table_file)
     report = _rising(report)
