@@ -66,7 +66,7 @@ def test_values_that_are_no_quantity_are_refused(value: object, parse) -> None:
 
 
 def test_zero_bandwidth_and_fractions_of_a_byte_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="above zero"):
+    with pytest.raises(InvalidInput, match="between 1 and"):
         parse_bandwidth("0 Gb/s")
     with pytest.raises(InvalidInput, match="whole number"):
         parse_bytes("1.00005 kB")

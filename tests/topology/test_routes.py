@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import interlock as il
 from interlock.topology import Topology, from_edges
-from interlock.topology.routing import REFERENCE_BYTES
+from interlock.topology.routing import DEAD_BANDWIDTH, REFERENCE_BYTES
 
 T = il.topology
 
@@ -99,6 +99,6 @@ def test_ranks_outside_the_graph_are_refused(pair: tuple[int, int]) -> None:
 
 
 def test_all_but_dead_link_carries_nothing_and_warns_of_nothing(recwarn: pytest.WarningsRecorder) -> None:
-    graph = from_edges([0, 0, 2], [1, 2, 1], [1e-305, 1e11, 1e11], num_ranks=3)
+    graph = from_edges([0, 0, 2], [1, 2, 1], [DEAD_BANDWIDTH, 1e11, 1e11], num_ranks=3)
     assert graph.routes(np.array([0], np.int32), np.array([2], np.int32))[0].tolist() == [1]
     assert not recwarn.list
