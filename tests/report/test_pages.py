@@ -37,7 +37,8 @@ def test_every_figure_is_drawn(opened: Any) -> None:
         const image = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
         return new Set(new Uint32Array(image.data.buffer)).size;
     })"""
-    heat, timeline = opened.value(colours)
+    sides, heat, timeline = opened.value(colours)
+    assert sides > 20
 
     assert heat > 10 and timeline > 5
     assert opened.value("document.querySelectorAll('#times .bar, #planning .bar').length") == 8

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import interlock as il
 from interlock.errors import InvalidInput
 from interlock.simulate import Wait, simulate
+from interlock.simulate.explain import busiest, explain_against
 from simulate.strategies import bare_schedule, crossbar, networks, schedules
 
 FREE = {"scale_out_latency": "0 us", "scale_up_latency": "0 us", "message_overhead": "0 us", "stage_overhead": "0 us"}
@@ -101,14 +102,19 @@ def test_the_chrome_trace_has_one_event_per_message_and_no_overlap_on_a_lane() -
         busy_until[lane] = event["ts"] + event["dur"]
 
 
-def test_the_gantt_picture_draws_every_message_or_every_stage() -> None:
-    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
-    result = il.plan(cluster, il.traffic.random(cluster, seed=1), algorithm="no-stage").simulate()
-    assert sum(len(trace.y) for trace in result.gantt().data) == len(result.start_s)
-    by_stage = result.gantt(max_bars=10)
-    assert sum(len(trace.y) for trace in by_stage.data) < len(result.start_s)
-    longest = max(float((trace.base + trace.x).max()) for trace in by_stage.data)
-    assert longest == pytest.approx(result.makespan_s * 1e6)
+def test_two_results_are_set_against_each_other_by_load_and_use() -> None:
+    cluster = il.cluster("h200", servers=4)
+    traffic = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="64 MB", seed=0)
+    ours, direct, padded = (il.plan(cluster, traffic, name).simulate() for name in ("adaptive", "direct", "padded"))
+    words = explain_against(ours, direct, "adaptive", "direct")
+    ratio = direct.makespan_s / ours.makespan_s
+    assert words.startswith(f"adaptive is {ratio:.2f}x faster than direct because its busiest link (NIC of rank ")
+    load = busiest(direct).needs_s / busiest(ours).needs_s
+    assert f"{load:.2f}x less time" in words
+    assert ratio == pytest.approx(load * busiest(ours).busy_share / busiest(direct).busy_share)
+    assert "of what padded sends is padding." in explain_against(ours, padded, "adaptive", "padded")
+    assert "as much as the others" in padded.explanation() and "of what is sent is padding." in padded.explanation()
+    assert explain_against(ours, ours, "adaptive", "adaptive") == "adaptive and adaptive take the same time."
 
 
 @pytest.mark.parametrize(

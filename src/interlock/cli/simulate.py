@@ -19,9 +19,10 @@ from interlock.cli.opened import (
 )
 from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster
 from interlock.cli.outputs import Outputs
-from interlock.cli.show import print_json, print_table
+from interlock.cli.show import command_line, print_json, print_table
 from interlock.comparison import nccl_size
 from interlock.errors import InvalidInput
+from interlock.files import write_text
 from interlock.planning import Certificate
 from interlock.simulate import Result
 from interlock.units import format_bandwidth, format_seconds
@@ -49,7 +50,7 @@ def command(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the timeline as Chrome trace JSON, for Perfetto.")
     ] = None,
-    gantt: Annotated[Path | None, typer.Option("--gantt", help="Write a Gantt picture as an HTML page.")] = None,
+    gantt: Annotated[Path | None, typer.Option("--gantt", help="Write the timeline as an HTML page.")] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Simulate a schedule, say why it takes that long, and compare its time with the bound.
@@ -73,7 +74,7 @@ def command(
     if result is None:
         notes.append("there are too many messages to explain or draw their timeline")
     else:
-        write_pictures(result, trace, gantt)
+        _write_pictures(opened, result, trace, gantt)
     if as_json:
         print_json(_facts(file, opened, proof, result, notes))
     else:
@@ -148,11 +149,11 @@ def _show(file: Path, opened: Opened, proof: Certificate, result: Result | None,
     print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
 
 
-def write_pictures(result: Result, trace: Path | None, gantt: Path | None) -> None:
+def _write_pictures(opened: Opened, result: Result, trace: Path | None, gantt: Path | None) -> None:
     """Write the timeline where asked to."""
-    from interlock.files import write_text
-
     if trace is not None:
         write_text(trace, result.to_chrome_trace())
     if gantt is not None:
-        write_text(gantt, result.gantt().to_html(include_plotlyjs=True, full_html=True))
+        from interlock.report.compare_page import timeline_page
+
+        write_text(gantt, timeline_page(opened.plan, command_line()))

@@ -9,19 +9,21 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from interlock.comparison import Comparison, Row, tolerance_of
+from interlock.comparison import BANDWIDTHS, Comparison, Row, tolerance_of
 from interlock.files import check_target, write_atomically, write_text
 from interlock.planning import Plan
 from interlock.report.charts import Bars, bar_chart, figure
 from interlock.report.detail import add_detail
 from interlock.report.page import COLOURS, Page, render, table
+from interlock.report.problem_facts import add_problem
+from interlock.report.side_by_side import add_side_by_side, cause
 from interlock.report.timeline import is_thinned
 from interlock.report.traffic_figure import add_traffic
 from interlock.schedule import chrome_trace_lines
 from interlock.simulate import Result
 from interlock.units import format_seconds
 
-__all__ = ["compare_page", "plan_page", "save_compare_page", "save_plan_page", "save_traces"]
+__all__ = ["compare_page", "plan_page", "save_compare_page", "save_plan_page", "save_traces", "timeline_page"]
 
 MAX_TRACED = 1_000_000  # messages; Perfetto does not open more
 LINES_AT_ONCE = 10_000
@@ -42,6 +44,8 @@ def compare_page(made: Comparison, command: str, traces: Mapping[str, str] | Non
     facts = {"problem": made.problem.name, "seed": str(made.plans[0].seed if made.plans else None)}
     page = Page(f"Interlock: {made.problem.name}", "simulated", command, facts)
     _results(page, made)
+    add_side_by_side(page, made)
+    add_problem(page, made.problem)
     if made.problem.demand is not None:
         add_traffic(page, made.problem.demand.bytes_matrix)
     add_detail(page, made.plans, "One algorithm in detail (simulated)", traces or {})
@@ -51,6 +55,15 @@ def compare_page(made: Comparison, command: str, traces: Mapping[str, str] | Non
 def plan_page(made: Plan, row: Row, command: str, traces: Mapping[str, str] | None = None) -> str:
     """HTML of one plan; numbers are those of `--json`."""
     return compare_page(Comparison(made.problem, (row,), (), made.bound.binds, (made,)), command, traces)
+
+
+def timeline_page(made: Plan, command: str) -> str:
+    """HTML of one plan's timeline, whatever is known of how good it is."""
+    facts = {"problem": made.problem.name, "schedule": made.algorithm}
+    page = Page(f"Interlock: {made.problem.name}", "simulated", command, facts)
+    add_detail(page, [made], "Timeline (simulated)", {})
+    add_problem(page, made.problem)
+    return render(page)
 
 
 def save_traces(plans: tuple[Plan, ...] | list[Plan], page: Path) -> dict[str, str]:
@@ -85,12 +98,26 @@ def _results(page: Page, made: Comparison) -> None:
         words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible"
         words += ". " if len(made.results) == 1 else ", and is the fastest. "
     words += f"No schedule can take less than {format_seconds(bound_s)}: {made.binds}."
-    body = f'<p class="note">{html.escape(words)}</p>'
+    chosen = [
+        f"{plan.algorithm} chose {plan.reason}. " for plan in made.plans if plan.algorithm == "auto" and plan.reason
+    ]
+    body = f'<p class="note">{html.escape("".join(chosen) + words)} {html.escape(_gain(made))}</p>'
     body += table(made.header(), made.cells(), [row.algorithm for row in made.results])
+    body += f'<p class="small">{html.escape(" ".join([BANDWIDTHS, *made.remarks()]))}</p>'
     if made.refused:
         reasons = "".join(f"<li>{html.escape(name)}: {html.escape(why)}.</li>" for name, why in made.refused)
         body += f"<details><summary>Not run: {len(made.refused)}</summary><ul>{reasons}</ul></details>"
     page.section("Results (simulated)", body + f'<div class="pair">{_times(made)}{_planning(made)}</div>')
+
+
+def _gain(made: Comparison) -> str:
+    """What the fastest gains over the baseline, and why."""
+    names = [row.algorithm for row in made.results]
+    other = made.baseline or "direct"
+    if other not in names[1:] or not made.results[0].valid:
+        return ""
+    best, against = made.plans[0], made.plans[names.index(other)]
+    return cause(against.simulate(tolerance_of(against)), best.simulate(tolerance_of(best)), other, names[0])
 
 
 def _times(made: Comparison) -> str:

@@ -20,7 +20,7 @@ __all__ = ["COLOURS", "Page", "array", "compact", "render", "scroll", "table"]
 # Okabe-Ito, told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999")
 TYPES = {"float64": "f8", "float32": "f4", "int32": "i4", "uint16": "u2", "uint8": "u1"}  # as numbers.js calls them
-SCRIPTS = ("numbers.js", "heat.js", "timeline.js", "page.js")
+SCRIPTS = ("numbers.js", "heat.js", "sides.js", "timeline.js", "page.js")
 
 
 class Page:

@@ -12,10 +12,26 @@ from interlock.ragged import Ragged
 from interlock.report.page import COLOURS, array, compact
 from interlock.schedule import Phase
 from interlock.simulate import Result
+from interlock.topology.lowering import TwoTierRoutes
 
-__all__ = ["MAX_BARS", "Bars", "Group", "View", "is_thinned", "merged", "message_timeline", "timeline", "timeline_html"]
+__all__ = [
+    "MAX_BARS",
+    "Bars",
+    "Group",
+    "View",
+    "heat_map",
+    "is_thinned",
+    "merged",
+    "message_timeline",
+    "spread_bytes",
+    "timeline",
+    "timeline_html",
+]
 
 MAX_BARS = 6000  # of a view
+MAX_ROWS_OF_BARS = 96  # of more ranks, bars are thinner than six pixels: a heat map takes their place
+NUM_HEAT_BINS = 96  # of the makespan
+MAX_CRITICAL = 4000  # messages of the critical path drawn over a heat map
 NUM_SPANS = 256  # of the makespan, at most, into which messages are merged; a power of two
 COLOUR_BY_PHASE = {
     Phase.LOCAL: COLOURS[6],
@@ -68,12 +84,19 @@ class View:
     rows: str
     row_by_bar: Ragged
     bars: Bars | None = None
+    heat: Mapping[str, object] | None = None  # what is drawn where rows are too many for bars; see `heat_map`
 
     def encoded(self) -> dict[str, object]:
         """As `timeline.js` reads it."""
         offsets = None if self.row_by_bar.is_single else compact(self.row_by_bar.offsets)
         own = None if self.bars is None else self.bars.encoded()
-        return {"rows": self.rows, "row": compact(self.row_by_bar.values), "offsets": offsets, "bars": own}
+        return {
+            "rows": self.rows,
+            "row": compact(self.row_by_bar.values),
+            "offsets": offsets,
+            "bars": own,
+            "heat": self.heat,
+        }
 
 
 def timeline(groups: Sequence[Group], views: Mapping[str, View], bars: Bars | None, note: str) -> dict[str, object]:
@@ -102,8 +125,12 @@ def message_timeline(result: Result) -> dict[str, object]:
         "receiving rank": ("rank", schedule.dst),
         "link": ("link", result.path),
     }
+    heats = {name: heat_map(result, part, whole, groups) for name, (rows, part) in parts.items() if rows == "rank"}
     if is_thinned(result):
-        views = {name: merged(rows, part, whole, schedule.size_bytes) for name, (rows, part) in parts.items()}
+        views = {
+            name: replace(merged(rows, part, whole, schedule.size_bytes), heat=heats.get(name))
+            for name, (rows, part) in parts.items()
+        }
         note = f"{schedule.num_messages} messages; those of a row and phase that start about together are one bar."
         return timeline(groups, views, None, note)
     columns = {
@@ -113,13 +140,75 @@ def message_timeline(result: Result) -> dict[str, object]:
         "bytes": array(schedule.size_bytes.astype(np.float64)),
         "message": compact(np.arange(schedule.num_messages)),
     }
-    views = {name: View(rows, part) for name, (rows, part) in parts.items()}
+    views = {name: View(rows, part, heat=heats.get(name)) for name, (rows, part) in parts.items()}
     return timeline(groups, views, replace(whole, columns=columns), "")
 
 
 def is_thinned(result: Result) -> bool:
     """Whether a page merges messages into fewer bars."""
     return result.schedule.num_messages > MAX_BARS
+
+
+def heat_map(result: Result, part: Ragged, whole: Bars, groups: Sequence[Group]) -> dict[str, object] | None:
+    """Part of its port that each rank uses for each phase over time; None where there is room for bars.
+
+    A message's bytes are spread evenly over the time it is under way. Ports are NICs for scale-out, what joins GPUs
+    inside a server otherwise, and all links of a rank on a graph. The critical path comes along message by message.
+    """
+    num_rows = result.topology.num_ranks
+    if num_rows <= MAX_ROWS_OF_BARS:
+        return None
+    message, row = part.row_of_value, part.values.astype(np.int64)
+    group = whole.group[message].astype(np.int64)
+    size = result.schedule.size_bytes[message].astype(np.float64)
+    start_s, finish_s = whole.start_s[message], whole.finish_s[message]
+    edges = np.linspace(0.0, max(result.makespan_s, 1e-12), NUM_HEAT_BINS + 1)
+    cells = spread_bytes(group * num_rows + row, len(groups) * num_rows, size, start_s, finish_s, edges)
+    cells = cells.reshape(NUM_HEAT_BINS, len(groups), num_rows)
+    rate = np.stack([_port_rates(result, made.band == 1) for made in groups])
+    share = np.clip(cells / (np.maximum(rate, 1.0) * (edges[1] - edges[0])), 0.0, 1.0)
+    assert whole.is_critical is not None
+    critical = np.flatnonzero(whole.is_critical[message])[:MAX_CRITICAL]
+    return {
+        "bins": NUM_HEAT_BINS,
+        "cells": array(np.rint(255 * share.transpose(1, 2, 0)).astype(np.uint8).ravel()),
+        "critical": {
+            "start": array(1e3 * start_s[critical]),
+            "end": array(1e3 * finish_s[critical]),
+            "row": compact(row[critical]),
+            "group": compact(group[critical]),
+        },
+    }
+
+
+def spread_bytes(
+    place: NDArray[np.int64],
+    num_places: int,
+    size_bytes: NDArray[np.float64],
+    start_s: NDArray[np.float64],
+    finish_s: NDArray[np.float64],
+    edges: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Bytes by span of time and place, ``[spans, num_places]``, those of a message spread evenly over its time."""
+    cells = np.zeros((len(edges) - 1, num_places))
+    done = np.zeros(len(size_bytes))
+    for k, edge in enumerate(edges[1:]):
+        until = np.clip((edge - start_s) / np.maximum(finish_s - start_s, 1e-15), 0.0, 1.0)
+        cells[k] = np.bincount(place, size_bytes * (until - done), num_places)
+        done = until
+    return cells
+
+
+def _port_rates(result: Result, is_scale_out: bool) -> NDArray[np.float64]:
+    """Bytes per second of each rank's port, ``[num_ranks]``."""
+    topology, routes = result.topology, result.topology.router
+    if isinstance(routes, TwoTierRoutes) and is_scale_out:
+        return topology.bandwidth_bytes_per_s[routes.nic_out + np.arange(topology.num_ranks)]
+    own = topology.link_src < topology.num_ranks
+    if isinstance(routes, TwoTierRoutes):
+        own = own & (np.arange(topology.num_links) < routes.nic_out)
+    rates = np.bincount(topology.link_src[own], topology.bandwidth_bytes_per_s[own], topology.num_ranks)
+    return np.asarray(rates, np.float64)
 
 
 def merged(rows: str, part: Ragged, whole: Bars, size_bytes: NDArray[np.int64] | None = None) -> View:

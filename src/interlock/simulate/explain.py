@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from interlock.schedule import Phase
 from interlock.topology import Topology
 from interlock.topology.lowering import TwoTierRoutes
-from interlock.units import format_seconds
+from interlock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from interlock.simulate.result import Result
 
-__all__ = ["LinkGroup", "explain", "link_groups", "link_name"]
+__all__ = ["LinkGroup", "Load", "busiest", "explain", "explain_against", "link_groups", "link_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,13 @@ def explain(result: Result) -> str:
     """Sentences, most telling first."""
     if not len(result.finish_s):
         return "Nothing is sent."
-    sentences = [_busiest_link(result), *_critical_phases(result), *_fan_in(result), *_precision(result)]
+    sentences = [
+        _busiest_link(result),
+        *_padding(result),
+        *_critical_phases(result),
+        *_fan_in(result),
+        *_precision(result),
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -72,12 +78,79 @@ def _busiest_link(result: Result) -> str:
     group = next(group for group in link_groups(topology) if link in group.links)
     used = busy_s[group.links]
     times_share = float(busy_s[link] / used.mean())
-    share = "exactly its share" if times_share < 1.005 else f"{times_share:.2f}x its share"
+    share = "as much as the others" if times_share < 1.005 else f"{times_share:.2f}x its share"
     busy = 100 * busy_s[link] / result.makespan_s
     return (
         f"{_capital(link_name(topology, link))} {group.what} {share} and needs {busy:.0f} % of the "
         f"{format_seconds(result.makespan_s)} for it."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The link that needs longest for its bytes alone, and how much of the time it is at work."""
+
+    name: str
+    bytes_moved: int
+    needs_s: float
+    busy_share: float
+
+
+def busiest(result: Result) -> Load:
+    """What bounds a schedule's time from below, and what it wastes beyond that: their quotient is the makespan."""
+    busy_s = result.link_bytes / result.topology.bandwidth_bytes_per_s
+    link = int(busy_s.argmax())
+    group = next(group for group in link_groups(result.topology) if link in group.links)
+    doing = {"sends": "sending", "receives": "receiving", "carries": "in all"}[group.what]
+    name = f"{link_name(result.topology, link)}, {doing}"
+    share = float(busy_s[link] / result.makespan_s) if result.makespan_s > 0 else 0.0
+    return Load(name, int(result.link_bytes[link]), float(busy_s[link]), share)
+
+
+def explain_against(faster: Result, slower: Result, name: str, other: str) -> str:
+    """Why one schedule of a problem takes less time than another: less on its busiest link, or less time lost there.
+
+    A makespan is what the busiest link needs divided by the part of the time it is at work, so the ratio of two of
+    them is exactly the product of the two factors that are told.
+    """
+    if faster.makespan_s <= 0 or slower.makespan_s <= 0:
+        return ""
+    a, b = busiest(faster), busiest(slower)
+    ratio, load, use = slower.makespan_s / faster.makespan_s, b.needs_s / a.needs_s, a.busy_share / b.busy_share
+    if ratio < 1.005:
+        return f"{name} and {other} take the same time."
+    reasons = []
+    if load > 1.005:
+        reasons.append(
+            f"its busiest link ({a.name}) has {format_bytes(a.bytes_moved)} to carry instead of "
+            f"{format_bytes(b.bytes_moved)} ({b.name}): {load:.2f}x less time"
+        )
+    if use > 1.005:
+        reasons.append(f"that link is at work {100 * a.busy_share:.0f} % of the time, not {100 * b.busy_share:.0f} %")
+    because = " and ".join(reasons) or "of many small differences"
+    if load < 0.995:
+        because += f", although its busiest link has {1 / load:.2f}x as long to carry"
+    if use < 0.995:
+        because += (
+            f", although that is at work {100 * a.busy_share:.0f} % of the time instead of {100 * b.busy_share:.0f} %"
+        )
+    return f"{name} is {ratio:.2f}x faster than {other} because {because}.{_padding_words(slower, other)}"
+
+
+def _padding(result: Result) -> list[str]:
+    share = _padding_share(result)
+    return [f"{100 * share:.0f} % of what is sent is padding."] if share >= 0.005 else []
+
+
+def _padding_words(result: Result, name: str) -> str:
+    share = _padding_share(result)
+    return f" {100 * share:.0f} % of what {name} sends is padding." if share >= 0.005 else ""
+
+
+def _padding_share(result: Result) -> float:
+    """Part of the bytes sent that belong to no item."""
+    sent = float(result.schedule.size_bytes.sum())
+    return max(0.0, 1.0 - float(result.schedule.pieces.length.sum()) / sent) if sent > 0 else 0.0
 
 
 def _critical_phases(result: Result) -> list[str]:

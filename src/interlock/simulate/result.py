@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,6 @@ from interlock.simulate.explain import explain
 from interlock.simulate.network import FlowArrays
 from interlock.topology import Topology
 from interlock.units import format_seconds
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 __all__ = ["Result"]
 
@@ -88,12 +84,6 @@ class Result:
     def to_chrome_trace(self) -> str:
         """The timeline as Chrome trace JSON, for Perfetto; times are simulated."""
         return "".join(chrome_trace_lines(self.schedule, self.topology.num_ranks, self.start_s, self.finish_s))
-
-    def gantt(self, max_bars: int = 5000) -> Figure:
-        """The timeline as a plotly figure, one row per sending rank, coloured by phase."""
-        from interlock.simulate.picture import gantt
-
-        return gantt(self, max_bars)
 
     def __repr__(self) -> str:
         mode = "exact" if self.tolerance is None else f"tolerance {self.tolerance:g}"

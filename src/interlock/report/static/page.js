@@ -5,6 +5,7 @@ const root = document.documentElement;
 const byId = (id) => document.getElementById(id);
 const choiceByName = {};
 let timeline = null;
+let sides = null;
 
 function read(name) {
   if (!(name in choiceByName)) {
@@ -66,6 +67,7 @@ function setTheme(dark) {
   byId("theme").setAttribute("aria-pressed", String(dark));
   byId("theme").textContent = dark ? "Light mode" : "Dark mode";
   if (timeline) timeline.draw();
+  if (sides) sides.draw();
 }
 
 function makeChoosable() {
@@ -87,6 +89,12 @@ setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches);
 if (page.heat) {
   const heat = new HeatMap(byId("traffic"), byId("heat-status"), page.heat);
   byId("heat-most").textContent = formatBytes(heat.most);
+}
+if (page.sides) {
+  sides = new Sides(byId("sides"), page.sides);
+  const against = (name) => { byId("cause").textContent = page.sides.by_name[name].cause; sides.show(name); };
+  byId("other").addEventListener("change", (event) => against(event.target.value));
+  against(byId("other").value);
 }
 if (byId("choice")) makeChoosable();
 root.dataset.ready = "true";

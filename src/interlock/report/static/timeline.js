@@ -78,7 +78,7 @@ class Timeline {
     this.names = this.rowNames[view.rows];
     if (!this.views[name]) {
       const data = this.decoded(view.bars || this.timeline.bars);
-      this.views[name] = { data, rows: layOut(data, view, this.names.length) };
+      this.views[name] = { data, rows: layOut(data, view, this.names.length), heat: this.decodedHeat(view.heat) };
     }
     Object.assign(this, this.views[name]);
     this.find.value = "";
@@ -92,6 +92,15 @@ class Timeline {
     data.last = data.end.reduce((most, end) => Math.max(most, end), 0) || 1;
     return data;
   }
+
+  decodedHeat(packed) {
+    if (!packed) return null;
+    const critical = Object.fromEntries(Object.entries(packed.critical).map(([name, column]) => [name, decode(column)]));
+    return { bins: packed.bins, cells: decode(packed.cells), critical };
+  }
+
+  /** Whether rows are too thin for bars, so that each phase gets a heat map of all rows in sight. */
+  get isHeat() { return this.heat && this.height / (this.r1 - this.r0) < 6; }
 
   whole() {
     this.hovered = null;
@@ -191,6 +200,10 @@ class Timeline {
   }
 
   onMove(event) {
+    if (!this.grip && this.isHeat) {
+      this.status.textContent = this.heatWords(event.offsetX, event.offsetY) || "";
+      return;
+    }
     if (!this.grip) return this.hover(this.barAt(event.offsetX, event.offsetY));
     if (this.grip.isTouch) {
       const by = (this.grip.x - event.offsetX) * (this.grip.t1 - this.grip.t0) / this.width;
@@ -259,6 +272,7 @@ class Timeline {
     this.width = wide - this.left - 8;
     this.height = high - 28;
     this.drawAxes(ink);
+    if (this.isHeat) return this.drawHeat(ink);
     ink.save();
     ink.beginPath();
     ink.rect(this.left, 0, this.width, this.height);
@@ -267,13 +281,66 @@ class Timeline {
     ink.restore();
   }
 
+  /** A panel per phase, rows of all ranks in sight, colour by how busy their ports are; the critical path on top. */
+  drawHeat(ink) {
+    const { bins, cells, critical } = this.heat, groups = this.data.groups, count = this.names.length;
+    const panel = this.height / groups.length, tall = panel - 18, span = this.t1 - this.t0;
+    const first = Math.floor(this.r0), last = Math.min(count, Math.ceil(this.r1)), row = tall / (last - first);
+    const x = (time) => this.left + (time - this.t0) / span * this.width, cell = this.data.last / bins;
+    ink.save();
+    ink.textBaseline = "top";
+    groups.forEach((group, place) => {
+      const top = place * panel + 16;
+      ink.textAlign = "left";
+      ink.fillStyle = this.colours.ink;
+      ink.fillText(group.name, this.left, top - 14);
+      ink.textAlign = "right";
+      ink.fillText(this.names[first], this.left - 6, top, this.left - 8);
+      ink.fillText(this.names[last - 1], this.left - 6, top + tall - 12, this.left - 8);
+      ink.fillStyle = group.colour;
+      for (let k = first; k < last; k++) {
+        for (let bin = Math.max(0, Math.floor(this.t0 / cell)); bin < bins && bin * cell < this.t1; bin++) {
+          const busy = cells[(place * count + k) * bins + bin];
+          if (!busy) continue;
+          ink.globalAlpha = 0.15 + 0.85 * busy / 255;
+          const from = Math.max(this.left, x(bin * cell));
+          ink.fillRect(from, top + (k - first) * row, Math.min(this.left + this.width, x((bin + 1) * cell)) - from + 0.3, Math.max(0.6, row));
+        }
+      }
+      ink.globalAlpha = 1;
+      ink.strokeStyle = this.colours.ink;
+      ink.lineWidth = 2.5;
+      ink.beginPath();
+      for (let k = 0; k < critical.start.length; k++) {
+        if (critical.group[k] !== place || critical.row[k] < first || critical.row[k] >= last) continue;
+        const y = top + (critical.row[k] - first + 0.5) * row;
+        ink.moveTo(Math.max(this.left, x(critical.start[k])), y);
+        ink.lineTo(Math.min(this.left + this.width, Math.max(x(critical.end[k]), x(critical.start[k]) + 3)), y);
+      }
+      ink.stroke();
+    });
+    ink.restore();
+  }
+
+  /** What a heat map tells where one hovers. */
+  heatWords(x, y) {
+    const groups = this.data.groups, panel = this.height / groups.length, place = Math.floor(y / panel);
+    if (x < this.left || place < 0 || place >= groups.length) return null;
+    const first = Math.floor(this.r0), last = Math.min(this.names.length, Math.ceil(this.r1));
+    const within = (y - place * panel - 16) / (panel - 18), row = first + Math.floor(within * (last - first));
+    if (within < 0 || row >= last) return null;
+    const bin = Math.min(this.heat.bins - 1, Math.floor(this.timeAt(x) / this.data.last * this.heat.bins));
+    const busy = this.heat.cells[(place * this.names.length + row) * this.heat.bins + bin] / 255;
+    return `${this.names[row]}, ${groups[place].name}: ${(100 * busy).toFixed(0)} % of its port at ${formatMs(this.timeAt(x))}`;
+  }
+
   drawAxes(ink) {
     ink.fillStyle = this.colours.ink;
     ink.strokeStyle = this.colours.line;
     const step = this.height / (this.r1 - this.r0), every = Math.max(1, Math.ceil(15 / step));
     ink.textBaseline = "middle";
     ink.textAlign = "right";
-    for (let row = Math.ceil(Math.floor(this.r0) / every) * every; row < Math.ceil(this.r1); row += every) {
+    for (let row = Math.ceil(Math.floor(this.r0) / every) * every; !this.isHeat && row < Math.ceil(this.r1); row += every) {
       const y = (row - this.r0 + 0.5) * step;
       if (y > 4 && y < this.height - 4) ink.fillText(this.names[row], this.left - 6, y, this.left - 8);
     }
@@ -303,7 +370,12 @@ class Timeline {
       const high = Math.max(0.7, lane - (lane > 4 ? 1 : 0));
       ink.fillStyle = data.groups[data.group[bar]].colour;
       ink.fillRect(x, y, wide, high);
-      const isMarked = data.critical && data.critical[bar] && high > 3;
+      const isMarked = data.critical && data.critical[bar];
+      if (isMarked && high <= 3) {  // too thin for an outline: a line of its own
+        ink.fillStyle = this.colours.ink;
+        ink.fillRect(x, y, Math.max(2, wide), Math.max(2, high));
+        return;
+      }
       if (!isMarked && bar !== this.hovered) return;
       ink.lineWidth = bar === this.hovered ? 2.5 : 1.2;
       ink.strokeStyle = this.colours.ink;
