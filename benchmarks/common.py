@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -73,18 +74,24 @@ def show(rows: Sequence[dict[str, object]]) -> None:
 
 
 def machine() -> dict[str, object]:
-    """Commit, processor and versions."""
-    here = Path(__file__).parent
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=here).stdout
+    """Commit on main and whether the code differs from it, day, processor and versions."""
+    commit = _git("merge-base", "HEAD", "main") or _git("rev-parse", "HEAD")
     names = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     return {
-        "commit": commit.strip(),
+        "commit": commit[:7],
+        "code_differs": bool(commit and _git("diff", "--stat", commit, "--", "src", "cpp")),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": names[0] if names else platform.processor(),
         "cores": len(names),
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "interlock": version("interlock"),
     }
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, cwd=Path(__file__).parent)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _cpuinfo() -> list[str]:

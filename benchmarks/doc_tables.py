@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
 MARKED = re.compile(r"(<!-- table: ([a-z_]+) -->\n).*?(<!-- end -->)", re.S)
 
 Row = dict[str, object]
@@ -28,6 +28,13 @@ def stored(name: str) -> dict[str, object]:
     """What a benchmark wrote."""
     made: dict[str, object] = json.loads((RESULTS / f"{name}.json").read_text())
     return made
+
+
+def made_on(name: str) -> str:
+    """Commit and day of a result."""
+    machine = stored(name)["machine"]
+    assert isinstance(machine, dict)
+    return f"`{machine['commit']}`, {str(machine.get('date', 'undated'))[:10]}"
 
 
 def rows_of(result: dict[str, object]) -> list[Row]:
@@ -59,6 +66,36 @@ def simulator() -> str:
         if key.startswith("exponent") and isinstance(value, float)
     ]
     return markdown(header, lines) + f"\n{'; '.join(facts)}. {machine['cpu']}, commit {machine['commit']}.\n"
+
+
+def profiles() -> str:
+    """Gains on published profiles, traces and Zipf, all sizes."""
+    header = ["servers", "load", "ranks receive: Gini", "max/mean", "pairs: Gini", "over direct", "over fast", "draws"]
+    lines = [
+        [
+            f"{row['servers']}x8",
+            str(row["load"]),
+            *(f"{row[key]:.2f}" for key in ("received_gini", "received_peak", "pairs_gini")),
+            *(f"{row[key]:.2f} ({row[key + '_least']:.2f})" for key in ("over_direct", "over_fast")),
+            str(row["draws"]),
+        ]
+        for row in rows_of(stored("profiles"))
+    ]
+    return markdown(header, lines)
+
+
+def gains() -> str:
+    """The same in short: a line per load, sizes side by side."""
+    rows = rows_of(stored("profiles"))
+    sizes = list(dict.fromkeys(row["servers"] for row in rows))
+    header = ["routing", *(f"{size}x8: over direct / fast" for size in sizes)]
+    lines = []
+    for load in dict.fromkeys(str(row["load"]) for row in rows):
+        found = {row["servers"]: row for row in rows if row["load"] == load}
+        lines.append(
+            [load, *(f"{found[size]['over_direct']:.2f}x / {found[size]['over_fast']:.2f}x" for size in sizes)]
+        )
+    return markdown(header, lines)
 
 
 def packets() -> str:
@@ -340,7 +377,22 @@ def _seconds(value: object) -> str:
 FAST = (quality, quality_faults, quality_corners, draws, mesh, grid)
 LAB = (lab, lab_queues, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
-WRITERS = (simulator, packets, amd, dcqcn, rails, rails_fabrics, rails_faults, export, fuzz, *MOE, *FAST, *LAB)
+WRITERS = (
+    simulator,
+    profiles,
+    gains,
+    packets,
+    amd,
+    dcqcn,
+    rails,
+    rails_fabrics,
+    rails_faults,
+    export,
+    fuzz,
+    *MOE,
+    *FAST,
+    *LAB,
+)
 SYNTHESIS = (synthesis, synthesis_growth, synthesis_quality)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 
@@ -348,7 +400,7 @@ TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRI
 def main() -> None:
     """Rewrite the pages, or with --check say which are out of date."""
     stale = []
-    for page in sorted(DOCS.glob("**/*.md")):
+    for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))):
         text = page.read_text()
         made = MARKED.sub(lambda m: m[1] + TABLES[m[2]]() + m[3] if m[2] in TABLES else m[0], text)
         if made != text:

@@ -93,9 +93,11 @@ class Comparison:
 
     def remarks(self) -> list[str]:
         """What a reader of the table should know beside its numbers."""
+        demand = self.problem.demand
+        traffic = [] if demand is None else [f"Traffic: {demand.unevenness.words}."]
         if not any(row.detours for row in self.results):
-            return []
-        return ["* a NIC is dead: what it would carry goes through the next GPU of its server that has one."]
+            return traffic
+        return [*traffic, "* a NIC is dead: what it would carry goes through the next GPU of its server that has one."]
 
     def rows(self) -> list[dict[str, object]]:
         """One row per algorithm by column name, SI units."""
@@ -367,6 +369,7 @@ def describe(problem: Problem) -> dict[str, object]:
         made |= {"gpus_per_server": problem.cluster.gpus_per_server}
     if problem.demand is not None:
         made |= {"traffic": problem.demand.name, "seed": problem.demand.seed}
+        made |= {"unevenness": asdict(problem.demand.unevenness)}
     if problem.collective is not None:
         made |= {"collective": str(problem.collective.kind), "size_bytes": problem.collective.size_bytes}
     return made

@@ -42,6 +42,7 @@ def print_certificate(
         return 0 if row.valid else 1
     rows = [
         *([["chosen", made.reason]] if made.reason else []),
+        *([] if made.problem.demand is None else [["traffic", made.problem.demand.unevenness.words]]),
         ["valid", "yes" if row.valid else "NO"],
         ["simulated time", format_seconds(row.makespan_s)],
         ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],

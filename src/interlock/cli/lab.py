@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 
 from interlock.cli.options import HtmlOption, JsonOption, SeedOption, TrafficOption, build_traffic
 from interlock.cli.outputs import Outputs
-from interlock.cli.show import command_line, print_json, print_table, progress_of
+from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
 from interlock.interrupts import answered_by_work
 from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
@@ -90,10 +91,12 @@ def run(
         _write_page(page, title, rows, spec, demand)
     if as_json:
         facts = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
+        facts |= {"unevenness": asdict(demand.unevenness)}
         facts |= {"traffic": demand.name, "seed": seed, "total_bytes": int(demand.bytes_matrix.sum())}
         print_json({"problem": facts, "results": [row.to_dict() for row in rows], "times_are": "measured"})
     else:
         _print_rows(title, rows)
+        print_notes([f"Traffic: {demand.unevenness.words}."])
     outputs.say()
     return 0 if all(row.valid for row in rows) else 1
 

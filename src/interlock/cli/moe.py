@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from interlock.cli.options import (
@@ -30,7 +31,7 @@ from interlock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from interlock.moe import Layer, LayerTraffic, Machine
-    from interlock.traffic import Routing
+    from interlock.traffic import Routing, Unevenness
 
 __all__ = ["app"]
 
@@ -139,7 +140,7 @@ def step(
       interlock moe step --model deepseek-v3 --servers 8 --html step.html
     """
     from interlock.moe import iteration_times, model
-    from interlock.moe.iteration import ACHIEVED_FLOPS_PER_S
+    from interlock.moe.iteration import ACHIEVED_FLOPS_PER_S, expert_demand
     from interlock.moe.step_picture import step_svg
     from interlock.report.moe_page import moe_page
 
@@ -184,6 +185,7 @@ def step(
             "Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md.",
             f"Assumed: {shape.sequence} tokens and {rate} per GPU, bf16 both ways, Zipf popularity {skew:g}.",
             f"Communication is {hidden} behind experts.",
+            f"Traffic: {expert_demand(shape, where, shape.sequence, skew, seed)[0].unevenness.words}.",
         ]
         print_table(title, header, rows, notes, drop=("attention", "experts"))
     outputs.say()
@@ -253,10 +255,22 @@ def across(
             "Simulated; switches that multicast and add do so.",
             f"Assumed: {chosen.num_tokens // where.num_ranks} tokens per GPU, {format_bytes(size_bytes)} each.",
             f"{experts} experts, top {chosen.top_k}, the wire by {algorithm}.",
+            f"Traffic: {chosen.to_demand(1).unevenness.words}.",
         ]
         title = f"{chosen.name} on {where.servers}x{where.gpus_per_server} {where.name}"
         print_table(title, ["way", "time", "over bound", "planning", "valid"], rows, notes, drop=("planning",))
     return 0 if all(row.valid for row in made.values()) else 1
+
+
+def _unevenness(traffic: LayerTraffic | Routing) -> Unevenness:
+    """Of copies between GPUs, one per chosen expert."""
+    from interlock.traffic import Routing, Unevenness
+
+    if isinstance(traffic, Routing):
+        return traffic.to_demand(1).unevenness
+    copies = np.zeros((traffic.num_gpus, traffic.num_gpus), np.int64)
+    np.add.at(copies, (traffic.gpu_of_token[:, None], traffic.targets), 1)
+    return Unevenness.of(copies)
 
 
 def _layer(
@@ -313,6 +327,7 @@ def _layer(
         f"Assumed: {layer.tokens_per_gpu} tokens per GPU, {shape}.",
         f"Dispatch in {there}, combine in {back}; the {'backward' if backward else 'forward'} pass.",
     ]
+    notes.append(f"Traffic: {_unevenness(traffic).words}.")
     drop = ("busiest SMs", "busiest downlink", "busiest uplink", "closed form")
     print_table(title, header, rows, notes, drop=drop)
     return 0

@@ -134,7 +134,9 @@ def _explained(result: Result) -> dict[str, object]:
 
 def _show(file: Path, opened: Opened, proof: Certificate, result: Result | None, notes: list[str]) -> None:
     algbw, busbw = _bandwidths(opened, proof)
+    demand = opened.plan.problem.demand
     rows = [
+        *([] if demand is None else [["traffic", demand.unevenness.words]]),
         ["valid", "yes" if proof.valid and not opened.violations else "NO"],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],

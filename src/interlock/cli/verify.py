@@ -55,7 +55,9 @@ def command(
             }
         )
         return 0 if valid else 1
+    bytes_owed = opened.plan.problem.demand
     rows = [
+        *([] if bytes_owed is None else [["traffic", bytes_owed.unevenness.words]]),
         ["valid", "yes" if valid else "NO"],
         ["format", opened.format],
         ["messages", str(schedule.num_messages)],

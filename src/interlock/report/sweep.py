@@ -154,7 +154,9 @@ def run_point(point: Point) -> Row:
     reason = registry.get(point.algorithm).supports(problem)
     if reason is not None:
         return point.words | {"refused": reason}
-    return point.words | asdict(row_of(solve(problem, point.algorithm, seed=point.seed)))
+    assert problem.demand is not None
+    found = asdict(row_of(solve(problem, point.algorithm, seed=point.seed)))
+    return point.words | asdict(problem.demand.unevenness) | found
 
 
 @lru_cache(maxsize=2)

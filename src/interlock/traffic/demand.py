@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from interlock.errors import InvalidInput
+from interlock.traffic.unevenness import Unevenness
 
 __all__ = ["MAX_RANKS", "MAX_TOTAL_BYTES", "Demand", "HasRanks", "matrix"]
 
@@ -60,6 +61,11 @@ class Demand:
     def largest_rank_bytes(self) -> int:
         """The most any rank sends or receives, itself included: nccl-tests' S of an All-to-Allv."""
         return int(max(self.bytes_matrix.sum(axis=0).max(), self.bytes_matrix.sum(axis=1).max()))
+
+    @property
+    def unevenness(self) -> Unevenness:
+        """How unlike receivers and pairs are."""
+        return Unevenness.of(self.bytes_matrix)
 
     def transposed(self) -> Demand:
         """What goes back: combine after dispatch."""

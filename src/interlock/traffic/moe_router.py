@@ -1,7 +1,8 @@
 """A synthetic MoE router: popularity of experts, its drift from step to step, and the tokens drawn from it.
 
-Popularity is a Zipf law over the experts in a random order, or independent draws from a power law. The order follows
-latent scores that keep their distribution while they drift: ``score' = sqrt(1 - drift^2) * score + drift * noise``, so
+Popularity is a Zipf law over the experts in a random order, independent draws from a power law, or the softmax of
+normal scores, as a router's gate makes it. The scores keep their distribution while they drift from step to step:
+``score' = sqrt(1 - drift^2) * score + drift * noise``, so
 ``drift=0`` never changes and ``drift=1`` forgets everything. A token takes its experts one after the other, each with
 probability proportional to popularity among those left.
 """
@@ -19,12 +20,26 @@ from interlock.traffic.demand import MAX_TOTAL_BYTES, Demand, HasRanks
 from interlock.traffic.generators import check_range, generator
 from interlock.traffic.placement import MAX_EXPERTS, Placement, check_count, contiguous_placement
 from interlock.traffic.routing import Routing
+from interlock.traffic.unevenness import gini
 from interlock.units import Quantity, parse_bytes
 
-__all__ = ["DTYPE_BYTES", "Popularity", "expert_popularity", "moe", "moe_routing", "token_bytes"]
+__all__ = [
+    "DTYPE_BYTES",
+    "PROFILES",
+    "Popularity",
+    "expert_popularity",
+    "moe",
+    "moe_routing",
+    "profile_skew",
+    "token_bytes",
+]
 
-Popularity = Literal["zipf", "power-law"]
+Popularity = Literal["zipf", "power-law", "softmax"]
 DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+# Gini of tokens per expert by kind of attention, measured on real text in five models (arXiv 2605.20982). Figures for
+# mha and mamba2 are published; mla and gdn are published as above 0.24 and up to 0.29, gqa as between these and the
+# others, random tokens as 0.29-0.38: we take the middle of each.
+PROFILES = {"mha": 0.105, "mamba2": 0.150, "gqa": 0.195, "mla": 0.265, "gdn": 0.265, "random-tokens": 0.335}
 MAX_TOKENS = 1 << 22
 MAX_STEPS = 100_000
 _TOKENS_AT_ONCE = 1 << 16
@@ -60,9 +75,33 @@ def expert_popularity(
     elif popularity == "power-law":
         above = np.array([0.5 * math.erfc(value / math.sqrt(2)) for value in score])  # share of experts that are hotter
         weights = np.maximum(above, 1e-12) ** -skew
+    elif popularity == "softmax":
+        weights = np.exp(skew * (score - score.max()))
     else:
-        raise InvalidInput(f"popularity={popularity!r} must be zipf or power-law")
+        raise InvalidInput(f"popularity={popularity!r} must be zipf, power-law or softmax")
     return np.asarray(weights / weights.sum(), np.float64)
+
+
+def profile_skew(profile: str, experts: int, top_k: int, drift: float = 0.0, step: int = 0, seed: int = 0) -> float:
+    """Scale of the scores whose softmax gives tokens per expert a profile's Gini coefficient, at one step.
+
+    >>> profile_skew("mha", 256, 8) < profile_skew("mla", 256, 8) < 0.6
+    True
+    """
+    if profile not in PROFILES:
+        raise InvalidInput(f"profile={str(profile)[:40]!r} is unknown; {nearest(str(profile)[:40], PROFILES)}")
+    _check_top_k(top_k, experts)
+
+    def drawn_gini(skew: float) -> float:
+        return gini(_chosen_share(expert_popularity(experts, skew, "softmax", drift, step, seed), top_k))
+
+    low, high = 0.0, 10.0
+    if drawn_gini(high) < PROFILES[profile]:
+        raise InvalidInput(f"profile={profile!r} needs more than {experts} experts of which a token takes {top_k}")
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if drawn_gini(middle) < PROFILES[profile] else (low, middle)
+    return high
 
 
 def moe(
@@ -78,6 +117,7 @@ def moe(
     step: int = 0,
     seed: int = 0,
     bytes_per_gpu: Quantity | None = None,
+    profile: str | None = None,
 ) -> Demand:
     """Dispatch of an MoE layer, one copy of a token per chosen expert, experts contiguous over the GPUs.
 
@@ -90,6 +130,9 @@ def moe(
         Per GPU; `bytes_per_gpu` gives it instead, to the nearest token.
     step
         Which step of a run whose popularity drifts; the same seed with the next step is the next matrix of that run.
+    profile
+        A kind of attention, by which tokens per expert were found to differ: mha, mamba2, gqa, mla, gdn, or
+        random-tokens. It sets `skew` and `popularity`.
 
     Examples
     --------
@@ -100,6 +143,8 @@ def moe(
     """
     size = token_bytes(hidden, dtype)
     _check_top_k(top_k, experts)
+    if profile is not None:
+        skew, popularity = profile_skew(profile, experts, top_k, drift, step, seed), "softmax"
     if bytes_per_gpu is not None:
         tokens = max(1, round(parse_bytes(bytes_per_gpu, "bytes_per_gpu") / (top_k * size)))
     check_count(tokens, "tokens", 1 << 40)
@@ -114,7 +159,7 @@ def moe(
     placement = contiguous_placement(experts, cluster.num_ranks, cluster.present)
     copies = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
     copies[here] = _per_rank(pairs, placement)
-    return Demand(copies * size, f"moe:{skew:g}", seed)
+    return Demand(copies * size, f"moe:{profile or f'{skew:g}'}", seed)
 
 
 def moe_routing(
@@ -128,9 +173,12 @@ def moe_routing(
     step: int = 0,
     seed: int = 0,
     placement: Placement | None = None,
+    profile: str | None = None,
 ) -> Routing:
     """Experts of every token, `tokens` on each GPU that is there, drawn one by one; gate weights are drawn apart."""
     _check_top_k(top_k, experts)
+    if profile is not None:
+        skew, popularity = profile_skew(profile, experts, top_k, drift, step, seed), "softmax"
     here = np.flatnonzero(cluster.present)
     check_count(tokens, "tokens", MAX_TOKENS // len(here))
     chance = expert_popularity(experts, skew, popularity, drift, step, seed)
@@ -144,7 +192,7 @@ def moe_routing(
         rank_of_token=np.repeat(here, tokens).astype(np.int32),
         placement=placement or contiguous_placement(experts, cluster.num_ranks, cluster.present),
         gate_weights=weights / weights.sum(axis=1, keepdims=True),
-        name=f"moe:{skew:g}",
+        name=f"moe:{profile or f'{skew:g}'}",
         seed=seed,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from interlock.errors import InvalidInput, nearest
 from interlock.traffic import generators
 from interlock.traffic.demand import Demand, HasRanks
-from interlock.traffic.moe_router import moe
+from interlock.traffic.moe_router import PROFILES, moe
 from interlock.traffic.readers import read_demand
 from interlock.units import Quantity, parse_bytes
 
@@ -41,7 +41,8 @@ def parse(words: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 
     Parameters
     ----------
     words
-        uniform (or balanced), random, zipf:SKEW, hot:SKEW, lognormal:SIGMA, sparse:DENSITY, moe:SKEW, or a file.
+        uniform (or balanced), random, zipf:SKEW, hot:SKEW, lognormal:SIGMA, sparse:DENSITY, moe:SKEW or moe:PROFILE
+        (like moe:mla), or a file.
     size
         What one GPU sends on average; a file brings its own.
 
@@ -63,7 +64,9 @@ def parse(words: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 
     if colon and name is None:
         raise InvalidInput(f"traffic {words[:64]!r}: {kind} takes no number after a colon")
     options: dict[str, object] = {} if kind in ("uniform", "balanced") else {"seed": seed}
-    if colon and name is not None:
+    if kind == "moe" and number in PROFILES:
+        options["profile"] = number
+    elif colon and name is not None:
         options[name] = _number(number, name, words)
     return generate(cluster, bytes_per_gpu=parse_bytes(size, "size"), **options)
 

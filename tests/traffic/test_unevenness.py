@@ -1,0 +1,89 @@
+"""How uneven traffic is, and profiles of published routing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import interlock as il
+from interlock.cli.main import run
+from interlock.traffic import PROFILES, Unevenness, gini
+from interlock.traffic.moe_router import moe_routing
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=30))
+def test_gini_is_half_the_mean_difference_over_the_mean(values: list[int]) -> None:
+    given_values = np.array(values, float)
+    apart = np.abs(given_values[:, None] - given_values).mean()
+    expected = apart / (2 * given_values.mean()) if given_values.any() else 0.0
+    assert gini(values) == pytest.approx(expected, abs=1e-12)
+
+
+def test_pairs_leave_the_diagonal_out_and_idle_ranks_do_not_count() -> None:
+    matrix = np.array([[5, 2, 0], [2, 5, 0], [0, 0, 0]])
+    assert Unevenness.of(matrix) == Unevenness(0.0, 1.0, 0.0, 1.0)
+    hot = np.array([[0, 4], [0, 0]])
+    assert Unevenness.of(hot) == Unevenness(0.5, 2.0, 0.5, 2.0)
+
+
+def test_zipf_is_skewed_by_pairs_and_a_hot_expert_by_receivers(h200_4x8: il.Cluster) -> None:
+    zipf = il.traffic.zipf(h200_4x8, skew=0.8, seed=0).unevenness
+    hot = il.traffic.hot_expert(h200_4x8, skew=0.8, seed=0).unevenness
+    assert zipf.pairs_gini > 4 * zipf.received_gini
+    assert hot.pairs_gini == pytest.approx(hot.received_gini, abs=0.05)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+@pytest.mark.parametrize(("experts", "top_k"), [(256, 8), (64, 6)])
+def test_profiles_have_the_published_gini(h200_4x8: il.Cluster, profile: str, experts: int, top_k: int) -> None:
+    """Tokens per expert, drawn token by token; two seeds that nothing was tuned on."""
+    for seed in (11, 12):
+        loads = moe_routing(h200_4x8, 512, experts, top_k, profile=profile, seed=seed).expert_loads()
+        assert gini(loads) == pytest.approx(PROFILES[profile], abs=0.01)
+
+
+def test_profiles_hold_while_popularity_drifts(h200_4x8: il.Cluster) -> None:
+    loads = [moe_routing(h200_4x8, 512, 64, 6, profile="mla", drift=0.3, step=step).expert_loads() for step in (0, 5)]
+    assert not np.array_equal(np.argsort(loads[0]), np.argsort(loads[1]))
+    assert [gini(each) for each in loads] == pytest.approx([0.265, 0.265], abs=0.012)
+
+
+def test_a_profile_is_a_word_of_traffic(h200_4x8: il.Cluster) -> None:
+    by_word = il.traffic.parse("moe:mla", h200_4x8, "64 MB", seed=3)
+    assert by_word.name == "moe:mla"
+    assert by_word == il.traffic.moe(h200_4x8, profile="mla", bytes_per_gpu="64 MB", seed=3)
+
+
+def test_a_profile_that_is_unknown_or_out_of_reach_is_refused(h200_4x8: il.Cluster) -> None:
+    with pytest.raises(il.InvalidInput, match="did you mean 'mla'"):
+        il.traffic.moe(h200_4x8, profile="mlaa")
+    with pytest.raises(il.InvalidInput, match="more than 8 experts of which a token takes 8"):
+        il.traffic.moe(h200_4x8, experts=8, top_k=8, profile="mla")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "--servers", "2", "--algorithms", "direct", "--traffic", "moe:gqa"],
+        ["plan", "--servers", "2", "--algorithm", "direct"],
+        ["synth", "--topology", "mesh:2x2", "--collective", "all-to-allv", "--traffic", "zipf:0.8"],
+        ["moe", "layer", "--layer", "small-8", "--gpus", "4", "--schemes", "deepep"],
+        ["moe", "across", "--servers", "2", "--tokens", "64"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_commands_that_draw_traffic_say_how_uneven_it_is(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ranks receive Gini 0." in said and "pairs Gini 0." in said
+
+
+def test_a_schedule_of_bytes_says_it_too(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "plan.ilk")
+    assert run(["plan", "--servers", "2", "--algorithm", "direct", "-o", file]) == 0
+    for command in ("simulate", "verify"):
+        capsys.readouterr()
+        assert run([command, file]) == 0
+        assert "ranks receive Gini 0." in " ".join(capsys.readouterr().out.split())
