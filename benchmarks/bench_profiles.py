@@ -14,7 +14,8 @@ import interlock as il
 from bench_rails import BYTES_PER_TOKEN, EXPERTS, TRACE
 from common import arguments, report
 from interlock.ragged import Ragged
-from interlock.traffic import PROFILES, Placement, read_routing
+from interlock.traffic import Placement, read_routing
+from interlock.traffic.moe_router import PROFILES
 
 LAYERS = (5, 10, 20)
 TIMED = ("direct", "fast", "adaptive")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import interlock as il
 from interlock.cli.main import run
-from interlock.traffic import PROFILES, Unevenness, gini
-from interlock.traffic.moe_router import moe_routing
+from interlock.traffic import Unevenness, gini
+from interlock.traffic.moe_router import PROFILES, moe_routing
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=30))

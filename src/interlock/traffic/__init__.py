@@ -2,7 +2,7 @@
 
 from interlock.traffic.demand import Demand, HasRanks, matrix
 from interlock.traffic.generators import hot_expert, lognormal, random, sparse, uniform, zipf
-from interlock.traffic.moe_router import PROFILES, expert_popularity, moe, moe_routing, token_bytes
+from interlock.traffic.moe_router import expert_popularity, moe, moe_routing, token_bytes
 from interlock.traffic.placement import Placement, contiguous_placement, eplb_placement
 from interlock.traffic.readers import read_demand
 from interlock.traffic.routing import Routing, RoutingStatistics
@@ -11,7 +11,6 @@ from interlock.traffic.unevenness import Unevenness, gini
 from interlock.traffic.words import kinds, parse
 
 __all__ = [
-    "PROFILES",
     "Demand",
     "HasRanks",
     "Placement",
