@@ -122,17 +122,29 @@ TwoTierCosts to_costs(const Array1<double>& costs) {
     return {at[0], at[1], at[2], at[3], static_cast<std::int32_t>(at[4]), at[5], at[6] != 0, at[7], at[8] != 0};
 }
 
+/// Bytes of tiles as the decision left them, where that is all that is needed and they are there.
+Tiles to_tiles(const Array2<std::int64_t>& demand_bytes, std::size_t servers, const Array2<std::int64_t>& tile_bytes,
+               std::int32_t way) {
+    const std::size_t width = demand_bytes.shape(0) / servers;
+    if (tile_bytes.size() == 0 || way == static_cast<std::int32_t>(Way::kDetour)) {
+        return sum_tiles(as_span(demand_bytes), servers, width);
+    }
+    require(tile_bytes.size() == servers * servers, "tile_bytes must be [servers, servers] or empty");
+    return {servers, width, {tile_bytes.data(), tile_bytes.data() + tile_bytes.size()}, {}, {}, {}};
+}
+
 /// Calls `run` with a decided plan, of which only `rank`'s part is wanted unless that is kEveryone.
 template <typename Run>
 auto with_plan(const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
                const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets,
                const Array1<std::uint8_t>& hot_ends, const Array1<std::int64_t>& slice_bytes,
-               const Array2<std::int64_t>& heavy, const Array2<std::int64_t>& relays, std::int32_t rank, Run run) {
+               const Array2<std::int64_t>& heavy, const Array2<std::int64_t>& relays, const Array2<std::int64_t>& tile_bytes, std::int32_t rank,
+               Run run) {
     const auto num_servers = static_cast<std::size_t>(servers);
     const std::size_t ranks = demand_bytes.shape(0), width = ranks / num_servers;
     require(settings.size() == 11, "settings must be 11 numbers");
     const auto setting = [&](std::size_t place) { return static_cast<std::int32_t>(settings.data()[place]); };
-    const Tiles tiles = sum_tiles(as_span(demand_bytes), num_servers, width);
+    const Tiles tiles = to_tiles(demand_bytes, num_servers, tile_bytes, setting(0));
     const std::vector<Segment> parts = segments.shape(0) > 0 ? to_segments(segments) : whole_tiles(tiles);
     const auto pace = static_cast<Pace>(setting(2));
     const LaneTable lanes =
@@ -179,30 +191,32 @@ void bind_two_tier(nb::module_& m) {
                                    table(std::move(targets.out_bytes), rows, ranks), column(std::move(targets.hot_ends)),
                                    column(std::move(decision.slice_bytes)),
                                    to_table(std::span<const HeavyPair>(decision.heavy_pairs)),
-                                   to_table(std::span<const NearRelay>(decision.near_relays)));
+                                   to_table(std::span<const NearRelay>(decision.near_relays)),
+                                   table(std::move(decision.tile_bytes), static_cast<std::size_t>(servers),
+                                         static_cast<std::size_t>(servers)));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
         "Decides how to move a demand between servers: settings (way, stages, pace, window, local window, rounds, "
         "whether rails are crossed, flows of a lane, least bytes of a part, most of a port, whether loops take turns), "
-        "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs, near relays.");
+        "predicted seconds by way, segments, NIC targets, hot ends, slice bytes, heavy pairs, near relays, bytes of tiles.");
     m.def(
         "expand_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
            const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& hot_ends,
            const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy,
-           const Array2<std::int64_t>& relays) {
+           const Array2<std::int64_t>& relays, const Array2<std::int64_t>& tile_bytes) {
             require_whole_servers(demand_bytes, servers);
             ScheduleRows rows;
             {
                 const nb::gil_scoped_release nogil;
                 rows = with_plan(demand_bytes, servers, settings, segments, nic_targets, hot_ends, slice_bytes, heavy, relays,
-                                 kEveryone, [&](const TwoTierPlan& plan) { return expand_two_tier(as_span(demand_bytes), plan); });
+                                 tile_bytes, kEveryone, [&](const TwoTierPlan& plan) { return expand_two_tier(as_span(demand_bytes), plan); });
             }
             return to_columns(std::move(rows));
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "settings"_a.noconvert(), "segments"_a.noconvert(),
         "nic_targets"_a.noconvert(), "hot_ends"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
-        "near_relays"_a.noconvert(),
+        "near_relays"_a.noconvert(), "tile_bytes"_a.noconvert(),
         "Rows of a two-tier plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, "
         "item, offset, length. No segments stand for every tile at once.");
     m.def(
@@ -210,7 +224,7 @@ void bind_two_tier(nb::module_& m) {
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<std::int64_t>& settings,
            const Array2<std::int64_t>& segments, const Array2<std::int64_t>& nic_targets, const Array1<std::uint8_t>& hot_ends,
            const Array1<std::int64_t>& slice_bytes, const Array2<std::int64_t>& heavy, const Array2<std::int64_t>& relays,
-           std::int32_t rank, const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start,
+           const Array2<std::int64_t>& tile_bytes, std::int32_t rank, const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start,
            std::int64_t own_from, std::int64_t own_to, std::int64_t own_bytes) {
             require_whole_servers(demand_bytes, servers);
             RankProgram made;
@@ -223,7 +237,7 @@ void bind_two_tier(nb::module_& m) {
                     made = direct_program(as_span(demand_bytes), static_cast<std::size_t>(servers), rank, starts);
                 } else {
                     made = with_plan(demand_bytes, servers, settings, segments, nic_targets, hot_ends, slice_bytes, heavy, relays,
-                                     rank, [&](const TwoTierPlan& plan) {
+                                     tile_bytes, rank, [&](const TwoTierPlan& plan) {
                                          const auto rounds = static_cast<std::int32_t>(settings.data()[5]);
                                          return two_tier_program(as_span(demand_bytes), plan, rounds, starts);
                                      });
@@ -233,7 +247,7 @@ void bind_two_tier(nb::module_& m) {
         },
         "demand_bytes"_a.noconvert(), "servers"_a, "settings"_a.noconvert(), "segments"_a.noconvert(),
         "nic_targets"_a.noconvert(), "hot_ends"_a.noconvert(), "slice_bytes"_a.noconvert(), "heavy_pairs"_a.noconvert(),
-        "near_relays"_a.noconvert(), "rank"_a, "input_start"_a.noconvert(), "output_start"_a.noconvert(), "own_from"_a,
+        "near_relays"_a.noconvert(), "tile_bytes"_a.noconvert(), "rank"_a, "input_start"_a.noconvert(), "output_start"_a.noconvert(), "own_from"_a,
         "own_to"_a, "own_bytes"_a,
         "What one rank runs of a two-tier plan, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and "
         "from each rank begin at `input_start` and `output_start`, or lie end to end where those are empty.");

@@ -61,6 +61,19 @@ public:
         made_.receive_round = receives.round;
         made_.receive_tag = tags(receives);
         made_.receive_adds.assign(receives.size(), 0);
+        made_.input_bytes = made_.output_bytes = layout.own_bytes;
+        for (const PlacedItem& item : layout.input) made_.input_bytes += item.length;
+        for (const PlacedItem& item : layout.output) made_.output_bytes += item.length;
+        for (auto* column : {&made_.receive_start, &made_.unpack_start, &made_.unpack_to, &made_.unpack_bytes}) {
+            column->reserve(receives.pieces.size());
+        }
+        for (auto* column : {&made_.send_start, &made_.pack_start, &made_.pack_to, &made_.pack_bytes}) {
+            column->reserve(sends.pieces.size());
+        }
+        made_.receive_buffer.reserve(receives.size());
+        made_.send_buffer.reserve(sends.size());
+        made_.unpack_offsets.reserve(receives.size() + 1);
+        made_.pack_offsets.reserve(sends.size() + 1);
     }
 
     RankProgram run(std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {
@@ -263,6 +276,7 @@ private:
         const std::size_t num_sends = sends_.size(), num_moves = num_sends + receives_.size();
         const std::size_t steps = num_moves + barriers.size();
         std::vector<std::pair<std::int32_t, std::int32_t>> edges;  // (step, what it waits for)
+        edges.reserve(sends_.deps.size());
         const auto wait_for_all = [&](std::size_t step, std::int64_t message) {
             std::size_t first = 0;
             for (const RankRows* rows : {&sends_, &receives_}) {

@@ -240,8 +240,9 @@ private:
             return !moves_before(piece, wire) ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
         });
         // Neither lanes that keep their own time nor helpers that have hardly any to receive stop the others.
-        std::vector<Waves> waves(kStreams * ranks_);
-        std::vector<std::array<std::int32_t, 2>> pairs(kStreams * ranks_ * width_, {kNone, kNone});  // last two messages of each
+        const std::size_t first_rank = balance_.first_rank, ranks = plan_.only_rank == kEveryone ? ranks_ : width_;
+        std::vector<Waves> waves(kStreams * ranks);
+        std::vector<std::array<std::int32_t, 2>> pairs(kStreams * ranks * width_, {kNone, kNone});  // last two messages of each
         const bool is_burst = plan_.pace == Pace::kBurst;
         const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
         std::size_t next = 0;
@@ -252,7 +253,7 @@ private:
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
             const auto is_slow = [&](std::int32_t helper) { return plan_.lanes.is_hot_receiver(to_size(helper)); };
             const std::size_t kind = is_slow(wire.src) ? 2 : wire.keeps_own_time ? 1 : 0;
-            const std::size_t stream = kStreams * to_size(sender) + kind;
+            const std::size_t stream = kStreams * (to_size(sender) - first_rank) + kind;
             Waves& sent = waves[stream];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
                 std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());

@@ -48,6 +48,7 @@ public:
         const auto best = std::min_element(decision.predicted_s, decision.predicted_s + kNumWays) - decision.predicted_s;
         decision.way = static_cast<Way>(only >= 0 ? only : best);
         decision.slice_bytes.assign(tiles_.servers, 0);
+        decision.tile_bytes = tiles_.bytes;
         // Traffic inside servers can wait unless there is much of it and little scale-up to spare.
         if (times_.has_low_ratio() && times_.near_seconds() > kMuchNear * times_.cut_s()) {
             decision.local_window = static_cast<std::int32_t>(rates_.width);

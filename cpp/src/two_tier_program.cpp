@@ -1,5 +1,6 @@
 #include "interlock/two_tier_program.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "interlock/errors.hpp"
@@ -53,6 +54,7 @@ RankRows pick(const ScheduleRows& all, std::int32_t rank, bool are_sends, bool i
     const auto& own = are_sends ? all.src : all.dst;
     const auto& peer = are_sends ? all.dst : all.src;
     RankRows rows;
+    rows.reserve(static_cast<std::size_t>(std::ranges::count(own, rank)), all.item.size());
     for (std::size_t m = 0; m < own.size(); ++m) {
         if (own[m] != rank) continue;
         const auto phase = static_cast<MessagePhase>(all.phase[m]);

@@ -108,6 +108,7 @@ public:
                 lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical[src], is_end[index]);
                 most_slices = std::max(most_slices, lane_cuts_[lane].count);
             }
+            skip_lanes(src, lanes, loads);
             for (std::int64_t slice = 0; slice < most_slices; ++slice) {
                 Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, false, {kNoWire, kNoWire}};
                 if (plan_.pace != Pace::kBurst) {
@@ -116,7 +117,7 @@ public:
                     wire.restore_wave = receiving.next(dst, share);
                 }
                 for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                    if (slice >= lane_cuts_[lane].count) continue;
+                    if (slice >= lane_cuts_[lane].count || is_skipped_[lane] != 0) continue;
                     wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
                     wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
                     add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
@@ -269,7 +270,6 @@ private:
         } else if (plan_.pace == Pace::kWindow) {
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
-        cut.last_ids.push_back(id);
         if (plan_.pace == Pace::kBurst) {
             // Lanes that share NICs evenly advance slice by slice together. Those with flows in proportion to their size advance
             // by equal parts of the whole, and large ones keep their own time.
@@ -281,11 +281,27 @@ private:
             // What small lanes bring is passed on before large ones have ended.
             wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
         }
+        const std::size_t pieces = table_.pieces.size();
         const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
         add_range(load.own, first - helped_first, last - helped_last, wire, id);
         add_range(load.helped, helped_first, helped_last, wire, id);
+        if (table_.pieces.size() == pieces) return;  // nothing of the rank whose part is wanted
+        cut.last_ids.push_back(id);
         table_.wires.push_back(wire);
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
+    }
+
+    /// Leaves out lanes that carry nothing of the rank whose part is wanted.
+    void skip_lanes(std::size_t src, std::span<const Lane> lanes, std::span<const LaneLoad> loads) {
+        is_skipped_.assign(lanes.size(), 0);
+        if (plan_.only_rank == kEveryone || plan_.is_pair_burst) return;
+        const std::size_t rank = to_size(plan_.only_rank), gpu = rank % width_;
+        const bool is_sender = src == rank / width_;
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            if (to_size(is_sender ? lanes[lane].out_gpu : lanes[lane].in_gpu) == gpu) continue;
+            const auto is_own = [&](const Parcel& parcel) { return to_size(is_sender ? parcel.sender : parcel.receiver) == gpu; };
+            is_skipped_[lane] = std::ranges::none_of(loads[lane].own, is_own) && std::ranges::none_of(loads[lane].helped, is_own);
+        }
     }
 
     /// Whether a piece is handled by the rank whose part is wanted. Between two servers the pace depends on all pieces.
@@ -319,6 +335,7 @@ private:
     std::size_t width_, ranks_;
     PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::vector<LaneCut> lane_cuts_;
+    std::vector<std::uint8_t> is_skipped_;  // per lane
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far

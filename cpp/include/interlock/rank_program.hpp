@@ -34,6 +34,7 @@ struct RankProgram {
     std::vector<std::int32_t> wait_offsets, wait_on, release_offsets, release_to;
     std::vector<std::int64_t> start_from, start_to, start_bytes, zero_start, zero_bytes, own_from, own_to, own_bytes;
     std::vector<std::uint8_t> start_buffer, zero_buffer;
+    std::int64_t input_bytes = 0, output_bytes = 0;  ///< of items, and of bytes that stay
     std::int64_t scratch_bytes = 0;
 };
 

@@ -30,6 +30,13 @@ struct RankRows {
     std::vector<std::int64_t> deps;  ///< messages; those of other ranks only pace
 
     [[nodiscard]] std::size_t size() const { return message.size(); }
+    void reserve(std::size_t num_rows, std::size_t num_pieces) {
+        for (auto* column : {&message, &size_bytes, &place, &piece_offsets, &dep_offsets}) column->reserve(num_rows + 1);
+        for (auto* column : {&peer, &stage}) column->reserve(num_rows);
+        for (auto* column : {&phase, &adds, &exclusive}) column->reserve(num_rows);
+        pieces.reserve(num_pieces);
+        deps.reserve(2 * num_rows);
+    }
     [[nodiscard]] std::span<const ItemPiece> pieces_of(std::size_t row) const {
         const auto first = static_cast<std::size_t>(piece_offsets[row]), last = static_cast<std::size_t>(piece_offsets[row + 1]);
         return std::span(pieces).subspan(first, last - first);

@@ -49,6 +49,7 @@ struct TwoTierDecision {
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
     std::vector<NearRelay> near_relays;
+    std::vector<std::int64_t> tile_bytes;  ///< [servers, servers]
 };
 
 /// Decides how to move a demand, by predicted time.

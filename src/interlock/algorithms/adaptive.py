@@ -129,9 +129,15 @@ def _carried_over(previous: TwoTierPlan, demand: Demand) -> TwoTierPlan | None:
     before, now = previous.demand.bytes_matrix, demand.bytes_matrix
     if before.shape != now.shape or _core.sampled_drift(before, now, previous.servers) > MOST_DRIFT:
         return None
+    none = np.zeros((0, 0), np.int64)
     if not len(previous.segments):
-        return replace(previous, demand=demand)
-    return replace(previous, demand=demand, segments=_core.scale_segments(previous.segments, now, previous.servers))
+        return replace(previous, demand=demand, tile_bytes=none)
+    return replace(
+        previous,
+        demand=demand,
+        tile_bytes=none,
+        segments=_core.scale_segments(previous.segments, now, previous.servers),
+    )
 
 
 def _within(plan: TwoTierPlan, problem: Problem, scratch_bytes: int) -> TwoTierPlan:

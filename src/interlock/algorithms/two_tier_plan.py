@@ -58,6 +58,7 @@ class TwoTierPlan:
     slice_bytes: NDArray[np.int64]  # [servers]
     heavy_pairs: NDArray[np.int64]  # [n, 4] src, dst, parts, nic_bytes: pairs inside a server that press a port
     near_relays: NDArray[np.int64]  # [n, 4] src, dst, relay, bytes: what goes around a narrow link inside a server
+    tile_bytes: NDArray[np.int64]  # [servers, servers], or empty: to be summed again
 
     @property
     def servers(self) -> int:
@@ -110,6 +111,7 @@ class TwoTierPlan:
                 self.slice_bytes,
                 self.heavy_pairs,
                 self.near_relays,
+                self.tile_bytes,
             )
         )
         return Schedule(
@@ -162,9 +164,8 @@ class TwoTierPlan:
 
     def program(self, rank: int, pairs: PairStarts | None = None, own: tuple[int, int, int] = (0, 0, 0)) -> Program:
         """What one rank runs, from the tiles of its server alone; `pairs` and `own` as a `Layout` has them."""
-        matrix = self.demand.bytes_matrix
         native = _core.lower_two_tier(
-            matrix,
+            self.demand.bytes_matrix,
             self.servers,
             self.settings,
             self.segments,
@@ -173,15 +174,13 @@ class TwoTierPlan:
             self.slice_bytes,
             self.heavy_pairs,
             self.near_relays,
+            self.tile_bytes,
             rank,
             _NOTHING if pairs is None else pairs.input,
             _NOTHING if pairs is None else pairs.output,
             *own,
         )
-        if pairs is not None:
-            return Program.of(rank, pairs.input_bytes, pairs.output_bytes, native)
-        stays = matrix[rank, rank]
-        return Program.of(rank, int(matrix[rank].sum() - stays), int(matrix[:, rank].sum() - stays), native)
+        return Program.of(rank, native)
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""

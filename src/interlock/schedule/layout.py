@@ -38,8 +38,6 @@ class PairStarts:
 
     input: NDArray[np.int64]  # [ranks]
     output: NDArray[np.int64]
-    input_bytes: int
-    output_bytes: int
 
 
 class Layout:
@@ -113,7 +111,7 @@ class Layout:
         starts = np.zeros((2, count), np.int64)
         starts[0, place], starts[1, place] = _starts(row), _starts(column)
         stays = (int(starts[0, own]), int(starts[1, own]), int(row[rank]))
-        return cls(own, regions, stays, PairStarts(starts[0], starts[1], int(row.sum()), int(column.sum())))
+        return cls(own, regions, stays, PairStarts(starts[0], starts[1]))
 
 
 def _region(item: NDArray[np.int64], is_item: NDArray[np.bool_], sizes: NDArray[np.int64]) -> Region:

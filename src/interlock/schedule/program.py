@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +29,7 @@ NativeColumns = tuple[
     tuple[NDArray[np.int64], NDArray[np.int64]],
     tuple[NDArray[np.int32], NDArray[np.int64]],
     tuple[NDArray[np.uint8], NDArray[np.int64]],
-    int,
+    tuple[int, int, int],  # bytes of input, output and scratch
 ]
 
 # By dtype, in the order in which the native core joins them.
@@ -70,16 +69,18 @@ class Program:
     scratch_bytes: int
 
     @classmethod
-    def of(cls, rank: int, input_bytes: int, output_bytes: int, native: NativeColumns) -> Program:
+    def of(cls, rank: int, native: NativeColumns) -> Program:
         """From what the native core made."""
         columns: dict[str, Column] = {}
         for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
             values.flags.writeable = False  # it is, but for an array without values
-            for name, (first, last) in zip(names, pairwise([0, *ends.tolist()]), strict=True):
+            first = 0
+            for name, last in zip(names, ends.tolist(), strict=True):
                 columns[name] = values[first:last]
+                first = last
         for name in _CLAIMS:
             columns[name] = columns[name].view(np.bool_)
-        return cls(rank, MappingProxyType(columns), input_bytes, output_bytes, native[3])
+        return cls(rank, MappingProxyType(columns), *native[3])
 
     @property
     def num_sends(self) -> int:
@@ -132,7 +133,7 @@ def lower(schedule: Schedule, problem: Problem, layout: Layout, *, rounds: bool 
         _placed(layout.output),
         np.array(layout.own, np.int64),
     )
-    return Program.of(layout.rank, layout.input.size_bytes, layout.output.size_bytes, native)
+    return Program.of(layout.rank, native)
 
 
 def _placed(region: Region) -> NDArray[np.int64]:
