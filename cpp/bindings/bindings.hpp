@@ -12,6 +12,7 @@ void bind_rail_shares(nanobind::module_& m);
 void bind_task_sim(nanobind::module_& m);
 void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
+void bind_fast(nanobind::module_& m);
 void bind_flow_sim(nanobind::module_& m);
 void bind_shortest_routes(nanobind::module_& m);
 void bind_decompose(nanobind::module_& m);

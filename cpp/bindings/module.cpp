@@ -44,6 +44,7 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_task_sim(m);
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);
+    interlock::bindings::bind_fast(m);
     interlock::bindings::bind_flow_sim(m);
     interlock::bindings::bind_shortest_routes(m);
     interlock::bindings::bind_decompose(m);

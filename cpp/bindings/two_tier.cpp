@@ -11,6 +11,7 @@
 #include "interlock/two_tier_plan.hpp"
 #include "interlock/two_tier_program.hpp"
 #include "program_columns.hpp"
+#include "schedule_columns.hpp"
 
 namespace interlock::bindings {
 
@@ -105,14 +106,6 @@ LaneTable to_lanes(const Array2<std::int64_t>& demand_bytes, const Tiles& tiles,
     const bool is_even = std::ranges::all_of(most, [&](std::int64_t bytes) { return bytes == most[0]; });
     const bool has_side_by_side = pace == Pace::kBurst && (tiles.servers > 2 || is_even);
     return rail_lanes(tiles, targets, has_side_by_side ? ShareRule::kServer : ShareRule::kTile);
-}
-
-auto to_columns(ScheduleRows&& rows) {
-    return std::make_tuple(column(std::move(rows.src)), column(std::move(rows.dst)), column(std::move(rows.phase)),
-                           column(std::move(rows.stage)), column(std::move(rows.slice)), column(std::move(rows.size_bytes)),
-                           column(std::move(rows.order)), column(std::move(rows.dep_offsets)), column(std::move(rows.deps)),
-                           column(std::move(rows.piece_offsets)), column(std::move(rows.item)),
-                           column(std::move(rows.offset)), column(std::move(rows.length)));
 }
 
 /// The costs as one array, in the order of the struct's fields, then rates.scale_up.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.ragged import Ragged
-from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule
+from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule, from_native
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -100,33 +100,23 @@ class TwoTierPlan:
         """All rows."""
         if self.way is Way.DIRECT:
             return _write_direct(self.demand, self.servers)
-        src, dst, phase, stage, slice_, size_bytes, order, dep_offsets, deps, piece_offsets, item, offset, length = (
-            _core.expand_two_tier(
-                self.demand.bytes_matrix,
-                self.servers,
-                self.settings,
-                self.segments,
-                self.nic_targets,
-                self.hot_ends,
-                self.slice_bytes,
-                self.heavy_pairs,
-                self.near_relays,
-                self.tile_bytes,
-            )
+        columns = _core.expand_two_tier(
+            self.demand.bytes_matrix,
+            self.servers,
+            self.settings,
+            self.segments,
+            self.nic_targets,
+            self.hot_ends,
+            self.slice_bytes,
+            self.heavy_pairs,
+            self.near_relays,
+            self.tile_bytes,
         )
-        return Schedule(
-            src=Ragged.single(src),
-            dst=Ragged.single(dst),
-            kind=np.zeros(len(src), np.uint8),
-            phase=phase,
-            stage=stage,
-            slice=slice_,
-            size_bytes=size_bytes,
+        src, dst, phase = columns[:3]
+        return from_native(
+            columns,
             path=self._paths(src, dst, phase),
             exclusive=(phase == Phase.SCALE_OUT) & (self.pace is Pace.EXCLUSIVE),
-            order=order,
-            deps=Ragged(dep_offsets, deps),
-            pieces=Pieces(piece_offsets, item, offset, length),
             barriers=np.arange(1, self.num_rounds, dtype=np.int32),
         )
 

@@ -1,6 +1,6 @@
 """The one format in the middle: messages and pieces, its law, and how to build it."""
 
-from interlock.schedule.build import Batch, assemble, empty_schedule, make_pieces
+from interlock.schedule.build import Batch, assemble, empty_schedule, from_native, make_pieces
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.layout import Layout, PairStarts, Region
 from interlock.schedule.levels import is_in_order, levels
@@ -52,6 +52,7 @@ __all__ = [
     "check_rows",
     "chrome_trace_lines",
     "empty_schedule",
+    "from_native",
     "is_schedule_file",
     "is_in_order",
     "levels",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from interlock.ragged import Ragged
 from interlock.schedule.model import Kind, Phase, Pieces, Schedule
 
-__all__ = ["Batch", "assemble", "empty_schedule", "make_pieces"]
+__all__ = ["Batch", "assemble", "empty_schedule", "from_native", "make_pieces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,33 @@ def assemble(batches: Sequence[Batch], barriers: Sequence[int] = ()) -> Schedule
             np.concatenate([p.length for p in pieces]),
         ),
         barriers=np.array(sorted(barriers), np.int32),
+    )
+
+
+def from_native(
+    columns: tuple[NDArray[Any], ...],
+    *,
+    exclusive: NDArray[np.bool_],
+    barriers: NDArray[np.int32],
+    path: Ragged | None = None,
+) -> Schedule:
+    """One-to-one copies from columns as the native core writes them; without a path, routed by the topology."""
+    src, dst, phase, stage, slice_, size_bytes, order, dep_offsets, deps, *pieces = columns
+    rows = np.arange(len(src) + 1, dtype=np.int64)
+    return Schedule(
+        src=Ragged(rows, src),
+        dst=Ragged(rows, dst),
+        kind=np.zeros(len(src), np.uint8),
+        phase=phase,
+        stage=stage,
+        slice=slice_,
+        size_bytes=size_bytes,
+        path=Ragged.empty(len(src)) if path is None else path,
+        exclusive=exclusive,
+        order=order,
+        deps=Ragged(dep_offsets, deps),
+        pieces=Pieces(*pieces),
+        barriers=barriers,
     )
 
 
