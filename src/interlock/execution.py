@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms import registry
+from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
-from interlock.planning import Plan, planner
-from interlock.problem import demand_problem
-from interlock.runtime import Choice, Layout, Placement, Runner, Session
-from interlock.topology import Cluster, MissingGpu
+from interlock.planning import Plan, planner, synthesize
+from interlock.problem import Problem, demand_problem
+from interlock.runtime import Choice, CollectiveSession, Layout, Placement, Runner, Session
+from interlock.runtime.buffers import combining
+from interlock.schedule import Kind, Schedule
+from interlock.topology import Cluster, Fault, MissingGpu
 from interlock.topology import cluster as cluster_preset
 from interlock.traffic import Demand
 
@@ -21,10 +25,20 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["execute", "least_seconds", "native_seconds", "open_session", "with_gaps"]
+__all__ = [
+    "execute",
+    "least_seconds",
+    "native_seconds",
+    "open_collectives",
+    "open_session",
+    "plan_collective",
+    "with_gaps",
+]
 
 NATIVE = "native"
 MARGIN = 1.05  # a plan must promise to beat the backend's own call by this much
+# Taken in turn where a plan would form a sum at several ranks, which then could differ in their last bits.
+SUMS_ONCE = ("hierarchical", "ring", "direct")
 PORT_BYTES = 128 * 1024  # a burst that a shallow switch port holds, however many send it
 
 
@@ -63,6 +77,89 @@ def open_session(
         return Choice(makers[id(where)](demand), f"planned by {algorithm}")
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
+
+
+def open_collectives(
+    group: dist.ProcessGroup,
+    cluster: Cluster,
+    placement: Placement,
+    *,
+    algorithm: str = "auto",
+    timeout_s: float | None = None,
+) -> CollectiveSession:
+    """A session for collectives of a group, planned by a named algorithm."""
+    registry.get(algorithm)
+
+    def choose(where: Cluster, wanted: Collective, element_bytes: int) -> Plan:
+        return plan_collective(where, wanted, element_bytes, algorithm)
+
+    return CollectiveSession(group, cluster, placement, choose, algorithm, timeout_s)
+
+
+def plan_collective(cluster: Cluster, wanted: Collective, element_bytes: int, algorithm: str = "auto") -> Plan:
+    """A plan that cuts no element in two and, where all ranks receive a sum, forms it at one of them.
+
+    Sums are planned in elements, on a cluster whose rates count elements, and then written out in bytes.
+    """
+    if not wanted.reduces:
+        return synthesize(cluster, wanted, algorithm)
+    coarse = cluster.with_(**{name: _scaled(getattr(cluster, name), 1 / element_bytes) for name in _rate_fields()})
+    counted = replace(wanted, size_bytes=wanted.size_bytes // element_bytes)
+    names = [algorithm, *(name for name in SUMS_ONCE if name != algorithm)]
+    for name in names:
+        try:
+            made = synthesize(coarse, counted, name)
+        except InvalidInput:
+            if name == algorithm:
+                raise
+            continue
+        if wanted.kind is not CollectiveKind.ALL_REDUCE or _sums_once(made):
+            return _in_bytes(made, cluster, wanted, element_bytes)
+    raise InvalidInput(f"algorithm {algorithm!r} forms sums at several ranks, and {', '.join(SUMS_ONCE)} cannot do it")
+
+
+def _rate_fields() -> list[str]:
+    return [field.name for field in fields(Cluster) if field.name.endswith("bytes_per_s")] + ["faults"]
+
+
+def _scaled(value: object, factor: float) -> object:
+    """Rates, lists of them, and faults that name one."""
+    if isinstance(value, tuple):
+        return tuple(_scaled(each, factor) for each in value)
+    if isinstance(value, Fault):
+        names = [field.name for field in fields(value) if field.name.endswith("bytes_per_s")]
+        return replace(value, **{name: _scaled(getattr(value, name), factor) for name in names})  # type: ignore[arg-type]
+    assert isinstance(value, int | float)
+    return value * factor
+
+
+def _in_bytes(made: Plan, cluster: Cluster, wanted: Collective, element_bytes: int) -> Plan:
+    """The same plan with every element written out."""
+    items = replace(made.problem.items, size_bytes=made.problem.items.size_bytes * element_bytes)
+    rows = made.schedule
+    pieces = replace(rows.pieces, offset=rows.pieces.offset * element_bytes, length=rows.pieces.length * element_bytes)
+    schedule = replace(rows, size_bytes=rows.size_bytes * element_bytes, pieces=pieces)
+    problem = Problem(cluster.topology, items, cluster=cluster, collective=wanted)
+    return Plan(problem, schedule, made.algorithm, seed=made.seed, plan_s=made.plan_s)
+
+
+def _sums_once(made: Plan) -> bool:
+    """Whether all ranks but one end with a copy of every byte."""
+    rows, problem = made.schedule, made.problem
+    assert problem.collective is not None
+    ranks = problem.num_ranks if problem.collective.group is None else len(problem.collective.group)
+    return _copied_bytes(rows) == (ranks - 1) * int(problem.items.size_bytes.sum())
+
+
+def _copied_bytes(rows: Schedule) -> int:
+    """Bytes of items that ranks are sent copies of, each counted once per rank."""
+    pieces = rows.pieces
+    copies = np.flatnonzero(rows.kind[pieces.message] == Kind.COPY)
+    ends = rows.dst.take(pieces.message[copies])
+    piece = copies[ends.row_of_value]
+    columns = (ends.values, pieces.item[piece], pieces.offset[piece], pieces.length[piece])
+    distinct = np.unique(np.stack([np.asarray(column, np.int64) for column in columns], axis=1), axis=0)
+    return int(distinct[:, 3].sum())
 
 
 def with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
@@ -151,7 +248,7 @@ def execute(
         lowered = runner.lower(plan, Layout.packed(plan.problem, runner.rank))
         runner.compare(plan)
         flat = [tensor.reshape(-1).view(torch.uint8) for tensor in (source.contiguous(), target)]
-        runner.run(lowered, flat[0], flat[1], source.dtype)
+        runner.run(lowered, flat[0], flat[1], combining(source.dtype))
     finally:
         runner.close()
 

@@ -1,6 +1,7 @@
-"""All-to-All for torch programs: the calls of torch.distributed, moved by a plan.
+"""Collectives for torch programs: the calls of torch.distributed, moved by plans.
 
-`all_to_all_single` and `all_to_all` are drop-ins. `AllToAll` is the same with everything kept: plans, buffers, and on
+`all_to_all_single`, `all_to_all`, `all_reduce`, `all_gather_into_tensor`, `reduce_scatter_tensor` and `broadcast` are
+drop-ins; `Collectives` is the last four with a cluster and an algorithm of one's choice. `AllToAll` is the same with everything kept: plans, buffers, and on
 request the demand, which saves the exchange before each call. `Experts` dispatches tokens to experts and combines
 their results with one copy per server. `calibrate` measures the cluster that plans are made for.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
@@ -31,20 +32,26 @@ from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.runtime.together import all_to_all_natively
 from interlock.runtime.turns import turns_of
 from interlock.topology import Cluster, read_cluster
+from interlock.torch_collectives import Collectives, Pending, ReduceOp
 
 __all__ = [
     "AllToAll",
+    "Collectives",
     "Corrupted",
     "Disagreement",
     "Experts",
     "PeerFailed",
     "Pending",
     "Report",
+    "all_gather_into_tensor",
+    "all_reduce",
     "all_to_all",
     "all_to_all_single",
+    "broadcast",
     "calibrate",
     "execute",
     "last_report",
+    "reduce_scatter_tensor",
 ]
 
 
@@ -77,22 +84,6 @@ class Report:
     def lower_bound_s(self) -> float | None:
         """No plan is faster than this; None for the backend's own call."""
         return None if self.plan is None else self.plan.bound.seconds
-
-
-class Pending:
-    """A call that is under way; `wait` returns when its output is complete."""
-
-    def __init__(self, done: Future[None]) -> None:
-        self._done = done
-
-    def wait(self) -> bool:
-        """Block until the output is complete; errors of the call are raised here."""
-        self._done.result()
-        return True
-
-    def is_completed(self) -> bool:
-        """Whether the call has ended."""
-        return self._done.done()
 
 
 class AllToAll:
@@ -369,16 +360,81 @@ class _Differentiable(torch.autograd.Function):
 
 # Handles of the drop-in calls by group. Those of groups that were destroyed are closed when next one is asked for.
 _handles: dict[int, AllToAll] = {}
+_collectives: dict[int, Collectives] = {}
 
 
 def _handle(group: dist.ProcessGroup | None) -> AllToAll:
-    where = dist.group.WORLD if group is None else group
-    for key in [key for key, handle in _handles.items() if handle.group not in _world.pg_map]:
-        _handles.pop(key).close()
+    where = _open(group)
     if id(where) not in _handles:
-        file = os.environ.get("INTERLOCK_CLUSTER")
-        _handles[id(where)] = AllToAll(None if file is None else read_cluster(file), where)
+        _handles[id(where)] = AllToAll(_described(), where)
     return _handles[id(where)]
+
+
+def _calls(group: dist.ProcessGroup | None) -> Collectives:
+    where = _open(group)
+    if id(where) not in _collectives:
+        _collectives[id(where)] = Collectives(_described(), where)
+    return _collectives[id(where)]
+
+
+def _open(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+    """The group, with the handles of groups that are gone closed."""
+    for kept in (_handles, _collectives):
+        for key in [key for key, handle in kept.items() if handle.group not in _world.pg_map]:
+            kept.pop(key).close()
+    return dist.group.WORLD if group is None else group
+
+
+def _described() -> Cluster | None:
+    file = os.environ.get("INTERLOCK_CLUSTER")
+    return None if file is None else read_cluster(file)
+
+
+def all_reduce(
+    tensor: torch.Tensor,
+    op: ReduceOp = dist.ReduceOp.SUM,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Pending | None:
+    """As `torch.distributed.all_reduce`, for SUM, AVG, MAX and MIN; every rank ends with the same bits."""
+    return _calls(group).all_reduce(tensor, op, async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: torch.Tensor,
+    input_tensor: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Pending | None:
+    """As `torch.distributed.all_gather_into_tensor`."""
+    return _calls(group).all_gather_into_tensor(output_tensor, input_tensor, async_op)
+
+
+def reduce_scatter_tensor(
+    output: torch.Tensor,
+    input: torch.Tensor,  # noqa: A002
+    op: ReduceOp = dist.ReduceOp.SUM,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Pending | None:
+    """As `torch.distributed.reduce_scatter_tensor`, for SUM, AVG, MAX and MIN."""
+    return _calls(group).reduce_scatter_tensor(output, input, op, async_op)
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    src: int | None = None,
+    group: dist.ProcessGroup | None = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Pending | None:
+    """As `torch.distributed.broadcast`; `src` is a rank of the job, `group_src` one of the group."""
+    calls = _calls(group)
+    if src is not None and group_src is None:
+        return calls.broadcast(tensor, dist.get_group_rank(calls.group, src), async_op)
+    if group_src is None or src is not None:
+        raise InvalidInput(f"src={src} and group_src={group_src}: give one of them")
+    return calls.broadcast(tensor, group_src, async_op)
 
 
 def all_to_all_single(

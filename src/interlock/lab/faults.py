@@ -15,6 +15,7 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.collectives import Collective
 from interlock.execution import open_session
 from interlock.lab.network import Network
 from interlock.lab.ranks import RankContext, Ranks
@@ -23,7 +24,7 @@ from interlock.schedule import Phase
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["Fault", "Verdict", "pull_link", "try_fault"]
+__all__ = ["Fault", "Verdict", "pull_link", "try_collective_fault", "try_fault"]
 
 MAX_CALLS = 1000
 
@@ -122,6 +123,34 @@ def _call_until_error(
         return _Report(error.ranks, str(error), time.monotonic() - start_s)
     finally:
         session.close()
+    return _Report((), "no error", 0.0)
+
+
+def try_collective_fault(
+    ranks: Ranks, cluster: Cluster, wanted: Collective, algorithm: str, fault: Fault, timeout_s: float
+) -> Verdict:
+    """The same while ranks run a collective."""
+    ranks.post(_collective_until_error, cluster, wanted, algorithm, fault, timeout_s)
+    survivors = [rank for rank in range(ranks.num_ranks) if rank != fault.victim]
+    return _verdict(ranks, survivors, fault.victim, timeout_s)
+
+
+def _collective_until_error(
+    context: RankContext, cluster: Cluster, wanted: Collective, algorithm: str, fault: Fault, timeout_s: float
+) -> _Report:
+    from interlock.lab.collectives import Trial
+    from interlock.torch_collectives import Collectives
+
+    hosts = [f"server{rank // cluster.gpus_per_server}" for rank in range(context.num_ranks)]
+    with Collectives(cluster, context.group, hosts=hosts, algorithm=algorithm, timeout_s=timeout_s) as calls:
+        try:
+            for call in range(MAX_CALLS):
+                start_s = time.monotonic()
+                if call == 2 and context.rank == fault.victim:
+                    calls.session.runner.flow.before_send = _die_at(fault)
+                Trial.of(calls, wanted, context.rank, context.num_ranks, call).call(False)
+        except PeerFailed as error:
+            return _Report(error.ranks, str(error), time.monotonic() - start_s)
     return _Report((), "no error", 0.0)
 
 

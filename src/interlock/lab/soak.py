@@ -6,6 +6,7 @@ import gc
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,14 @@ from interlock.lab.ranks import RankContext
 from interlock.runtime import Placement
 from interlock.topology import Cluster
 
-__all__ = ["Wear", "random_demand", "soak"]
+if TYPE_CHECKING:
+    from interlock.lab.collectives import Trial
+    from interlock.torch_collectives import Pending
+
+__all__ = ["Wear", "random_demand", "soak", "soak_collectives"]
+
+
+SOAKED_SIZES = 6  # of collectives; with each kind planned once
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,39 @@ def soak(context: RankContext, cluster: Cluster, algorithm: str, count: int, see
     session.close()
     memory, descriptors, threads = zip(early, late, strict=True)
     return Wear(num_wrong, memory, descriptors, threads)
+
+
+def soak_collectives(context: RankContext, cluster: Cluster, algorithm: str, count: int, seed: int) -> Wear:
+    """Run `count` random collectives of a few kinds and sizes, some of them under way together."""
+    from interlock.lab.collectives import KINDS, Trial, collective_of
+    from interlock.torch_collectives import Collectives
+
+    hosts = [f"server{rank // cluster.gpus_per_server}" for rank in range(context.num_ranks)]
+    rng = np.random.default_rng(seed)
+    sizes = (4 * context.num_ranks * rng.integers(1, 5_000, SOAKED_SIZES)).tolist()
+    num_wrong, early = 0, _looks()
+    with Collectives(cluster, context.group, hosts=hosts, algorithm=algorithm) as calls:
+        under_way: list[tuple[Trial, Pending | None]] = []
+        for turn in range(count):
+            if turn == count // 10:
+                early = _looks()
+            wanted = collective_of(str(rng.choice(KINDS)), int(rng.choice(sizes)), context.num_ranks)
+            trial = Trial.of(calls, wanted, context.rank, context.num_ranks, turn)
+            under_way.append((trial, trial.call(bool(rng.integers(2)))))
+            if len(under_way) > rng.integers(4):
+                num_wrong += _num_wrong(under_way)
+                under_way = []
+        num_wrong += _num_wrong(under_way)
+        late = _looks()
+    memory, descriptors, threads = zip(early, late, strict=True)
+    return Wear(num_wrong, memory, descriptors, threads)
+
+
+def _num_wrong(under_way: list[tuple[Trial, Pending | None]]) -> int:
+    for _, pending in under_way:
+        if pending is not None:
+            pending.wait()
+    return sum(not trial.is_right for trial, _ in under_way)
 
 
 def _looks() -> tuple[int, int, int]:

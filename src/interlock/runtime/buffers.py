@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.schedule import Buffer
@@ -10,9 +10,10 @@ from interlock.schedule import Buffer
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "copy_own", "pack", "start", "unpack"]
+__all__ = ["Arena", "Combine", "combining", "copy_own", "pack", "start", "unpack"]
 
 Buffers = Sequence["torch.Tensor"]
+Combine = Callable[["torch.Tensor", "torch.Tensor"], None]  # a sum so far and what joins it, both flat uint8
 Columns = Mapping[str, list[int]]  # of a program, as lists
 
 
@@ -38,8 +39,22 @@ def pack(columns: Columns, send: int, buffers: Buffers) -> None:
         _copy(source, begin, buffers[Buffer.SCRATCH], columns["pack_to"][move], columns["pack_bytes"][move])
 
 
-def unpack(columns: Columns, receive: int, buffers: Buffers, element: torch.dtype | None) -> None:
-    """Put what has landed where it belongs; `element` is the type to add with where the message adds."""
+def combining(element: torch.dtype, operation: str = "sum") -> Combine:
+    """Elements of a type summed, or their largest ("max") or smallest ("min") kept."""
+    import torch
+
+    def combine(total: torch.Tensor, landed: torch.Tensor) -> None:
+        held, more = total.view(element), landed.view(element)
+        if operation == "sum":
+            held.add_(more)
+        else:
+            (torch.maximum if operation == "max" else torch.minimum)(held, more, out=held)
+
+    return combine
+
+
+def unpack(columns: Columns, receive: int, buffers: Buffers, combine: Combine | None) -> None:
+    """Put what has landed where it belongs; `combine` is how it joins what is there where the message adds."""
     landed, adds = buffers[columns["receive_buffer"][receive]], columns["receive_adds"][receive]
     for move in range(columns["unpack_offsets"][receive], columns["unpack_offsets"][receive + 1]):
         begin, length = columns["unpack_start"][move], columns["unpack_bytes"][move]
@@ -47,9 +62,8 @@ def unpack(columns: Columns, receive: int, buffers: Buffers, element: torch.dtyp
         if not adds:
             _copy(landed, begin, target, target_begin, length)
             continue
-        assert element is not None
-        total = target.narrow(0, target_begin, length).view(element)
-        total.add_(landed.narrow(0, begin, length).view(element))
+        assert combine is not None
+        combine(target.narrow(0, target_begin, length), landed.narrow(0, begin, length))
 
 
 def _copy(source: torch.Tensor, begin: int, target: torch.Tensor, target_begin: int, length: int) -> None:

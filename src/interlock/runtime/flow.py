@@ -18,7 +18,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
-from interlock.runtime.buffers import copy_own, pack, start, unpack
+from interlock.runtime.buffers import Combine, copy_own, pack, start, unpack
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
 from interlock.runtime.posting import Posting
 
@@ -54,16 +54,16 @@ class Flow:
         self._group, self._lanes = lanes.group, lanes
 
     def run(
-        self, posting: Posting, buffers: Sequence[torch.Tensor], timeout_s: float, element: torch.dtype | None = None
+        self, posting: Posting, buffers: Sequence[torch.Tensor], timeout_s: float, combine: Combine | None = None
     ) -> None:
         """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors.
 
-        `element` is the type to add with, needed where the program sums.
+        `combine` is how values join, needed where the program sums.
         """
         start(posting.columns, buffers)
         if self._lanes is not None:
             self._lanes.pace({self._peers[rank]: rate for rank, rate in posting.rates.items()})
-        call = _Call(self._group, self._peers, posting, buffers, element, time.monotonic() + timeout_s)
+        call = _Call(self._group, self._peers, posting, buffers, combine, time.monotonic() + timeout_s)
         call.before_send = self.before_send
         lanes: list[Future[None]] = []
         failures: list[BaseException] = []
@@ -103,12 +103,12 @@ class _Call:
         peers: Sequence[int],
         posting: Posting,
         buffers: Sequence[torch.Tensor],
-        element: torch.dtype | None,
+        combine: Combine | None,
         deadline_s: float,
     ) -> None:
         self.group, self.peers, self.posting = group, peers, posting
         self.columns, self.arrivals = posting.columns, posting.arrivals
-        self.buffers, self.element, self.deadline_s = buffers, element, deadline_s
+        self.buffers, self.combine, self.deadline_s = buffers, combine, deadline_s
         self.num_sends = posting.program.num_sends
         self.num_moves = self.num_sends + posting.program.num_receives
         # A receive waits for its arrival besides the steps its program names.
@@ -215,10 +215,10 @@ class _Call:
 
     def _unpack(self, place: int) -> None:
         if not self.columns["receive_adds"][place]:
-            unpack(self.columns, place, self.buffers, self.element)
+            unpack(self.columns, place, self.buffers, self.combine)
             return
         with self.adding:  # two messages may add to the same bytes
-            unpack(self.columns, place, self.buffers, self.element)
+            unpack(self.columns, place, self.buffers, self.combine)
 
     def seconds_left(self) -> float:
         return max(0.001, self.deadline_s - time.monotonic())

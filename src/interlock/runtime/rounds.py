@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.runtime.buffers import copy_own, pack, start, unpack
+from interlock.runtime.buffers import Combine, copy_own, pack, start, unpack
 from interlock.runtime.peers import backend_errors
 from interlock.schedule import Program
 
@@ -63,7 +63,7 @@ class Rounds:
         self,
         program: Program,
         buffers: Sequence[torch.Tensor],
-        element: torch.dtype | None = None,
+        combine: Combine | None = None,
         max_batch: int = MAX_BATCH,
     ) -> None:
         """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors."""
@@ -81,7 +81,7 @@ class Rounds:
                 for work in dist.batch_isend_irecv(operations):
                     work.wait()
             for receive in receives:
-                unpack(columns, receive, buffers, element)
+                unpack(columns, receive, buffers, combine)
 
     def _operation(
         self,

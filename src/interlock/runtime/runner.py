@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.problem import Problem
-from interlock.runtime.buffers import Arena
+from interlock.runtime.buffers import Arena, Combine
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
@@ -190,16 +190,14 @@ class Runner:
             other = int(np.argmax(digests != digests[0]))
             raise Disagreement(f"rank {other} made another plan than rank 0 for the same problem; nothing was moved")
 
-    def run(
-        self, lowered: Lowered, source: torch.Tensor, target: torch.Tensor, element: torch.dtype | None = None
-    ) -> None:
-        """Move bytes between flat uint8 tensors on `device`; `element` is the type to add with."""
+    def run(self, lowered: Lowered, source: torch.Tensor, target: torch.Tensor, combine: Combine | None = None) -> None:
+        """Move bytes between flat uint8 tensors on `device`; `combine` is how values join where the plan sums."""
         scratch = self._arena.take("scratch", lowered.program.scratch_bytes, source.device)
         buffers, posting = (source, target, scratch), lowered.posting
         if posting is not None:
-            self.guard(lambda: self.flow.run(posting, buffers, self.timeout_s, element), "moving bytes")
+            self.guard(lambda: self.flow.run(posting, buffers, self.timeout_s, combine), "moving bytes")
         else:
-            self.guard(lambda: self._rounds.run(lowered.program, buffers, element), "moving bytes")
+            self.guard(lambda: self._rounds.run(lowered.program, buffers, combine), "moving bytes")
 
     def host_memory(self, name: str, size_bytes: int) -> torch.Tensor:
         """Host memory kept between calls, pinned where there is a device to copy from."""

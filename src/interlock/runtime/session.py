@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from interlock.runtime.exchange import Exchange
     from interlock.runtime.together import Together
 
-__all__ = ["Choice", "Choose", "Prepared", "Session"]
+__all__ = ["Choice", "Choose", "Prepared", "Session", "leaders_of"]
 
 MAX_PLANS = 64  # kept for demands that come again
 _FINE, _BAD_ARGUMENTS = 0, 1
@@ -96,7 +96,7 @@ class Session:
             timeout_s,
             peers=placement.group_rank,
             server_of=placement.server_of,
-            leaders=_leaders(cluster, placement),
+            leaders=leaders_of(cluster, placement),
         )
         self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
         self._choose = choose
@@ -268,7 +268,7 @@ def _digests(values: torch.Tensor, sizes: Sequence[int]) -> list[int]:
     return [digest_of_bytes(part) for part in parts]
 
 
-def _leaders(cluster: Cluster, placement: Placement) -> list[int]:
+def leaders_of(cluster: Cluster, placement: Placement) -> list[int]:
     """The first rank of each server that has a NIC, or else the first."""
     alive = cluster.nic_bandwidth_bytes_per_s > 0
     leaders = []

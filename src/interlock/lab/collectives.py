@@ -1,0 +1,199 @@
+"""`lab run --collective`: collectives on real sockets against the backend's own, every value checked."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from interlock.collectives import Collective, CollectiveKind
+from interlock.comparison import nccl_size
+from interlock.cost import lower_bound
+from interlock.errors import InvalidInput
+from interlock.execution import NATIVE, plan_collective
+from interlock.lab.jobs import Timings, calibrated, slowest, start_together
+from interlock.lab.network import LabSpec
+from interlock.lab.ranks import RankContext, Ranks
+from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, with_measured
+from interlock.problem import collective_problem
+from interlock.topology import Cluster
+
+if TYPE_CHECKING:
+    import torch
+
+    from interlock.torch_collectives import Collectives, Pending
+
+__all__ = ["KINDS", "Trial", "collective_of", "compare_collective_in_lab", "measure_collective"]
+
+KINDS = (
+    CollectiveKind.ALL_REDUCE,
+    CollectiveKind.ALL_GATHER,
+    CollectiveKind.REDUCE_SCATTER,
+    CollectiveKind.BROADCAST,
+)
+ELEMENT_BYTES = 4  # float32
+LARGEST = 251  # values are whole numbers below, so that sums are exact in any order
+
+
+def collective_of(kind: str, bytes_per_rank: int, num_ranks: int) -> Collective:
+    """The collective to which every rank (of a Broadcast, the root) gives so many bytes, in whole elements."""
+    if kind not in list(KINDS):
+        raise InvalidInput(f"--collective {kind} must be one of {', '.join(KINDS)}")
+    known = CollectiveKind(kind)
+    elements = bytes_per_rank // ELEMENT_BYTES
+    if known is CollectiveKind.REDUCE_SCATTER:
+        elements -= elements % num_ranks
+    if elements < 1:
+        raise InvalidInput(f"--size of {bytes_per_rank} bytes is less than one element of {ELEMENT_BYTES} per share")
+    return Collective(known, elements * ELEMENT_BYTES * (num_ranks if known is CollectiveKind.ALL_GATHER else 1))
+
+
+def compare_collective_in_lab(
+    ranks: Ranks,
+    spec: LabSpec,
+    wanted: Collective,
+    algorithms: Sequence[str],
+    *,
+    repeat: int = 10,
+    calibrate_s: float = 0.0,
+    progress: Callable[[str], None] = lambda words: None,
+) -> tuple[LabRow, ...]:
+    """Measure algorithms on one collective of float32; "native" is torch's own call.
+
+    The bound is that of the declared network; plans and predictions use what `calibrate_s` seconds per tier measure.
+    """
+    declared = spec.to_cluster()
+    if NATIVE in algorithms and (declared.nic_bandwidth_bytes_per_s <= 0).any():
+        raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
+    cluster = declared
+    if calibrate_s > 0:
+        progress("calibrating")
+        cluster = with_measured(declared, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
+    progress("planning")
+    for name in algorithms:
+        if name != NATIVE:
+            plan_collective(cluster, wanted, ELEMENT_BYTES, name)  # raises where it cannot
+    progress("measuring")
+    limit_s = TIMEOUT_S * (repeat + WARM_UP)
+    told = ranks.call(measure_collective, cluster, wanted, list(algorithms), repeat, WARM_UP, timeout_s=limit_s)
+    bound_s = lower_bound(collective_problem(declared.topology, wanted, cluster=declared)).seconds
+    return tuple(_row(name, [each[name] for each in told], cluster, wanted, bound_s) for name in algorithms)
+
+
+def _row(name: str, told: Sequence[Timings], cluster: Cluster, wanted: Collective, bound_s: float) -> LabRow:
+    seconds = told[0].measured_s
+    measured_s = statistics.median(seconds)
+    # The ring that gloo's own calls are, over ranks in order, where there is no plan of ours.
+    plan = plan_collective(cluster, wanted, ELEMENT_BYTES, "ring" if name == NATIVE else name)
+    size_bytes, factor = nccl_size(plan.problem)
+    algbw = size_bytes / measured_s
+    plan_s = 0.0 if name == NATIVE else told[0].plan_s
+    return LabRow(
+        algorithm=name,
+        valid=all(part.valid for part in told),
+        measured_s=measured_s,
+        measured_least_s=min(seconds),
+        measured_most_s=max(seconds),
+        predicted_s=plan.simulate().makespan_s,
+        lower_bound_s=bound_s,
+        gap=measured_s / bound_s - 1 if bound_s > 0 else 0.0,
+        algbw_bytes_per_s=algbw,
+        busbw_bytes_per_s=algbw * factor,
+        stages=1 if name == NATIVE else plan.num_stages,
+        plan_s=plan_s,
+        exchange_s=0.0,
+        total_s=plan_s + measured_s,
+        scratch_bytes=max(part.scratch_bytes for part in told),
+        repeats=len(seconds),
+    )
+
+
+def measure_collective(
+    context: RankContext, cluster: Cluster, wanted: Collective, algorithms: list[str], repeat: int, warm_up: int
+) -> dict[str, Timings]:
+    """Run a collective by each algorithm in turn, `repeat` times after `warm_up`, each over connections of its own."""
+    import torch.distributed as dist
+
+    from interlock.runtime.runner import timeout_of
+    from interlock.torch_collectives import Collectives
+
+    hosts = [f"server{rank // cluster.gpus_per_server}" for rank in range(context.num_ranks)]
+    limit = timedelta(seconds=timeout_of(context.group))
+    groups = {name: dist.new_group(timeout=limit) for name in algorithms}
+    timings = {name: Timings() for name in algorithms}
+    calls = {name: Collectives(cluster, group, hosts=hosts, algorithm=name) for name, group in groups.items()}
+    try:
+        for turn in range(warm_up + repeat):
+            for name, handle in calls.items():
+                trial = Trial.of(handle, wanted, context.rank, context.num_ranks, turn)
+                start_together(context)
+                begin_s = time.perf_counter()
+                trial.call(False)
+                took_s = slowest(context, time.perf_counter() - begin_s)
+                timings[name].valid &= trial.is_right
+                if turn == 0 and name != NATIVE:
+                    timings[name].plan_s = took_s
+                    prepared = handle.session.prepare(wanted.kind, wanted.size_bytes, ELEMENT_BYTES)
+                    timings[name].scratch_bytes = prepared.lowered.program.scratch_bytes
+                if turn >= warm_up:
+                    timings[name].measured_s.append(took_s)
+    finally:
+        for handle in calls.values():
+            handle.close()
+        for group in groups.values():
+            dist.destroy_process_group(group)
+    return timings
+
+
+@dataclass(slots=True, eq=False)
+class Trial:
+    """One call with values that tell rank, place and turn: `call` runs it, then `made` must equal `expected`."""
+
+    call: Callable[[bool], Pending | None]  # whether to return while it is under way
+    made: torch.Tensor
+    expected: torch.Tensor
+
+    @classmethod
+    def of(cls, calls: Collectives, wanted: Collective, rank: int, ranks: int, turn: int) -> Trial:
+        """A rank's part in a collective."""
+        import torch
+
+        elements = wanted.size_bytes // ELEMENT_BYTES
+        share = elements // ranks
+        if wanted.kind is CollectiveKind.ALL_REDUCE:
+            made = values_of(rank, elements, turn)
+            return cls(lambda later: calls.all_reduce(made, async_op=later), made, sum_of(ranks, elements, turn))
+        if wanted.kind is CollectiveKind.ALL_GATHER:
+            made, given = torch.full((elements,), -1.0), values_of(rank, share, turn)
+            expected = torch.cat([values_of(each, share, turn) for each in range(ranks)])
+            return cls(lambda later: calls.all_gather_into_tensor(made, given, later), made, expected)
+        if wanted.kind is CollectiveKind.REDUCE_SCATTER:
+            made, given = torch.full((share,), -1.0), values_of(rank, elements, turn)
+            expected = sum_of(ranks, elements, turn)[rank * share : (rank + 1) * share]
+            return cls(lambda later: calls.reduce_scatter_tensor(made, given, async_op=later), made, expected)
+        expected = values_of(wanted.root, elements, turn)
+        made = expected.clone() if rank == wanted.root else torch.full((elements,), -1.0)
+        return cls(lambda later: calls.broadcast(made, wanted.root, later), made, expected)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every value came out as it must."""
+        return bool((self.made == self.expected).all())
+
+
+def values_of(rank: int, count: int, turn: int) -> torch.Tensor:
+    """What a rank gives: whole numbers as float32."""
+    import torch
+
+    return ((torch.arange(count) * 7 + rank * 31 + turn * 13) % LARGEST).to(torch.float32)
+
+
+def sum_of(ranks: int, count: int, turn: int) -> torch.Tensor:
+    """What all ranks give, added up."""
+    total = values_of(0, count, turn)
+    for rank in range(1, ranks):
+        total += values_of(rank, count, turn)
+    return total
