@@ -1,9 +1,10 @@
 """Collectives for torch programs: the calls of torch.distributed, moved by plans.
 
 `all_to_all_single`, `all_to_all`, `all_reduce`, `all_gather_into_tensor`, `reduce_scatter_tensor` and `broadcast` are
-drop-ins; `Collectives` is the last four with a cluster and an algorithm of one's choice. `AllToAll` is the same with everything kept: plans, buffers, and on
-request the demand, which saves the exchange before each call. `Experts` dispatches tokens to experts and combines
-their results with one copy per server. `calibrate` measures the cluster that plans are made for.
+drop-ins. `AllToAll` and `Collectives` are the same with a cluster and an algorithm of one's choice and everything kept:
+plans, buffers, and on request the demand of an All-to-All, which saves the exchange before each call. `Experts`
+dispatches tokens to experts and combines their results with one copy per server. `calibrate` measures the cluster that
+plans are made for.
 """
 
 from __future__ import annotations

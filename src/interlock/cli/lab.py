@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from interlock.cli.options import HtmlOption, JsonOption, SeedOption, TrafficOption, build_traffic
+from interlock.cli.options import HtmlOption, JsonOption, SeedOption, TrafficOption, build_traffic, refuse
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
@@ -20,6 +20,7 @@ from interlock.interrupts import answered_by_work
 from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
+    from interlock.collectives import Collective
     from interlock.lab import LabRow, LabSpec, Network
     from interlock.traffic import Demand
 
@@ -28,6 +29,7 @@ __all__ = ["app"]
 app = typer.Typer(help="A real two-tier network on this machine; needs Linux and root.", no_args_is_help=True)
 
 DEFAULT_SIZE = "1.5MB"
+DEFAULT_TRAFFIC = "zipf:0.8"
 
 ServersOption = Annotated[int, typer.Option("--servers", help="Number of servers.")]
 GpusOption = Annotated[int, typer.Option("--gpus", help="Ranks per server.")]
@@ -48,14 +50,19 @@ def run(
     scale_up: ScaleUpOption = "500Mbit",
     nic_of: NicOfOption = None,
     port_queue: PortQueueOption = "24kB",
-    traffic: TrafficOption = "zipf:0.8",
+    traffic: TrafficOption = DEFAULT_TRAFFIC,
+    collective: Annotated[
+        str | None,
+        typer.Option("--collective", help="Instead of traffic: all-reduce, all-gather, reduce-scatter or broadcast."),
+    ] = None,
     size: Annotated[
-        str | None, typer.Option("--size", help="Bytes each rank sends on average; default: 1.5MB.")
+        str | None, typer.Option("--size", help="Bytes each rank sends on average, or puts in; default: 1.5MB.")
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each algorithm.")] = 10,
-    algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated; native is torch's own.")] = (
-        "native,adaptive"
-    ),
+    algorithms: Annotated[
+        str | None,
+        typer.Option("--algorithms", help="Comma-separated; native is torch's own. Default: native and ours."),
+    ] = None,
     calibrate_s: Annotated[
         float, typer.Option("--calibrate", help="Seconds to measure each tier before planning; 0: as declared.")
     ] = 2.0,
@@ -71,16 +78,32 @@ def run(
       interlock lab run --traffic zipf:0.8 --algorithms native,adaptive --html lab.html
 
       interlock lab run --servers 2 --gpus 8 --nic-of 3=25Mbit --algorithms adaptive --json
+
+      interlock lab run --collective all-reduce --size 4MB --algorithms native,ring
     """
     _need_torch()
-    from interlock.lab import compare_in_lab, ranks_in
+    from interlock.lab import collective_of, compare_collective_in_lab, compare_in_lab, ranks_in
 
     outputs = Outputs({"--html": page})
     if repeat < 1 or repeat > 10_000:
         raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
-    names = [word.strip() for word in algorithms.split(",") if word.strip()]
+    if collective is not None:
+        refuse({"--traffic": None if traffic == DEFAULT_TRAFFIC else traffic}, f"--collective {collective} has its own")
+        refuse({"--html": page}, "pages show traffic; collectives have --json")
+    ours = "native,adaptive" if collective is None else "native,auto"
+    names = [word.strip() for word in (algorithms or ours).split(",") if word.strip()]
     with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, progress_of(4, "lab") as step:
         spec = network.spec
+        if collective is not None:
+            each_bytes = parse_bytes(size or DEFAULT_SIZE, "--size")
+            wanted = collective_of(collective, each_bytes, spec.num_ranks)
+            step("starting ranks")
+            with ranks_in(network) as ranks:
+                rows = compare_collective_in_lab(
+                    ranks, spec, wanted, names, repeat=repeat, calibrate_s=calibrate_s, progress=step
+                )
+            lab = f"{spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
+            return _tell(f"{collective}, {format_bytes(each_bytes)} per rank, {lab}", rows, spec, wanted, as_json)
         demand = build_traffic(traffic, spec.to_cluster(), size, seed, DEFAULT_SIZE)
         step("starting ranks")
         with ranks_in(network) as ranks:
@@ -98,6 +121,17 @@ def run(
         _print_rows(title, rows)
         print_notes([f"Traffic: {demand.unevenness.words}."])
     outputs.say()
+    return 0 if all(row.valid for row in rows) else 1
+
+
+def _tell(title: str, rows: tuple[LabRow, ...], spec: LabSpec, wanted: Collective, as_json: bool) -> int:
+    """Print rows of a collective."""
+    if as_json:
+        facts = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
+        facts |= {"collective": str(wanted.kind), "size_bytes": wanted.size_bytes}
+        print_json({"problem": facts, "results": [row.to_dict() for row in rows], "times_are": "measured"})
+    else:
+        _print_rows(title, rows)
     return 0 if all(row.valid for row in rows) else 1
 
 

@@ -1,5 +1,6 @@
 """A real two-tier network on one Linux machine: namespaces, shaped links, ranks over real sockets."""
 
+from interlock.lab.collectives import collective_of, compare_collective_in_lab
 from interlock.lab.network import LabSpec, LabUnavailable, Network, check_available, reap, running
 from interlock.lab.ranks import RankContext, RankFailed, Ranks, Seat
 from interlock.lab.run import LabRow, compare_in_lab, ranks_in
@@ -14,6 +15,8 @@ __all__ = [
     "Ranks",
     "Seat",
     "check_available",
+    "collective_of",
+    "compare_collective_in_lab",
     "compare_in_lab",
     "ranks_in",
     "reap",
