@@ -1,0 +1,262 @@
+"""Messages from moves: what travels together, in which order NICs take it, and what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.problem import Problem
+from interlock.ragged import Ragged
+from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
+from interlock.topology.lowering import TwoTierRoutes
+
+__all__ = ["Moves", "Parts", "Pass", "by_single", "schedule_parts"]
+
+Ids = NDArray[np.int64]
+
+AHEAD = 2  # slices that a sender with nothing to wait for may have under way: one on the wire, one behind it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What moves as one, in columns."""
+
+    item: Ids
+    offset: Ids
+    length: Ids
+    slice: Ids
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Part `part[i]` between rank `near[i]` and rank `far[i]`, in turn `turn[i]` of its phase: outward from near to far,
+    or inward. A fan serves all members of near's server but itself and `far`, in the switch."""
+
+    part: Ids
+    near: Ids
+    far: Ids
+    turn: Ids
+    is_fan: bool = False
+    is_loop: bool = False  # inside a server, yet from NIC to NIC through the leaf
+
+    @classmethod
+    def of(cls, part: Ids, near: Ids, far: Ids, turn: Ids, *, is_fan: bool = False, is_loop: bool = False) -> Moves:
+        """Columns of any shapes that broadcast together."""
+        columns = [np.ravel(column) for column in np.broadcast_arrays(part, near, far, turn)]
+        return cls(*columns, is_fan=is_fan, is_loop=is_loop)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """A phase: all its moves go the same way and do the same."""
+
+    kind: Kind
+    is_inward: bool
+    moves: Sequence[Moves]
+
+
+def by_single(moves: Moves, members: NDArray[np.bool_], width: int) -> Moves:
+    """A fan written out as messages to one member each; `members` of all ranks."""
+    peers = (moves.near // width * width)[:, None] + np.arange(width)
+    wanted = members[peers] & (peers != moves.near[:, None]) & (peers != moves.far[:, None])
+    row, gpu = np.nonzero(wanted)
+    turn = (gpu - moves.near[row]) % width  # each GPU begins with its neighbour: one-to-one at every turn
+    return Moves(moves.part[row], moves.near[row], peers[row, gpu], turn, is_loop=moves.is_loop)
+
+
+def schedule_parts(
+    problem: Problem,
+    parts: Parts,
+    phases: Sequence[Pass],
+    members: NDArray[np.bool_],
+) -> Schedule:
+    """A schedule of one stage. Slice k enters phase p beside slice k - 1 in phase p + 1; NICs serve messages in that
+    order, alone where nothing else lies between two NICs; the scale-up network is shared."""
+    rows = _Rows.of(parts, phases, problem.num_ranks)
+    if len(rows.part) == 0:
+        return empty_schedule()
+    check_rows(len(rows.part))
+    assert problem.cluster is not None
+    router = problem.topology.router
+    assert isinstance(router, TwoTierRoutes)
+    first = np.flatnonzero(rows.starts)
+    head = rows.take(first)
+    src, dst, path = _ends_and_paths(problem, router, head, members)
+    on_nic = path.values[path.offsets[:-1]] >= router.nic_out
+    exclusive = on_nic if path.counts[on_nic].max(initial=0) <= 2 else np.zeros(len(on_nic), np.bool_)
+    length = parts.length[rows.part]
+    return Schedule(
+        src=src,
+        dst=dst,
+        kind=np.where(head.reduces, Kind.REDUCE, Kind.COPY).astype(np.uint8),
+        phase=np.where(head.reduces, Phase.REDUCE, Phase.SPREAD).astype(np.uint8),
+        stage=np.zeros(len(first), np.int32),
+        slice=parts.slice[head.part].astype(np.int32),
+        size_bytes=np.add.reduceat(length, first),
+        path=path,
+        exclusive=exclusive,
+        order=np.where(exclusive, np.arange(len(first)), 0),
+        deps=_dependencies(rows, head, parts, problem.num_ranks, exclusive),
+        pieces=_pieces(rows, parts, first),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """One row per part and message, sorted by message."""
+
+    part: Ids
+    near: Ids
+    far: Ids
+    phase: Ids
+    reduces: NDArray[np.bool_]
+    inward: NDArray[np.bool_]
+    is_fan: NDArray[np.bool_]
+    is_loop: NDArray[np.bool_]
+    starts: NDArray[np.bool_]  # where a message begins
+
+    @classmethod
+    def of(cls, parts: Parts, phases: Sequence[Pass], num_ranks: int) -> _Rows:
+        tables = [(phase, moves) for phase, each in enumerate(phases) for moves in each.moves]
+        part, near, far, turn = (
+            np.concatenate([np.zeros(0, np.int64), *(getattr(moves, name) for _, moves in tables)])
+            for name in ("part", "near", "far", "turn")
+        )
+        counts = [len(moves.part) for _, moves in tables]
+        phase = np.repeat([phase for phase, _ in tables], counts).astype(np.int64)
+        reduces = np.array([each.kind is Kind.REDUCE for each in phases])[phase]
+        inward = np.array([each.is_inward for each in phases])[phase]
+        is_fan = np.repeat([moves.is_fan for _, moves in tables], counts).astype(np.bool_)
+        is_loop = np.repeat([moves.is_loop for _, moves in tables], counts).astype(np.bool_)
+        key = (parts.slice[part] + phase) * len(phases) + phase if len(part) else part
+        for column, limit in ((turn, int(turn.max(initial=0)) + 1), (near, num_ranks), (far + 1, num_ranks + 1)):
+            key = key * limit + column
+        key = key * 4 + is_fan * 2 + is_loop
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        starts = np.ones(len(key), np.bool_)
+        starts[1:] = key[1:] != key[:-1]
+        columns = (column[order] for column in (part, near, far, phase, reduces, inward, is_fan, is_loop))
+        return cls(*columns, starts)
+
+    def take(self, rows: Ids) -> _Rows:
+        names = ("part", "near", "far", "phase", "reduces", "inward", "is_fan", "is_loop", "starts")
+        return _Rows(*(getattr(self, name)[rows] for name in names))
+
+    @property
+    def sender(self) -> Ids:
+        return np.where(self.inward, self.far, self.near)
+
+    @property
+    def receiver(self) -> Ids:
+        return np.where(self.inward, self.near, self.far)
+
+
+def _ends_and_paths(
+    problem: Problem, router: TwoTierRoutes, head: _Rows, members: NDArray[np.bool_]
+) -> tuple[Ragged, Ragged, Ragged]:
+    ranks, width = problem.num_ranks, router.ranks_per_server
+    inward, sender, receiver = head.inward, head.sender, head.receiver
+    count = len(head.part)
+    fans = np.flatnonzero(head.is_fan)
+    peers = (head.near[fans] // width * width)[:, None] + np.arange(width)
+    wanted = members[peers] & (peers != head.near[fans][:, None]) & (peers != head.far[fans][:, None])
+    ends = np.ones(count, np.int64)
+    ends[fans] = wanted.sum(axis=1)
+    far = _filled(ends, head.far, fans, peers[wanted])
+    near = Ragged.single(head.near.astype(np.int32))
+    src, dst = _chosen(inward, far, near), _chosen(~inward, far, near)
+    single = np.flatnonzero(~head.is_fan & ~head.is_loop)
+    routes = problem.topology.routes(sender[single].astype(np.int32), receiver[single].astype(np.int32))
+    lengths = np.full(count, 2)
+    lengths[single] = routes.counts
+    lengths[fans] = ends[fans] + 1
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = np.zeros(int(offsets[-1]), np.int32)
+    values[_spans(offsets, lengths, single)] = routes.values
+    loops = np.flatnonzero(head.is_loop)
+    values[offsets[loops]] = router.nic_out + sender[loops]
+    values[offsets[loops] + 1] = router.nic_in + receiver[loops]
+    # A fan: the hub's own port, then those of the others; up is link r of rank r, down is num_ranks + r.
+    values[offsets[fans]] = head.near[fans] + np.where(inward[fans], ranks, 0)
+    others = _spans(offsets + 1, lengths - 1, fans)
+    values[others] = peers[wanted] + np.repeat(np.where(inward[fans], 0, ranks), ends[fans])
+    return src, dst, Ragged(offsets, values)
+
+
+def _spans(offsets: Ids, lengths: Ids, rows: Ids) -> Ids:
+    """Places of all values of the chosen rows."""
+    counts = lengths[rows]
+    return np.repeat(offsets[rows] - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+
+
+def _filled(counts: Ids, single: Ids, several: Ids, values: Ids) -> Ragged:
+    """Rows of one value, but for the rows `several`, which take theirs one after the other."""
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    made = np.zeros(int(offsets[-1]), np.int32)
+    made[offsets[:-1]] = single
+    made[_spans(offsets, counts, several)] = values
+    return Ragged(offsets, made)
+
+
+def _chosen(which: NDArray[np.bool_], yes: Ragged, no: Ragged) -> Ragged:
+    """Rows of one table where `which`, of the other elsewhere."""
+    counts = np.where(which, yes.counts, no.counts)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    values = np.zeros(int(offsets[-1]), np.int32)
+    for rows, table in ((np.flatnonzero(which), yes), (np.flatnonzero(~which), no)):
+        values[_spans(offsets, counts, rows)] = table.values[_spans(table.offsets, table.counts, rows)]
+    return Ragged(offsets, values)
+
+
+def _pieces(rows: _Rows, parts: Parts, first: Ids) -> Pieces:
+    """Parts of a message that follow each other in an item are one piece."""
+    item, offset, length = parts.item[rows.part], parts.offset[rows.part], parts.length[rows.part]
+    begins = rows.starts.copy()
+    begins[1:] |= (item[1:] != item[:-1]) | (offset[1:] != offset[:-1] + length[:-1])
+    heads = np.flatnonzero(begins)
+    offsets = np.append(np.searchsorted(heads, first), len(heads)).astype(np.int64)
+    return Pieces(offsets, item[heads].astype(np.int32), offset[heads], np.add.reduceat(length, heads))
+
+
+def _dependencies(rows: _Rows, head: _Rows, parts: Parts, ranks: int, exclusive: NDArray[np.bool_]) -> Ragged:
+    """After what brought a message's parts to its sender: the copy if there was one, else every sum into it. Fans need
+    no cause where they add (their members begin with what they have) and are none where they copy (they end it)."""
+    message = np.cumsum(rows.starts) - 1
+    sender, receiver = rows.sender, rows.receiver
+    needs = np.flatnonzero(~(rows.is_fan & rows.inward))
+    gives = np.flatnonzero(~(rows.is_fan & ~rows.inward))
+    brought = rows.part[gives] * ranks + receiver[gives]
+    order = np.argsort(brought, kind="stable")
+    gives, brought = gives[order], brought[order]
+    needed = rows.part[needs] * ranks + sender[needs]
+    low = np.searchsorted(brought, needed, side="left")
+    counts = np.searchsorted(brought, needed, side="right") - low
+    need = np.repeat(needs, counts)
+    cause = gives[np.arange(len(need)) + np.repeat(low - (np.cumsum(counts) - counts), counts)]
+    earlier = rows.phase[cause] < rows.phase[need]
+    need, cause = need[earlier], cause[earlier]
+    has_copy = np.zeros(len(rows.part), np.bool_)
+    has_copy[need[~rows.reduces[cause]]] = True
+    kept = ~rows.reduces[cause] | ~has_copy[need]
+    of, on = message[need[kept]], message[cause[kept]]
+    waits = np.zeros(len(head.part), np.bool_)
+    waits[of] = True
+    later, before = _paced(head, parts.slice[head.part], ~waits & ~exclusive, ranks)
+    return Ragged.from_pairs(np.concatenate([of, later]), np.concatenate([on, before]), len(head.part))
+
+
+def _paced(head: _Rows, slices: Ids, is_free: NDArray[np.bool_], ranks: int) -> tuple[Ids, Ids]:
+    """Messages that wait for nothing follow the one between the same ends a few slices before."""
+    free = np.flatnonzero(is_free)
+    ends = ((head.phase[free] * ranks + head.near[free]) * (ranks + 1) + head.far[free] + 1) * 2 + head.is_fan[free]
+    order = np.lexsort((slices[free], ends))
+    free, ends = free[order], ends[order]
+    follows = np.flatnonzero(ends[AHEAD:] == ends[:-AHEAD]) if len(ends) > AHEAD else np.zeros(0, np.int64)
+    return free[follows + AHEAD], free[follows]
