@@ -48,7 +48,8 @@ class Ragged:
     def from_pairs(cls, rows: NDArray[np.int64], values: NDArray[np.int64], num_rows: int) -> Ragged:
         """Row ``rows[i]`` holds ``values[i]``, which is not negative: ascending, each once."""
         width = int(values.max(initial=0)) + 1
-        pairs = np.unique(rows * width + values)
+        pairs = np.sort(rows * width + values)
+        pairs = pairs[np.diff(pairs, prepend=-1) != 0]
         return cls.from_counts(np.bincount(pairs // width, minlength=num_rows), (pairs % width).astype(np.int32))
 
     @classmethod

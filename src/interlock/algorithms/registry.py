@@ -40,6 +40,7 @@ _MODULES = {
     "auto": "auto",
     "tacos": "tacos",
     "guided": "guided",
+    "tiers": "tiers",
 }
 
 
@@ -75,13 +76,15 @@ class Algorithm:
     reports: bool = False
     # Whether it assigns NICs without looking and, where one is dead, sends through a neighbour that has one.
     detours: bool = False
+    # Whether `build` takes `time_of`, a callable that tells how many seconds a schedule of the problem takes.
+    times: bool = False
 
     def check_parameters(self, given: Iterable[str]) -> None:
         """Raise unless `build` takes keywords of these names, or any."""
         for name in given:
             takes = inspect.signature(self.build).parameters
             if name not in takes and not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
-                known = [word for word in takes if word not in ("problem", "seed", "report")]
+                known = [word for word in takes if word not in ("problem", "seed", "report", "time_of")]
                 raise InvalidInput(f"algorithm {self.name!r} takes no {name!r}; {nearest(name, known)}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ __all__ = ["Moves", "Parts", "Pass", "by_single", "schedule_parts"]
 
 Ids = NDArray[np.int64]
 
-AHEAD = 2  # slices that a sender with nothing to wait for may have under way: one on the wire, one behind it
+BETWEEN_SERVERS = 2  # messages that a pair of NICs may have under way: one on the wire, one behind it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,6 @@ class Parts:
     item: Ids
     offset: Ids
     length: Ids
-    slice: Ids
 
     def __len__(self) -> int:
         return len(self.item)
@@ -35,21 +34,18 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moves:
-    """Part `part[i]` between rank `near[i]` and rank `far[i]`, in turn `turn[i]` of its phase: outward from near to far,
-    or inward. A fan serves all members of near's server but itself and `far`, in the switch."""
+    """Part `part[i]` between rank `near[i]` and rank `far[i]`, in turn `turn[i]` of its phase: outward from near to
+    far, or inward. A fan serves all members of near's server but itself and `far`, in the switch."""
 
     part: Ids
     near: Ids
     far: Ids
     turn: Ids
+    slice: Ids
     is_fan: bool = False
-    is_loop: bool = False  # inside a server, yet from NIC to NIC through the leaf
 
-    @classmethod
-    def of(cls, part: Ids, near: Ids, far: Ids, turn: Ids, *, is_fan: bool = False, is_loop: bool = False) -> Moves:
-        """Columns of any shapes that broadcast together."""
-        columns = [np.ravel(column) for column in np.broadcast_arrays(part, near, far, turn)]
-        return cls(*columns, is_fan=is_fan, is_loop=is_loop)
+    def __len__(self) -> int:
+        return len(self.part)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +63,7 @@ def by_single(moves: Moves, members: NDArray[np.bool_], width: int) -> Moves:
     wanted = members[peers] & (peers != moves.near[:, None]) & (peers != moves.far[:, None])
     row, gpu = np.nonzero(wanted)
     turn = (gpu - moves.near[row]) % width  # each GPU begins with its neighbour: one-to-one at every turn
-    return Moves(moves.part[row], moves.near[row], peers[row, gpu], turn, is_loop=moves.is_loop)
+    return Moves(moves.part[row], moves.near[row], peers[row, gpu], turn, moves.slice[row])
 
 
 def schedule_parts(
@@ -75,9 +71,13 @@ def schedule_parts(
     parts: Parts,
     phases: Sequence[Pass],
     members: NDArray[np.bool_],
+    *,
+    one_to_one: bool,
+    under_way: int,
 ) -> Schedule:
     """A schedule of one stage. Slice k enters phase p beside slice k - 1 in phase p + 1; NICs serve messages in that
-    order, alone where nothing else lies between two NICs; the scale-up network is shared."""
+    order, alone where all exchanges are `one_to_one`, else with a few under way; the scale-up network is shared, with
+    `under_way` slices of a sender that has nothing to wait for."""
     rows = _Rows.of(parts, phases, problem.num_ranks)
     if len(rows.part) == 0:
         return empty_schedule()
@@ -89,7 +89,7 @@ def schedule_parts(
     head = rows.take(first)
     src, dst, path = _ends_and_paths(problem, router, head, members)
     on_nic = path.values[path.offsets[:-1]] >= router.nic_out
-    exclusive = on_nic if path.counts[on_nic].max(initial=0) <= 2 else np.zeros(len(on_nic), np.bool_)
+    exclusive = on_nic & one_to_one
     length = parts.length[rows.part]
     return Schedule(
         src=src,
@@ -97,12 +97,12 @@ def schedule_parts(
         kind=np.where(head.reduces, Kind.REDUCE, Kind.COPY).astype(np.uint8),
         phase=np.where(head.reduces, Phase.REDUCE, Phase.SPREAD).astype(np.uint8),
         stage=np.zeros(len(first), np.int32),
-        slice=parts.slice[head.part].astype(np.int32),
+        slice=head.slice.astype(np.int32),
         size_bytes=np.add.reduceat(length, first),
         path=path,
         exclusive=exclusive,
         order=np.where(exclusive, np.arange(len(first)), 0),
-        deps=_dependencies(rows, head, parts, problem.num_ranks, exclusive),
+        deps=_dependencies(rows, head, problem.num_ranks, on_nic, exclusive, under_way),
         pieces=_pieces(rows, parts, first),
     )
 
@@ -114,40 +114,40 @@ class _Rows:
     part: Ids
     near: Ids
     far: Ids
+    slice: Ids
     phase: Ids
     reduces: NDArray[np.bool_]
     inward: NDArray[np.bool_]
     is_fan: NDArray[np.bool_]
-    is_loop: NDArray[np.bool_]
     starts: NDArray[np.bool_]  # where a message begins
 
     @classmethod
     def of(cls, parts: Parts, phases: Sequence[Pass], num_ranks: int) -> _Rows:
         tables = [(phase, moves) for phase, each in enumerate(phases) for moves in each.moves]
-        part, near, far, turn = (
+        part, near, far, turn, number = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(moves, name) for _, moves in tables)])
-            for name in ("part", "near", "far", "turn")
+            for name in ("part", "near", "far", "turn", "slice")
         )
-        counts = [len(moves.part) for _, moves in tables]
+        counts = [len(moves) for _, moves in tables]
         phase = np.repeat([phase for phase, _ in tables], counts).astype(np.int64)
         reduces = np.array([each.kind is Kind.REDUCE for each in phases])[phase]
         inward = np.array([each.is_inward for each in phases])[phase]
         is_fan = np.repeat([moves.is_fan for _, moves in tables], counts).astype(np.bool_)
-        is_loop = np.repeat([moves.is_loop for _, moves in tables], counts).astype(np.bool_)
-        key = (parts.slice[part] + phase) * len(phases) + phase if len(part) else part
-        for column, limit in ((turn, int(turn.max(initial=0)) + 1), (near, num_ranks), (far + 1, num_ranks + 1)):
+        key = number + phase
+        most = int(turn.max(initial=0)) + 1
+        for column, limit in ((phase, len(phases)), (turn, most), (near, num_ranks), (far + 1, num_ranks + 1)):
             key = key * limit + column
-        key = key * 4 + is_fan * 2 + is_loop
+        key = key * 2 + is_fan
+        return cls(part, near, far, number, phase, reduces, inward, is_fan, np.zeros(0, np.bool_)).sorted(key)
+
+    def sorted(self, key: Ids) -> _Rows:
+        """In the order of a key that tells messages apart."""
         order = np.argsort(key, kind="stable")
-        key = key[order]
-        starts = np.ones(len(key), np.bool_)
-        starts[1:] = key[1:] != key[:-1]
-        columns = (column[order] for column in (part, near, far, phase, reduces, inward, is_fan, is_loop))
-        return cls(*columns, starts)
+        starts = np.diff(key[order], prepend=-1) != 0
+        return replace(replace(self, starts=np.zeros_like(starts)).take(order), starts=starts)
 
     def take(self, rows: Ids) -> _Rows:
-        names = ("part", "near", "far", "phase", "reduces", "inward", "is_fan", "is_loop", "starts")
-        return _Rows(*(getattr(self, name)[rows] for name in names))
+        return _Rows(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @property
     def sender(self) -> Ids:
@@ -172,7 +172,7 @@ def _ends_and_paths(
     far = _filled(ends, head.far, fans, peers[wanted])
     near = Ragged.single(head.near.astype(np.int32))
     src, dst = _chosen(inward, far, near), _chosen(~inward, far, near)
-    single = np.flatnonzero(~head.is_fan & ~head.is_loop)
+    single = np.flatnonzero(~head.is_fan)
     routes = problem.topology.routes(sender[single].astype(np.int32), receiver[single].astype(np.int32))
     lengths = np.full(count, 2)
     lengths[single] = routes.counts
@@ -180,9 +180,6 @@ def _ends_and_paths(
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     values = np.zeros(int(offsets[-1]), np.int32)
     values[_spans(offsets, lengths, single)] = routes.values
-    loops = np.flatnonzero(head.is_loop)
-    values[offsets[loops]] = router.nic_out + sender[loops]
-    values[offsets[loops] + 1] = router.nic_in + receiver[loops]
     # A fan: the hub's own port, then those of the others; up is link r of rank r, down is num_ranks + r.
     values[offsets[fans]] = head.near[fans] + np.where(inward[fans], ranks, 0)
     others = _spans(offsets + 1, lengths - 1, fans)
@@ -225,7 +222,9 @@ def _pieces(rows: _Rows, parts: Parts, first: Ids) -> Pieces:
     return Pieces(offsets, item[heads].astype(np.int32), offset[heads], np.add.reduceat(length, heads))
 
 
-def _dependencies(rows: _Rows, head: _Rows, parts: Parts, ranks: int, exclusive: NDArray[np.bool_]) -> Ragged:
+def _dependencies(
+    rows: _Rows, head: _Rows, ranks: int, on_nic: NDArray[np.bool_], exclusive: NDArray[np.bool_], under_way: int
+) -> Ragged:
     """After what brought a message's parts to its sender: the copy if there was one, else every sum into it. Fans need
     no cause where they add (their members begin with what they have) and are none where they copy (they end it)."""
     message = np.cumsum(rows.starts) - 1
@@ -248,15 +247,17 @@ def _dependencies(rows: _Rows, head: _Rows, parts: Parts, ranks: int, exclusive:
     of, on = message[need[kept]], message[cause[kept]]
     waits = np.zeros(len(head.part), np.bool_)
     waits[of] = True
-    later, before = _paced(head, parts.slice[head.part], ~waits & ~exclusive, ranks)
-    return Ragged.from_pairs(np.concatenate([of, later]), np.concatenate([on, before]), len(head.part))
+    pairs = [(of, on), _paced(head, ~waits & ~exclusive, ranks, under_way)]
+    pairs.append(_paced(head, on_nic & ~exclusive, ranks, BETWEEN_SERVERS))
+    of, on = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+    return Ragged.from_pairs(of, on, len(head.part))
 
 
-def _paced(head: _Rows, slices: Ids, is_free: NDArray[np.bool_], ranks: int) -> tuple[Ids, Ids]:
-    """Messages that wait for nothing follow the one between the same ends a few slices before."""
-    free = np.flatnonzero(is_free)
-    ends = ((head.phase[free] * ranks + head.near[free]) * (ranks + 1) + head.far[free] + 1) * 2 + head.is_fan[free]
-    order = np.lexsort((slices[free], ends))
+def _paced(head: _Rows, chosen: NDArray[np.bool_], ranks: int, ahead: int) -> tuple[Ids, Ids]:
+    """Chosen messages after the one between the same ends `ahead` messages before."""
+    free = np.flatnonzero(chosen)
+    ends = ((head.near[free] * (ranks + 1) + head.far[free] + 1) * 2 + head.is_fan[free]) * 2 + head.inward[free]
+    order = np.argsort(ends, kind="stable")
     free, ends = free[order], ends[order]
-    follows = np.flatnonzero(ends[AHEAD:] == ends[:-AHEAD]) if len(ends) > AHEAD else np.zeros(0, np.int64)
-    return free[follows + AHEAD], free[follows]
+    follows = np.flatnonzero(ends[ahead:] == ends[:-ahead]) if len(ends) > ahead else np.zeros(0, np.int64)
+    return free[follows + ahead], free[follows]

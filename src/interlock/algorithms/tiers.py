@@ -6,15 +6,15 @@ carriers, along a tree of servers, and from the carriers there to all that want 
 an All-Reduce is both, through a server that owns the part. Every share is cut into slices, short ones at both ends, so
 that the scale-up network, the NICs and the scale-up network again work on different slices at the same time.
 
-One server and one rail are decided: which part of a line of bytes each carrier holds (`tier_shares`), how a part travels
-between servers (a star, or rounds of a few), and how many slices there are. Slow, dead and absent NICs, unequal servers,
-rails and process groups are shares of that line.
+One server and one rail are decided: which part of a line of bytes each carrier holds (`tier_shares`), how a part goes
+from server to server (a star, or rounds of a few), and how many slices there are. Slow, dead and absent NICs, unequal
+servers, rails and process groups are shares of that line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from interlock.algorithms.rounds import group_members, refuses_kinds
 from interlock.algorithms.tier_messages import Moves, Parts, Pass, by_single, schedule_parts
 from interlock.algorithms.tier_shares import Carriers, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
+from interlock.cost.slices import Tier, ramp, slices_s
 from interlock.problem import Problem
 from interlock.schedule import Kind, Schedule, empty_schedule
 from interlock.topology import Cluster
@@ -38,6 +39,14 @@ COLLECTING = (CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE, CollectiveKi
 TO_ONE = (CollectiveKind.SCATTER, CollectiveKind.GATHER)
 KINDS = (*SPREADING, *COLLECTING, CollectiveKind.ALL_REDUCE)
 
+SLICES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
+MOST_MESSAGES = 1_500  # of a rank
+MOST_WAITS = 8_000_000  # pairs of messages of which one waits for the other, before repetitions are struck out
+MOST_TO_TIME = 30_000  # messages of all schedules that are timed: some 0.1 s
+MOST_TIMED = 12
+MAYBE = 1.3  # how far the ledger may be off, at most, between two ways of a problem
+ALIKE = 1.02  # and what it does not tell apart
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -47,6 +56,7 @@ class Way:
     radices: tuple[int, ...] = ()  # servers per round; nothing: all at once
     in_switch: bool = True  # multicast and sums in the scale-up switch, where it can
     relays: bool = True  # a Broadcast goes through a server per part, which passes it on
+    under_way: int = 1  # slices that a sender with nothing to wait for has under way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,9 +79,23 @@ class Scene:
         members = np.zeros(problem.num_ranks, np.bool_)
         members[group] = True
         servers = np.unique(group // problem.cluster.gpus_per_server)
-        carriers = carriers_of(problem.cluster, servers, group)
         kind = problem.collective.kind
+        owned = kind is CollectiveKind.ALL_REDUCE
+        carriers = carriers_of(problem.cluster, servers, group, has_owners=owned)
         return cls(problem, problem.cluster, kind, members, servers, problem.collective.root, carriers)
+
+    def exchanges_one_to_one(self) -> bool:
+        """Whether at every turn each NIC sends one message and receives one, all of them as long, over nothing else."""
+        rate = self.cluster.nic_bandwidth_bytes_per_s[self.carriers.rank]
+        alike = len(self.carriers.stand_ins) == 0 and np.ptp(self.carriers.weight) < 1e-9
+        has_leaves = self.cluster.scale_out != "rail" and self.cluster.oversubscription > 1.0
+        return bool(alike and np.ptp(rate) == 0.0 and not has_leaves and not self.is_rooted)
+
+    @property
+    def is_rooted(self) -> bool:
+        """Whether one rank plays a special part."""
+        assert self.problem.collective is not None
+        return self.problem.collective.is_rooted
 
     def place_of(self, ranks: NDArray[np.integer]) -> Ids:
         """The place in `servers` of each rank's server."""
@@ -83,6 +107,7 @@ class Placed:
     """Parts, where each begins (or ends, read backwards), and the tree of servers it takes."""
 
     parts: Parts
+    slice: Ids
     origin: Ids  # rank
     home: Ids  # place of its server
     carrier: Ids  # [num_parts, num_servers], rank
@@ -98,55 +123,186 @@ class Trees:
     turn: Ids
 
 
-def tiers(problem: Problem, *, seed: int = 0, way: Way | None = None) -> Schedule:
-    """Shares, trees of servers, slices."""
+def tiers(
+    problem: Problem, *, seed: int = 0, way: Way | None = None, time_of: Callable[[Schedule], float] | None = None
+) -> Schedule:
+    """Shares, trees of servers, slices: the best by the ledger, or by `time_of` where it tells a schedule's seconds."""
     scene = Scene.of(problem)
     if len(problem.items) == 0 or int(scene.members.sum()) == 1:
         return empty_schedule()
-    return follow(scene, way or Way())
+    if way is not None:
+        return follow(scene, way)
+    ways = _ways(scene)
+    seconds = np.array([ledger_s(scene, each) for each in ways])
+    order = np.argsort(seconds, kind="stable")
+    if time_of is None:
+        return follow(scene, ways[_plainest(scene, ways, seconds)])
+    # All that might be best while they are few messages; where they are many, what the ledger says is near enough.
+    best = follow(scene, ways[_plainest(scene, ways, seconds)])
+    made, messages = [best], best.num_messages
+    for number in order[:MOST_TIMED].tolist():
+        if messages + best.num_messages > MOST_TO_TIME or seconds[number] > MAYBE * seconds[order[0]]:
+            break
+        made.append(follow(scene, ways[number]))
+        messages += made[-1].num_messages
+    return min(made, key=time_of) if len(made) > 1 else best
+
+
+def _plainest(scene: Scene, ways: list[Way], seconds: Floats) -> int:
+    """The way with the fewest messages among those that the ledger cannot tell from the best."""
+    near = np.flatnonzero(seconds <= ALIKE * seconds.min())
+    return int(near[np.argmin([_messages(scene, ways[number]) for number in near])])
+
+
+def _ways(scene: Scene) -> list[Way]:
+    """All that the limits on messages and on what they wait for allow; the plainest always."""
+    count = len(scene.servers)
+    rounds = [(count,), *_in_rounds(count)] if not scene.is_rooted else [(count,)]
+    relays = (True, False) if scene.is_rooted and scene.kind not in TO_ONE and count > 2 else (False,)
+    waits_for_none = scene.kind is not CollectiveKind.ALL_GATHER
+    switches = (True, False) if _switch_is_able(scene) else (False,)
+    ways = [
+        Way(ramp(slices), radices, in_switch, passes_on, under_way)
+        for slices in SLICES
+        for under_way in ((1, 2) if slices > 1 and waits_for_none else (1,))
+        for radices in rounds
+        for in_switch in switches
+        for passes_on in relays
+    ]
+    return [way for way in ways if way.weights == (1.0,) or _is_affordable(scene, way)]
+
+
+def _in_rounds(count: int) -> list[tuple[int, ...]]:
+    """The most even factors of a number of servers, two or three of them."""
+    found = []
+    pairs = [(low, count // low) for low in range(2, int(count**0.5) + 1) if count % low == 0]
+    if pairs:
+        found.append(pairs[-1])
+    cubes = [
+        (a, *rest)
+        for a in range(2, round(count ** (1 / 3)) + 1)
+        if count % a == 0
+        for rest in _in_rounds(count // a)[:1]
+    ]
+    return [*found, *cubes[-1:]]
+
+
+def _is_affordable(scene: Scene, way: Way) -> bool:
+    radices = way.radices or (len(scene.servers),)
+    waits = scene.carriers.rank.size * len(way.weights) * max(radices) ** 2 * len(radices)
+    return _messages(scene, way) <= MOST_MESSAGES and waits <= MOST_WAITS
+
+
+def _messages(scene: Scene, way: Way) -> int:
+    """Of one rank."""
+    return len(way.weights) * sum(tier.messages for tier in _ledger(scene, way))
+
+
+def ledger_s(scene: Scene, way: Way) -> float:
+    """Predicted seconds of a way."""
+    return slices_s(_ledger(scene, way), way.weights)
+
+
+def _ledger(scene: Scene, way: Way) -> list[Tier]:
+    """Tiers of the busiest server: in, between, out; a collective of one direction has no in, or no out."""
+    cluster, kind = scene.cluster, scene.kind
+    count = len(scene.servers)
+    total = float(scene.problem.items.size_bytes.sum())
+    in_server = int(np.bincount(scene.place_of(np.flatnonzero(scene.members))).max())
+    peers = max(in_server - 1, 1)
+    port_rate = cluster.scale_up_bandwidth_bytes_per_s
+    if cluster.scale_up == "mesh":
+        port_rate *= peers / max(1, cluster.gpus_per_server - 1)
+    fans = way.in_switch and _switch_is_able(scene) and peers > 1
+    # In the switch a port carries a whole sum one way, and hardly anything the other; one-to-one nearly all both ways.
+    inside_s = total * (1.0 if fans else peers / in_server) / port_rate
+    overhead_s = cluster.message_overhead_s
+    inside = Tier("", inside_s, 1 if fans else peers, overhead_s, cluster.scale_up_latency_s)
+    rate = float(_server_rates(scene).min()) if count > 1 else np.inf
+    radices = way.radices or (count,)
+    between = []
+    if count > 1 and kind in TO_ONE:
+        between = [Tier("nic", total * (count - 1) / count / rate, count - 1, overhead_s, cluster.scale_out_latency_s)]
+    elif count > 1 and scene.is_rooted:
+        once_s = total / rate if way.relays else total * (count - 1) / rate
+        between = [Tier("nic", once_s / (1 + way.relays), count - 1, overhead_s, cluster.scale_out_latency_s)]
+        between *= 1 + way.relays
+    elif count > 1:
+        held = 1
+        for radix in radices:
+            busy_s = total * held * (radix - 1) / count / rate
+            held *= radix
+            between.append(Tier("nic", busy_s, radix - 1, overhead_s, cluster.scale_out_latency_s))
+    tiers_in = [replace(inside, ports="up" if fans else "ports", under_way=way.under_way)]
+    tiers_out = [replace(inside, ports="down" if fans else "ports")]
+    if kind in TO_ONE:
+        return [*tiers_in, *between] if kind is CollectiveKind.SCATTER else [*between, *tiers_out]
+    if kind is CollectiveKind.ALL_REDUCE:
+        return [*tiers_in, *reversed(between), *between, *tiers_out]
+    if scene.is_rooted:
+        return [*tiers_in, *between, *tiers_out]
+    return [*tiers_in, *reversed(between)] if kind in COLLECTING else [*between, *tiers_out]
+
+
+def _server_rates(scene: Scene) -> Floats:
+    """NICs of each server together, as shares load them."""
+    rate = scene.cluster.nic_bandwidth_bytes_per_s.reshape(scene.cluster.servers, -1)[scene.servers]
+    if scene.cluster.scale_out == "rail":
+        rate = np.broadcast_to(rate.min(axis=0), rate.shape)
+    over = scene.cluster.oversubscription if scene.cluster.scale_out == "flat" else 1.0
+    return np.asarray(rate.sum(axis=1) / over)
 
 
 def follow(scene: Scene, way: Way) -> Schedule:
     """The schedule of one way."""
     trees = _trees(scene, way)
     placed = _place(scene, way)
-    outward = [_hand(scene, placed), *_between_servers(scene, placed, trees), _inside(scene, placed, trees, way)]
+    at_home, away = _inside(scene, placed, way)
+    between = _between_servers(scene, placed, trees)
+    between[0] += at_home
+    outward = [_hand(scene, placed), *between, away]
     adds = Kind.REDUCE if scene.problem.items.are_reduced else Kind.COPY
     inward = [Pass(adds, True, moves) for moves in reversed(outward)]
     copies = [Pass(Kind.COPY, False, moves) for moves in outward]
     phases = inward if scene.kind in COLLECTING else copies
     if scene.kind is CollectiveKind.ALL_REDUCE:
         phases = [*inward, *copies]
-    phases = [each for each in phases if any(len(moves.part) for moves in each.moves)]
-    return schedule_parts(scene.problem, placed.parts, phases, scene.members)
+    phases = [each for each in phases if any(len(moves) for moves in each.moves)]
+    return schedule_parts(
+        scene.problem,
+        placed.parts,
+        phases,
+        scene.members,
+        one_to_one=scene.exchanges_one_to_one(),
+        under_way=way.under_way,
+    )
 
 
 def _place(scene: Scene, way: Way) -> Placed:
     """Cut the line of each origin's server (of all bytes, where they have one origin or none) by carrier, slice, and
     where there is a choice by the server that the part goes through."""
-    items, count = scene.problem.items, len(scene.servers)
+    items = scene.problem.items
     slices = np.concatenate([[0.0], np.cumsum(way.weights) / np.sum(way.weights)])
-    weights = _owner_weights(scene, way)
-    owners = np.concatenate([[0.0], np.cumsum(weights) / weights.sum()])
-    within = (slices[:-1, None] + np.diff(slices)[:, None] * owners[None, :-1]).ravel()
+    weights = _owner_weights(scene, way)  # [intervals, owners]
+    owners = np.cumsum(weights, axis=1) - weights
     cuts = scene.carriers.cuts
-    edges = np.append((cuts[:-1, None] + np.diff(cuts)[:, None] * within).ravel(), 1.0)
+    within = slices[:-1, None] + np.diff(slices)[:, None] * owners[:, None, :]  # [intervals, slices, owners]
+    edges = np.append((cuts[:-1, None, None] + np.diff(cuts)[:, None, None] * within).ravel(), 1.0)
     origin = _origins(scene)
     line = np.zeros(len(items), np.int64) if origin is None else scene.place_of(_line_ends(scene, origin))
     if scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         line = np.zeros(len(items), np.int64)
     cells = cut_lines(items.size_bytes, line, edges)
-    interval, rest = np.divmod(cells.cell, len(within))
-    number, owner = np.divmod(rest, len(weights))
-    carrier = scene.carriers.rank[interval]
-    parts = Parts(cells.item, cells.offset, cells.length, number)
+    interval, number, owner = np.unravel_index(cells.cell, within.shape)
+    carrier = scene.carriers.by_slice(way.weights)[interval, number]
+    parts = Parts(cells.item, cells.offset, cells.length)
     if origin is None:
-        return Placed(parts, carrier[np.arange(len(owner)), owner], owner, carrier, owner)
+        return Placed(parts, number, carrier[np.arange(len(owner)), owner], owner, carrier, owner)
     home = scene.place_of(origin[cells.item])
-    tree = owner if len(weights) > 1 else home
+    tree = owner if weights.shape[1] > 1 else home
     if scene.kind in TO_ONE:
         tree = cells.line
-    return Placed(parts, origin[cells.item], home, carrier, tree)
+    return Placed(parts, number, origin[cells.item], home, carrier, tree)
 
 
 def _origins(scene: Scene) -> Ids | None:
@@ -169,28 +325,20 @@ def _line_ends(scene: Scene, origin: Ids) -> Ids:
 
 
 def _owner_weights(scene: Scene, way: Way) -> Floats:
-    """How much of every slice each server is responsible for. An All-Reduce keeps the NICs of server t busy for
-    (1 + (N - 2) w) / rate: weights that make that alike. A Broadcast is passed on by all servers but its root's."""
-    count = len(scene.servers)
+    """How much of each interval every server is responsible for ``[intervals, servers]``: of an All-Reduce by its
+    rates; a Broadcast is passed on by all servers but its root's. One column where there is no choice."""
     if scene.kind is CollectiveKind.ALL_REDUCE:
-        rate = _server_rates(scene)
-        weights = np.full(count, 1.0)
-        if count > 2:
-            weights = np.maximum((2 * count - 2) * rate / rate.sum() - 1, 0.0) / (count - 2)
-        return weights
-    if scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE) and way.relays and count > 2:
-        weights = np.ones(count)
-        weights[scene.place_of(np.array([scene.root]))] = 0.0
-        return weights
-    return np.ones(1)
+        return scene.carriers.weight
+    intervals, count = scene.carriers.rank.shape
+    if not _relays(scene, way):
+        return np.ones((intervals, 1))
+    weights = np.full((intervals, count), 1.0 / (count - 1))
+    weights[:, scene.place_of(np.array([scene.root]))] = 0.0
+    return weights
 
 
-def _server_rates(scene: Scene) -> Floats:
-    """NICs of each server together."""
-    rate = scene.cluster.nic_bandwidth_bytes_per_s.reshape(scene.cluster.servers, -1)[scene.servers]
-    if scene.cluster.scale_out == "rail":
-        rate = np.broadcast_to(rate.min(axis=0), rate.shape)
-    return np.asarray(rate.sum(axis=1))
+def _relays(scene: Scene, way: Way) -> bool:
+    return scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE) and way.relays and len(scene.servers) > 2
 
 
 def _trees(scene: Scene, way: Way) -> Trees:
@@ -202,10 +350,11 @@ def _trees(scene: Scene, way: Way) -> Trees:
         own = place[:, None] == place[None, :]
         if scene.kind in TO_ONE:
             return Trees(np.where(own & (place != home), home, -1), np.zeros((count, count), np.int64), own * place)
-        parent = np.where(own, home, place[:, None]) if way.relays and count > 2 else np.full((count, count), home)
+        parent = np.where(own, home, place[:, None]) if _relays(scene, way) else np.full((count, count), home)
         parent[:, home] = -1
-        last = ~own if way.relays and count > 2 else np.zeros_like(own)
-        return Trees(parent, last.astype(np.int64), (place[None, :] - parent) % count)
+        last = ~own & _relays(scene, way)
+        # Servers counted from the root's: at every turn each sends to one and receives from one.
+        return Trees(parent, last.astype(np.int64), (place[None, :] + parent - 2 * home) % count)
     radices = way.radices or (count,)
     assert int(np.prod(radices)) == count
     parent = np.full((count, count), -1)
@@ -229,7 +378,7 @@ def _hand(scene: Scene, placed: Placed) -> list[Moves]:
         carrier = np.where(stays, end, carrier)
     part = np.flatnonzero(carrier != placed.origin)
     near, far = placed.origin[part], carrier[part]
-    return [Moves(part, near, far, (far - near) % scene.cluster.gpus_per_server)]
+    return [Moves(part, near, far, (far - near) % scene.cluster.gpus_per_server, placed.slice[part])]
 
 
 def _other_ends(scene: Scene, placed: Placed) -> Ids:
@@ -244,32 +393,46 @@ def _between_servers(scene: Scene, placed: Placed, trees: Trees) -> list[list[Mo
         part, server = np.nonzero(served[placed.tree])
         tree = placed.tree[part]
         near = placed.carrier[part, trees.parent[tree, server]]
-        made.append([Moves(part, near, placed.carrier[part, server], trees.turn[tree, server])])
+        far = placed.carrier[part, server]
+        # Stand-ins come last in a turn: their messages are short, and the long ones all fit one-to-one before them.
+        across = (far - near) % scene.cluster.gpus_per_server != 0
+        turn = 2 * trees.turn[tree, server] + across
+        made.append([Moves(part, near, far, turn, placed.slice[part])])
     return made
 
 
-def _inside(scene: Scene, placed: Placed, trees: Trees, way: Way) -> list[Moves]:
-    """From the carrier in each server to all members there, in the switch where that can."""
-    width = scene.cluster.gpus_per_server
+def _inside(scene: Scene, placed: Placed, way: Way) -> tuple[list[Moves], list[Moves]]:
+    """From the carrier in each server to all members there: at home as soon as it may be, in other servers after the
+    last round. What stays at home of an All-Gather or Reduce-Scatter fills the time when NICs have nothing to give, or
+    to take: it is one slice, the first or the last."""
+    width, count = scene.cluster.gpus_per_server, len(scene.servers)
     if scene.kind in TO_ONE:
         end = _other_ends(scene, placed)
         carrier = placed.carrier[np.arange(len(end)), placed.tree]
         part = np.flatnonzero((carrier != end) & (placed.tree != placed.home))
-        return [Moves(part, carrier[part], end[part], (end[part] - carrier[part]) % width)]
-    count = len(scene.servers)
+        near, far = carrier[part], end[part]
+        return [], [Moves(part, near, far, (far - near) % width, placed.slice[part])]
     part = np.repeat(np.arange(len(placed.home)), count)
     server = np.tile(np.arange(count), len(placed.home))
-    near = placed.carrier.ravel()
-    origin = placed.origin[part]
-    spared = np.where((server == placed.home[part]) & (origin != near), origin, -1)
+    near, origin = placed.carrier.ravel(), placed.origin[part]
+    is_home = server == placed.home[part]
+    number = placed.slice[part]
+    if count > 1 and scene.kind is CollectiveKind.ALL_GATHER:
+        number = np.where(is_home, 0, number)
+    if count > 1 and scene.kind is CollectiveKind.REDUCE_SCATTER:
+        number = np.where(is_home, len(way.weights), number)
+    spared = np.where(is_home & (origin != near), origin, -1)
     in_server = np.bincount(np.flatnonzero(scene.members) // width, minlength=scene.cluster.servers)[scene.servers]
     ends = in_server[server] - scene.members[near] - ((spared >= 0) & scene.members[spared])
-    able = _switch_is_able(scene) and way.in_switch
-    fans, singles = np.flatnonzero((ends > 1) & able), np.flatnonzero((ends > 0) & ~((ends > 1) & able))
-    turn = near % width
-    made = [Moves(part[fans], near[fans], spared[fans], turn[fans], is_fan=True)]
-    rest = Moves(part[singles], near[singles], spared[singles], turn[singles])
-    return [*made, by_single(rest, scene.members, width)]
+    fans = (ends > 1) & (_switch_is_able(scene) and way.in_switch)
+    made = []
+    for chosen in (is_home, ~is_home):
+        fan, single = np.flatnonzero(chosen & fans), np.flatnonzero(chosen & ~fans & (ends > 0))
+        turn = near % width
+        several = Moves(part[fan], near[fan], spared[fan], turn[fan], number[fan], is_fan=True)
+        rest = Moves(part[single], near[single], spared[single], turn[single], number[single])
+        made.append([several, by_single(rest, scene.members, width)])
+    return made[0], made[1]
 
 
 def _switch_is_able(scene: Scene) -> bool:
@@ -296,4 +459,6 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("tiers", "inside servers, by rail between them, inside again, in slices (ours)", supports, tiers)
+ALGORITHM = Algorithm(
+    "tiers", "inside servers, by rail between them, inside again, in slices (ours)", supports, tiers, times=True
+)
