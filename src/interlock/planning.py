@@ -48,6 +48,7 @@ __all__ = ["Certificate", "Plan", "load", "plan", "planner", "solve", "synthesiz
 
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
 CACHED_PLANS = 64
+TIMING_TOLERANCE = 1e-3  # of candidates that are compared
 PIECE_COLUMNS = ("message", "item", "offset", "length")
 
 
@@ -325,7 +326,9 @@ def solve(
     if previous is not None and not parameters and problem.demand and problem.cluster and chosen.prepare:
         compact = chosen.prepare(problem.cluster)(problem.demand, previous.compact)
     else:
-        watched = {"report": report} if report is not None and chosen.reports else {}
+        watched: dict[str, object] = {"report": report} if report is not None and chosen.reports else {}
+        if chosen.times:
+            watched["time_of"] = lambda compact: Plan(problem, compact, algorithm)._makespan_s(TIMING_TOLERANCE)
         compact = chosen.build(problem, seed=seed, **parameters, **watched)
     took = time.perf_counter() - start
     return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, plan_s=took)

@@ -1,19 +1,19 @@
 """Picks an algorithm by predicted time and says why.
 
 All-to-Allv on a cluster goes to `adaptive`, which itself predicts direct, burst and staged sending in microseconds; the
-estimates of the other algorithms are told beside it. Collectives go to the synthesizer where it supports them, else to
-the first baseline that does.
+estimates of the other algorithms are told beside it. Collectives are compared (`interlock.algorithms.compared`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms import registry
+from interlock.algorithms.compared import candidates, compare
 from interlock.algorithms.registry import Algorithm, DemandPlanner
 from interlock.cost.estimate import two_tier_estimates_s
 from interlock.problem import Problem, demand_problem
@@ -24,7 +24,6 @@ from interlock.traffic import Demand
 __all__ = ["ALGORITHM", "Chosen", "auto"]
 
 FOR_DEMAND = ("adaptive", "rails-split", "no-stage", "direct")
-FOR_COLLECTIVES = ("guided", "hierarchical", "ring", "halving-doubling", "double-tree", "multitree", "direct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +77,24 @@ def auto(
     seed: int = 0,
     parts: int | None = None,
     report: Callable[[float], None] | None = None,
+    time_of: Callable[[CompactSchedule], float] | None = None,
     **parameters: object,
 ) -> Chosen:
-    """The first algorithm of the list for this kind of problem that supports it; `parts` if it cuts items itself."""
-    name = _choose(problem)
+    """The first algorithm of the list for this kind of problem that supports it, the best of those that are quick for a
+    collective; `parts` if it cuts items itself. `time_of` tells how many seconds a schedule takes."""
+    if not _is_demand(problem) and parts is None and not parameters:
+
+        def build(name: str, of: Problem) -> CompactSchedule:
+            algorithm, given = registry.get(name), dict[str, object]()
+            if report is not None and algorithm.reports:
+                given["report"] = report
+            if algorithm.times:
+                given["time_of"] = time_of
+            return algorithm.build(of, seed=seed, **given)
+
+        best = compare(problem, time_of, build)
+        return Chosen(best.compact, best.name, best.reason)
+    name = _choose(problem, parameters)
     assert name is not None
     chosen = registry.get(name)
     if report is not None and chosen.reports:
@@ -97,7 +110,7 @@ def supports(problem: Problem) -> str | None:
     """Wherever any of the candidates does; otherwise the reason of the most capable, which is the first."""
     if _choose(problem) is not None:
         return None
-    first = _candidates(problem)[0]
+    first = FOR_DEMAND[0] if _is_demand(problem) else "guided"
     return f"no algorithm does; {first} says: {registry.get(first).supports(problem)}"
 
 
@@ -116,12 +129,15 @@ def prepare(cluster: Cluster) -> DemandPlanner:
     return plan_demand
 
 
-def _candidates(problem: Problem) -> tuple[str, ...]:
-    return FOR_DEMAND if problem.demand is not None and problem.cluster is not None else FOR_COLLECTIVES
+def _is_demand(problem: Problem) -> bool:
+    return problem.demand is not None and problem.cluster is not None
 
 
-def _choose(problem: Problem) -> str | None:
-    return next((name for name in _candidates(problem) if registry.get(name).supports(problem) is None), None)
+def _choose(problem: Problem, parameters: Iterable[str] = ()) -> str | None:
+    if not _is_demand(problem):
+        able = list(candidates(problem))
+        return next((name for name in able if registry.get(name).takes(parameters)), able[0] if able else None)
+    return next((name for name in FOR_DEMAND if registry.get(name).supports(problem) is None), None)
 
 
 def _why(problem: Problem, compact: CompactSchedule) -> str:
@@ -136,5 +152,5 @@ def _why(problem: Problem, compact: CompactSchedule) -> str:
 
 
 ALGORITHM = Algorithm(
-    "auto", "picks by predicted time and says why", supports, auto, prepare, cuts_items=True, reports=True
+    "auto", "picks by predicted time and says why", supports, auto, prepare, cuts_items=True, reports=True, times=True
 )

@@ -79,11 +79,16 @@ class Algorithm:
     # Whether `build` takes `time_of`, a callable that tells how many seconds a schedule of the problem takes.
     times: bool = False
 
+    def takes(self, given: Iterable[str]) -> bool:
+        """Whether `build` takes keywords of these names, or any."""
+        takes = inspect.signature(self.build).parameters
+        return any(each.kind is each.VAR_KEYWORD for each in takes.values()) or all(name in takes for name in given)
+
     def check_parameters(self, given: Iterable[str]) -> None:
         """Raise unless `build` takes keywords of these names, or any."""
         for name in given:
-            takes = inspect.signature(self.build).parameters
-            if name not in takes and not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+            if not self.takes([name]):
+                takes = inspect.signature(self.build).parameters
                 known = [word for word in takes if word not in ("problem", "seed", "report", "time_of")]
                 raise InvalidInput(f"algorithm {self.name!r} takes no {name!r}; {nearest(name, known)}")
 

@@ -1,0 +1,160 @@
+"""Collectives: candidates are built and timed, the quick ones first, until one is as good as proven.
+
+On a cluster that is `tiers`, then what libraries run; on a graph what needs no search, then `guided`. A candidate that
+meets the lower bound ends it. Without a clock, or with parameters that only one of them takes, the first that supports
+the problem is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from interlock.algorithms import registry
+from interlock.collectives import CollectiveKind
+from interlock.cost import lower_bound
+from interlock.problem import Problem, demand_problem
+from interlock.schedule import CompactSchedule
+from interlock.traffic import Demand
+
+__all__ = ["Compared", "candidates", "compare"]
+
+OURS = ("tiers", "guided")
+QUICK = (
+    "direct",
+    "halving-doubling",
+    "hierarchical",
+    "nvls",
+    "nvls-tree",
+    "double-tree",
+    "ring",
+    "multitree",
+)
+MOST_ROWS = 150_000  # pairs of item and rank: what a quick candidate is about to write out, some 0.3 s
+MET = 1.005  # of the bound: nothing is left to find
+# Clusters: what `tiers` leaves to find, near the bound, no library's way reaches; larger ones would take seconds.
+NEAR = 1.08
+MOST_RANKS_BESIDE_TIERS = 32
+# A search on links that several ranks share takes long; not for less than this.
+WORTH_A_SEARCH = 1.03
+MOST_MOVES_SEARCHED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The best candidate, and the seconds of all that were timed (none: the first that supports it)."""
+
+    name: str
+    compact: CompactSchedule
+    seconds: dict[str, float]
+
+    def reason(self) -> str:
+        """Who won, and by how much."""
+        own = getattr(self.compact, "reason", None)
+        words = self.name if own is None else f"{self.name} ({own})"
+        if not self.seconds:
+            return f"{words}: the first of the list that supports the problem"
+        mine = self.seconds[self.name]
+        others = sorted((seconds, name) for name, seconds in self.seconds.items() if name != self.name)
+        beside = ", ".join(f"{name} {seconds / mine:.2f}x" for seconds, name in others)
+        return f"{words}: {mine * 1e6:.1f} us" + (f"; beside it {beside}" if beside else ", no other could be better")
+
+
+def candidates(problem: Problem) -> Iterator[str]:
+    """Algorithms that support the problem, in the order they are tried."""
+    for name in (*OURS, *QUICK):
+        if name in registry.names() and registry.get(name).supports(problem) is None:
+            yield name
+
+
+def compare(
+    problem: Problem,
+    time_of: Callable[[CompactSchedule], float] | None,
+    build: Callable[[str, Problem], CompactSchedule],
+) -> Compared:
+    """The best of the candidates that can be built quickly; `build` makes one by name."""
+    if time_of is None:
+        first = next(candidates(problem))
+        return Compared(first, build(first, problem), {})
+    contest = _Contest(problem, time_of, build)
+    if registry.get("tiers").supports(problem) is None:
+        contest.enter("tiers")
+        if contest.is_near(NEAR) or problem.num_ranks > MOST_RANKS_BESIDE_TIERS:
+            return contest.result()
+    if problem.cluster is not None and contest.enter_as_demand():
+        return contest.result()
+    if _rows(problem) <= MOST_ROWS:
+        for name in QUICK:
+            if name in registry.names() and registry.get(name).supports(problem) is None:
+                contest.enter(name)
+            if contest.is_near(MET):
+                return contest.result()
+    if "tiers" in contest.seconds:
+        return contest.result()
+    if registry.get("guided").supports(problem) is None and contest.is_worth_a_search():
+        contest.enter("guided")
+    return contest.result()
+
+
+class _Contest:
+    """Candidates so far, each timed when it enters."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        time_of: Callable[[CompactSchedule], float],
+        build: Callable[[str, Problem], CompactSchedule],
+    ) -> None:
+        self.problem, self.time_of, self.build = problem, time_of, build
+        self.bound_s = lower_bound(problem).seconds
+        self.seconds: dict[str, float] = {}
+        self.best: tuple[str, CompactSchedule] | None = None
+
+    def enter(self, name: str, problem: Problem | None = None) -> None:
+        made = self.build(name, problem or self.problem)
+        seconds = self.time_of(made)
+        if self.best is None or seconds < self.seconds[self.best[0]]:
+            self.best = name, made
+        self.seconds[name] = seconds
+
+    def enter_as_demand(self) -> bool:
+        """An All-to-All on a cluster is an All-to-Allv: its items are the same, in the same order."""
+        collective, cluster = self.problem.collective, self.problem.cluster
+        if collective is None or collective.kind is not CollectiveKind.ALL_TO_ALL or cluster is None:
+            return False
+        matrix = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
+        items = self.problem.items
+        matrix[items.origin, items.destinations.to_ragged().values] = items.size_bytes
+        alike = demand_problem(cluster, Demand(matrix))
+        if len(alike.items) != len(items) or (alike.items.origin != items.origin).any():
+            return False  # a group in another order
+        if registry.get("adaptive").supports(alike) is None:
+            self.enter("adaptive", alike)
+        return self.best is not None and self.is_near(MET)
+
+    def is_near(self, share: float) -> bool:
+        return self.best is not None and self.seconds[self.best[0]] <= share * self.bound_s
+
+    def is_worth_a_search(self) -> bool:
+        """Always on links between ranks; where ranks share links, and much is to be gained, on small problems."""
+        is_switched = self.problem.topology.num_nodes > self.problem.num_ranks
+        return (
+            self.best is None
+            or not is_switched
+            or (not self.is_near(WORTH_A_SEARCH) and _rows(self.problem) <= MOST_MOVES_SEARCHED)
+        )
+
+    def result(self) -> Compared:
+        assert self.best is not None
+        name, compact = self.best
+        return Compared(name, compact, self.seconds)
+
+
+def _rows(problem: Problem) -> int:
+    """Pairs of item and rank that contributes or receives."""
+    sets = (problem.items.contributors, problem.items.destinations)
+    return sum(
+        len(each) * len(each.shared) if each.shared is not None else len(each.to_ragged().values) for each in sets
+    )
