@@ -35,7 +35,7 @@ QUICK = (
 MOST_ROWS = 150_000  # pairs of item and rank: what a quick candidate is about to write out, some 0.3 s
 MET = 1.005  # of the bound: nothing is left to find
 # Clusters: what `tiers` leaves to find, near the bound, no library's way reaches; larger ones would take seconds.
-NEAR = 1.08
+NEAR = 1.15
 MOST_RANKS_BESIDE_TIERS = 32
 # A search on links that several ranks share takes long; not for less than this.
 WORTH_A_SEARCH = 1.03

@@ -42,7 +42,7 @@ KINDS = (*SPREADING, *COLLECTING, CollectiveKind.ALL_REDUCE)
 SLICES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 MOST_MESSAGES = 1_500  # of a rank
 MOST_WAITS = 8_000_000  # pairs of messages of which one waits for the other, before repetitions are struck out
-MOST_TO_TIME = 30_000  # messages of all schedules that are timed: some 0.1 s
+MOST_TO_TIME = 60_000  # messages of all schedules that are timed: some 0.2 s
 MOST_TIMED = 12
 MAYBE = 1.3  # how far the ledger may be off, at most, between two ways of a problem
 ALIKE = 1.02  # and what it does not tell apart
@@ -54,7 +54,6 @@ class Way:
 
     weights: tuple[float, ...] = (1.0,)  # of slices
     radices: tuple[int, ...] = ()  # servers per round; nothing: all at once
-    in_switch: bool = True  # multicast and sums in the scale-up switch, where it can
     relays: bool = True  # a Broadcast goes through a server per part, which passes it on
     under_way: int = 1  # slices that a sender with nothing to wait for has under way
 
@@ -135,10 +134,13 @@ def tiers(
     ways = _ways(scene)
     seconds = np.array([ledger_s(scene, each) for each in ways])
     order = np.argsort(seconds, kind="stable")
-    if time_of is None:
-        return follow(scene, ways[_plainest(scene, ways, seconds)])
-    # All that might be best while they are few messages; where they are many, what the ledger says is near enough.
+    if not scene.exchanges_one_to_one():  # many slices or few is what matters there
+        _, first = np.unique([len(ways[number].weights) for number in order], return_index=True)
+        order = order[np.sort(first)]
     best = follow(scene, ways[_plainest(scene, ways, seconds)])
+    if time_of is None:
+        return best
+    # The likeliest while they are few messages; where they are many, what the ledger says is near enough.
     made, messages = [best], best.num_messages
     for number in order[:MOST_TIMED].tolist():
         if messages + best.num_messages > MOST_TO_TIME or seconds[number] > MAYBE * seconds[order[0]]:
@@ -160,13 +162,11 @@ def _ways(scene: Scene) -> list[Way]:
     rounds = [(count,), *_in_rounds(count)] if not scene.is_rooted else [(count,)]
     relays = (True, False) if scene.is_rooted and scene.kind not in TO_ONE and count > 2 else (False,)
     waits_for_none = scene.kind is not CollectiveKind.ALL_GATHER
-    switches = (True, False) if _switch_is_able(scene) else (False,)
     ways = [
-        Way(ramp(slices), radices, in_switch, passes_on, under_way)
+        Way(ramp(slices), radices, passes_on, under_way)
         for slices in SLICES
         for under_way in ((1, 2) if slices > 1 and waits_for_none else (1,))
         for radices in rounds
-        for in_switch in switches
         for passes_on in relays
     ]
     return [way for way in ways if way.weights == (1.0,) or _is_affordable(scene, way)]
@@ -213,7 +213,7 @@ def _ledger(scene: Scene, way: Way) -> list[Tier]:
     port_rate = cluster.scale_up_bandwidth_bytes_per_s
     if cluster.scale_up == "mesh":
         port_rate *= peers / max(1, cluster.gpus_per_server - 1)
-    fans = way.in_switch and _switch_is_able(scene) and peers > 1
+    fans = _switch_is_able(scene) and peers > 1
     # In the switch a port carries a whole sum one way, and hardly anything the other; one-to-one nearly all both ways.
     inside_s = total * (1.0 if fans else peers / in_server) / port_rate
     overhead_s = cluster.message_overhead_s
@@ -424,7 +424,7 @@ def _inside(scene: Scene, placed: Placed, way: Way) -> tuple[list[Moves], list[M
     spared = np.where(is_home & (origin != near), origin, -1)
     in_server = np.bincount(np.flatnonzero(scene.members) // width, minlength=scene.cluster.servers)[scene.servers]
     ends = in_server[server] - scene.members[near] - ((spared >= 0) & scene.members[spared])
-    fans = (ends > 1) & (_switch_is_able(scene) and way.in_switch)
+    fans = (ends > 1) & _switch_is_able(scene)
     made = []
     for chosen in (is_home, ~is_home):
         fan, single = np.flatnonzero(chosen & fans), np.flatnonzero(chosen & ~fans & (ends > 0))
