@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.topology import Cluster
-
 __all__ = ["ALIGNMENT_BYTES", "Carriers", "Cells", "carriers_of", "cut_lines"]
 
 ALIGNMENT_BYTES = 64  # cuts of an item lie at multiples of it, so that no element of a vector is torn
@@ -72,15 +70,10 @@ class _Rails:
     is_left_out: NDArray[np.bool_]  # [servers, rails]
 
 
-def carriers_of(cluster: Cluster, servers: Ids, members: Ids, *, has_owners: bool) -> Carriers:
-    """Carriers by NIC rates; without any NIC to go through (one server), the members themselves. `has_owners`: every
-    byte goes through a server of our choice, as in an All-Reduce, which need not be one with a slow NIC."""
-    width = cluster.gpus_per_server
-    rate = cluster.nic_bandwidth_bytes_per_s.reshape(cluster.servers, width)[servers]
-    if len(servers) == 1:
-        rate = np.bincount(members % width, minlength=width)[None, :].astype(np.float64)
-    elif cluster.scale_out == "rail":  # no stand-ins: a share stays on its rail
-        rate = np.broadcast_to(rate.min(axis=0), rate.shape)
+def carriers_of(rate: Floats, servers: Ids, *, has_owners: bool) -> Carriers:
+    """Carriers by the NIC rates of each server's GPUs. `has_owners`: every byte goes through a server of our choice, as
+    in an All-Reduce, which need not be one with a slow NIC."""
+    width = rate.shape[1]
     rate = rate / rate.max()
     rails = _owned(rate) if has_owners else _passed_on(rate)
     used = np.flatnonzero(rails.share > NEGLIGIBLE)

@@ -40,11 +40,12 @@ TO_ONE = (CollectiveKind.SCATTER, CollectiveKind.GATHER)
 KINDS = (*SPREADING, *COLLECTING, CollectiveKind.ALL_REDUCE)
 
 SLICES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
-MOST_MESSAGES = 1_500  # of a rank
+MOST_MESSAGES = 1_000  # of a rank
 MOST_WAITS = 8_000_000  # pairs of messages of which one waits for the other, before repetitions are struck out
 MOST_TO_TIME = 60_000  # messages of all schedules that are timed: some 0.2 s
 MOST_TIMED = 12
 MAYBE = 1.3  # how far the ledger may be off, at most, between two ways of a problem
+WORTH_MESSAGES = 1.005  # fewer messages are worth as much time
 ALIKE = 1.02  # and what it does not tell apart
 
 
@@ -71,17 +72,22 @@ class Scene:
     carriers: Carriers
 
     @classmethod
-    def of(cls, problem: Problem) -> Scene:
-        """The scene of a collective on a cluster."""
+    def of(cls, problem: Problem, carries: NDArray[np.bool_] | None = None) -> Scene:
+        """The scene of a collective on a cluster, where ranks that `carries` names (None: all) may be carriers."""
         assert problem.cluster is not None and problem.collective is not None
         group = group_members(problem).astype(np.int64)
         members = np.zeros(problem.num_ranks, np.bool_)
         members[group] = True
         servers = np.unique(group // problem.cluster.gpus_per_server)
         kind = problem.collective.kind
-        owned = kind is CollectiveKind.ALL_REDUCE
-        carriers = carriers_of(problem.cluster, servers, group, has_owners=owned)
+        rate = _carrier_rates(problem.cluster, servers, members if len(servers) == 1 else carries)
+        carriers = carriers_of(rate, servers, has_owners=kind is CollectiveKind.ALL_REDUCE)
         return cls(problem, problem.cluster, kind, members, servers, problem.collective.root, carriers)
+
+    @property
+    def relays_wake(self) -> bool:
+        """Whether ranks that have nothing to send at first send later: they open their stage then."""
+        return self.is_rooted or not bool(self.members[self.carriers.rank].all())
 
     def exchanges_one_to_one(self) -> bool:
         """Whether at every turn each NIC sends one message and receives one, all of them as long, over nothing else."""
@@ -126,34 +132,94 @@ def tiers(
     problem: Problem, *, seed: int = 0, way: Way | None = None, time_of: Callable[[Schedule], float] | None = None
 ) -> Schedule:
     """Shares, trees of servers, slices: the best by the ledger, or by `time_of` where it tells a schedule's seconds."""
-    scene = Scene.of(problem)
-    if len(problem.items) == 0 or int(scene.members.sum()) == 1:
+    if len(problem.items) == 0 or len(group_members(problem)) == 1:
         return empty_schedule()
     if way is not None:
-        return follow(scene, way)
-    ways = _ways(scene)
-    seconds = np.array([ledger_s(scene, each) for each in ways])
-    order = np.argsort(seconds, kind="stable")
-    if not scene.exchanges_one_to_one():  # many slices or few is what matters there
-        _, first = np.unique([len(ways[number].weights) for number in order], return_index=True)
-        order = order[np.sort(first)]
-    best = follow(scene, ways[_plainest(scene, ways, seconds)])
+        return follow(Scene.of(problem), way)
+    options = [Option(scene, each, ledger_s(scene, each)) for scene in _scenes(problem) for each in _ways(scene)]
+    options.sort(key=lambda option: option.seconds)
+    alike = [option for option in options if option.seconds <= ALIKE * options[0].seconds]
+    best = min(alike, key=lambda option: _messages(option.scene, option.way)).build()
     if time_of is None:
         return best
     # The likeliest while they are few messages; where they are many, what the ledger says is near enough.
+    if not options[0].scene.exchanges_one_to_one():  # many slices or few is what matters there
+        options = _one_of_each(options)
     made, messages = [best], best.num_messages
-    for number in order[:MOST_TIMED].tolist():
-        if messages + best.num_messages > MOST_TO_TIME or seconds[number] > MAYBE * seconds[order[0]]:
+    for option in options[:MOST_TIMED]:
+        if messages + best.num_messages > MOST_TO_TIME or option.seconds > MAYBE * options[0].seconds:
             break
-        made.append(follow(scene, ways[number]))
+        made.append(option.build())
         messages += made[-1].num_messages
-    return min(made, key=time_of) if len(made) > 1 else best
+    if len(made) == 1:
+        return best
+    took_s = [time_of(each) for each in made]
+    near = [each for each, seconds in zip(made, took_s, strict=True) if seconds <= WORTH_MESSAGES * min(took_s)]
+    return min(near, key=lambda each: each.num_messages)
 
 
-def _plainest(scene: Scene, ways: list[Way], seconds: Floats) -> int:
-    """The way with the fewest messages among those that the ledger cannot tell from the best."""
-    near = np.flatnonzero(seconds <= ALIKE * seconds.min())
-    return int(near[np.argmin([_messages(scene, ways[number]) for number in near])])
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A way in a scene, and what the ledger says of it."""
+
+    scene: Scene
+    way: Way
+    seconds: float
+
+    def build(self) -> Schedule:
+        """Its schedule."""
+        return follow(self.scene, self.way)
+
+
+def _one_of_each(options: list[Option]) -> list[Option]:
+    """The first of every number of slices and set of carriers."""
+    first: dict[tuple[int, int], Option] = {}
+    for option in options:
+        first.setdefault((len(option.way.weights), len(option.scene.carriers.rank)), option)
+    return list(first.values())
+
+
+def _scenes(problem: Problem) -> list[Scene]:
+    """Carriers are all GPUs with a NIC; where waking others takes longer than their NICs save, members alone, or one
+    per server."""
+    assert problem.cluster is not None and problem.collective is not None
+    group = group_members(problem).astype(np.int64)
+    width = problem.cluster.gpus_per_server
+    everyone = np.ones(problem.num_ranks, np.bool_)
+    members = np.isin(np.arange(problem.num_ranks), group)
+    lead = problem.collective.root if problem.collective.is_rooted else int(group[0])
+    alone = np.arange(problem.num_ranks) % width == lead % width
+    servers = np.unique(group // width)
+    made: list[Scene] = []
+    for carries in (everyone, members, alone) if len(servers) > 1 else (everyone,):
+        if _unserved(problem.cluster, servers, carries) is None:
+            scene = Scene.of(problem, carries)
+            if not any(np.array_equal(scene.carriers.rank, other.carriers.rank) for other in made):
+                made.append(scene)
+    return made
+
+
+def _carrier_rates(cluster: Cluster, servers: Ids, carries: NDArray[np.bool_] | None) -> Floats:
+    """NIC rates of the GPUs that may carry ``[servers, GPUs]``; in a single server all alike. On rails that are not
+    joined a share stays on its rail, so that the slowest NIC counts."""
+    shape = (cluster.servers, cluster.gpus_per_server)
+    rate = cluster.nic_bandwidth_bytes_per_s if len(servers) > 1 else np.ones(cluster.num_ranks)
+    rate = np.where(True if carries is None else carries, rate, 0.0).reshape(shape)[servers]
+    if cluster.scale_out == "rail":
+        rate = np.broadcast_to(rate.min(axis=0), rate.shape)
+    return np.asarray(rate, np.float64)
+
+
+def _unserved(cluster: Cluster, servers: Ids, carries: NDArray[np.bool_] | None = None) -> str | None:
+    """Why some server cannot be reached."""
+    if len(servers) == 1:
+        return None
+    total = _carrier_rates(cluster, servers, carries).sum(axis=1)
+    if total.min() > 0:
+        return None
+    if cluster.scale_out == "rail":
+        return "no rail joins all servers"
+    return f"server {servers[total <= 0][0]} has no NIC"
 
 
 def _ways(scene: Scene) -> list[Way]:
@@ -218,7 +284,7 @@ def _ledger(scene: Scene, way: Way) -> list[Tier]:
     inside_s = total * (1.0 if fans else peers / in_server) / port_rate
     overhead_s = cluster.message_overhead_s
     inside = Tier("", inside_s, 1 if fans else peers, overhead_s, cluster.scale_up_latency_s)
-    rate = float(_server_rates(scene).min()) if count > 1 else np.inf
+    rate = float(_carrying_rates(scene).min()) if count > 1 else np.inf
     radices = way.radices or (count,)
     between = []
     if count > 1 and kind in TO_ONE:
@@ -233,8 +299,15 @@ def _ledger(scene: Scene, way: Way) -> list[Tier]:
             busy_s = total * held * (radix - 1) / count / rate
             held *= radix
             between.append(Tier("nic", busy_s, radix - 1, overhead_s, cluster.scale_out_latency_s))
-    tiers_in = [replace(inside, ports="up" if fans else "ports", under_way=way.under_way)]
+    wake_s = cluster.stage_overhead_s if scene.relays_wake else 0.0
+    inward = replace(inside, ports="up" if fans else "ports", under_way=way.under_way)
+    tiers_in = [replace(inward, latency_s=inward.latency_s + wake_s)]
     tiers_out = [replace(inside, ports="down" if fans else "ports")]
+    if scene.is_rooted and kind not in TO_ONE:
+        between = [replace(tier, latency_s=tier.latency_s + wake_s) for tier in between]
+    elif wake_s:  # what carriers that are no members hold must come to them, or leave them
+        between = [*between, *tiers_out] if kind is CollectiveKind.REDUCE_SCATTER else between
+        between = [*tiers_in, *between] if kind is CollectiveKind.ALL_GATHER else between
     if kind in TO_ONE:
         return [*tiers_in, *between] if kind is CollectiveKind.SCATTER else [*between, *tiers_out]
     if kind is CollectiveKind.ALL_REDUCE:
@@ -244,13 +317,16 @@ def _ledger(scene: Scene, way: Way) -> list[Tier]:
     return [*tiers_in, *reversed(between)] if kind in COLLECTING else [*between, *tiers_out]
 
 
-def _server_rates(scene: Scene) -> Floats:
-    """NICs of each server together, as shares load them."""
-    rate = scene.cluster.nic_bandwidth_bytes_per_s.reshape(scene.cluster.servers, -1)[scene.servers]
+def _carrying_rates(scene: Scene) -> Floats:
+    """NICs of the carriers of each server together, as far as leaves let them through."""
+    port = scene.cluster.nic_bandwidth_bytes_per_s
     if scene.cluster.scale_out == "rail":
-        rate = np.broadcast_to(rate.min(axis=0), rate.shape)
+        port = np.tile(port.reshape(scene.cluster.servers, -1)[scene.servers].min(axis=0), scene.cluster.servers)
     over = scene.cluster.oversubscription if scene.cluster.scale_out == "flat" else 1.0
-    return np.asarray(rate.sum(axis=1) / over)
+    used = np.zeros(scene.problem.num_ranks, np.bool_)
+    used[scene.carriers.rank] = True
+    rates = np.where(used, port, 0.0).reshape(scene.cluster.servers, -1)[scene.servers].sum(axis=1)
+    return np.asarray(np.minimum(rates, port.reshape(scene.cluster.servers, -1)[scene.servers].sum(axis=1) / over))
 
 
 def follow(scene: Scene, way: Way) -> Schedule:
@@ -449,14 +525,7 @@ def supports(problem: Problem) -> str | None:
     reason = refuses_kinds(problem, KINDS)
     if reason is not None:
         return reason
-    servers = np.unique(group_members(problem) // problem.cluster.gpus_per_server)
-    if len(servers) > 1:
-        rate = problem.cluster.nic_bandwidth_bytes_per_s.reshape(problem.cluster.servers, -1)[servers]
-        if (rate.sum(axis=1) <= 0).any():
-            return f"server {servers[rate.sum(axis=1) <= 0][0]} has no NIC"
-        if problem.cluster.scale_out == "rail" and not rate.min(axis=0).any():
-            return "no rail joins all servers"
-    return None
+    return _unserved(problem.cluster, np.unique(group_members(problem) // problem.cluster.gpus_per_server))
 
 
 ALGORITHM = Algorithm(

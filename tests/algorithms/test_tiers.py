@@ -1,0 +1,162 @@
+"""`tiers`: every collective on clusters of all kinds, groups, roots and faults; few messages; near the bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies import clusters
+
+import interlock as il
+from interlock.algorithms import registry
+from interlock.algorithms.tier_shares import carriers_of, cut_lines
+from interlock.algorithms.tiers import Scene, Way, tiers
+from interlock.collectives import CollectiveKind, collective
+from interlock.cost.slices import Tier, ramp, slices_s
+from interlock.planning import Plan
+from interlock.problem import Problem, collective_problem
+
+KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.ALL_TO_ALL]
+
+
+@st.composite
+def cluster_collectives(draw: st.DrawFn) -> Problem:
+    """Any collective over some of the ranks that are there."""
+    cluster = draw(clusters())
+    here = np.flatnonzero(cluster.present).tolist()
+    group = draw(st.lists(st.sampled_from(here), min_size=1, unique=True)) if draw(st.booleans()) else here
+    size = draw(st.integers(1, 100_000) | st.integers(1, 500))
+    asked = collective(draw(st.sampled_from(KINDS)), size, group, draw(st.sampled_from(group)))
+    return collective_problem(cluster.topology, asked, draw(st.integers(1, 3)), cluster)
+
+
+@given(
+    cluster_collectives(),
+    st.integers(1, 9),
+    st.booleans(),
+    st.integers(1, 3),
+)
+@settings(max_examples=80, deadline=None)
+def test_every_way_is_valid(problem: Problem, slices: int, relays: bool, under_way: int) -> None:
+    if registry.get("tiers").supports(problem) is not None:
+        return
+    way = Way(ramp(slices), relays=relays, under_way=under_way)
+    assert Plan(problem, tiers(problem, way=way), "tiers").certificate().valid
+
+
+@given(cluster_collectives())
+@settings(max_examples=30, deadline=None)
+def test_the_chosen_way_is_valid_and_not_below_the_bound(problem: Problem) -> None:
+    if registry.get("tiers").supports(problem) is not None:
+        return
+    proof = Plan(problem, tiers(problem), "tiers").certificate()
+    assert proof.valid
+    assert proof.makespan_s >= proof.lower_bound_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("radices", [(12,), (3, 4), (2, 2, 3), (6, 2)])
+@pytest.mark.parametrize("make", [il.all_gather, il.reduce_scatter, il.all_reduce])
+def test_rounds_of_servers_are_valid(radices: tuple[int, ...], make: object) -> None:
+    cluster = il.cluster("h200", servers=12, gpus_per_server=2)
+    problem = collective_problem(cluster.topology, make("1 MiB"), 1, cluster)  # type: ignore[operator]
+    made = Plan(problem, tiers(problem, way=Way(ramp(4), radices)), "tiers")
+    assert made.certificate().valid
+
+
+@pytest.mark.parametrize("preset", ["h200", "mi300x"])
+@pytest.mark.parametrize(("servers", "most"), [(2, 1.06), (4, 1.06)])
+@pytest.mark.parametrize("make", [il.all_gather, il.reduce_scatter, il.all_reduce])
+def test_large_collectives_are_near_the_bound_with_few_messages(
+    preset: str, servers: int, most: float, make: object
+) -> None:
+    cluster = il.cluster(preset, servers=servers)
+    plan = il.synthesize(cluster, make("1 GiB"))  # type: ignore[operator]
+    proof = plan.certificate(tolerance=1e-3)
+    assert proof.valid and proof.makespan_s <= most * proof.lower_bound_s
+    assert plan.compact.num_messages <= 1_200 * cluster.num_ranks
+
+
+@pytest.mark.parametrize(
+    ("faults", "most"),
+    [
+        ([il.dead_nic(server=0, gpu=3)], 1.10),
+        ([il.slow_nic(server=1, gpu=5, bandwidth="200 Gb/s")], 1.10),
+        ([il.dead_nic(server=2, gpu=1), il.slow_nic(server=0, gpu=5, bandwidth="200 Gb/s")], 1.13),
+    ],
+)
+def test_faults_are_shares(faults: list[object], most: float) -> None:
+    proof = il.synthesize(il.cluster("h200", servers=4, faults=faults), il.all_reduce("1 GiB")).certificate(1e-3)
+    assert proof.valid and proof.makespan_s <= most * proof.lower_bound_s
+
+
+def test_nic_loads_of_an_all_reduce_are_even_with_a_dead_nic() -> None:
+    cluster = il.cluster("h200", servers=4, faults=[il.dead_nic(server=0, gpu=3)])
+    problem = collective_problem(cluster.topology, il.all_reduce("1 GiB"), 1, cluster)
+    made = tiers(problem, way=Way(ramp(48)))
+    links = np.bincount(made.path.values, np.repeat(made.size_bytes, made.path.counts), cluster.topology.num_links)
+    out = links[2 * 32 : 3 * 32]
+    assert out[3] == 0
+    assert out[out > 0].max() <= 1.01 * out[out > 0].min()
+
+
+def test_members_alone_carry_where_waking_others_takes_longer() -> None:
+    cluster = il.cluster("h200", servers=4)
+    made = il.synthesize(cluster, il.all_gather("4 KiB", group=[5, 13, 21, 29]), "tiers").schedule
+    assert set(made.src.values.tolist()) == {5, 13, 21, 29}
+
+
+def test_shares_of_a_slow_nic_are_owned_elsewhere() -> None:
+    rate = np.ones((4, 4))
+    rate[1, 2] = 0.5
+    carriers = carriers_of(rate, np.arange(4), has_owners=True)
+    assert not carriers.stand_ins
+    assert carriers.weight[2, 1] == 0.0
+    assert np.diff(carriers.cuts)[2] < np.diff(carriers.cuts)[0]
+
+
+def test_stand_ins_take_turns_by_rate() -> None:
+    rate = np.ones((4, 4))
+    rate[0, 3] = 0.0
+    carriers = carriers_of(rate, np.arange(4), has_owners=True)
+    by_slice = carriers.by_slice([1.0] * 30)[3, :, 0]
+    assert np.bincount(by_slice, minlength=4).tolist() == [10, 10, 10, 0]
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=6), st.integers(1, 9), st.data())
+def test_lines_are_cut_without_gaps_at_aligned_places(sizes: list[int], cells: int, data: st.DataObject) -> None:
+    lines = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(sizes), max_size=len(sizes))))
+    cut = cut_lines(np.array(sizes), lines, np.linspace(0.0, 1.0, cells + 1))
+    for item, size in enumerate(sizes):
+        rows = np.flatnonzero(cut.item == item)
+        rows = rows[np.argsort(cut.offset[rows])]
+        assert cut.offset[rows][0] == 0 and cut.length[rows].sum() == size
+        assert (cut.offset[rows][1:] == np.cumsum(cut.length[rows])[:-1]).all()
+        assert (cut.offset[rows] % 64 == 0).all()
+        assert (cut.line[rows] == lines[item]).all()
+        assert (np.diff(cut.cell[rows]) >= 0).all()
+
+
+def test_tiers_that_share_ports_take_turns() -> None:
+    alone = [Tier("up", 1.0, 1, 0.0, 0.0), Tier("nic", 1.0, 1, 0.0, 0.0)]
+    shared = [Tier("nic", 1.0, 1, 0.0, 0.0), Tier("nic", 1.0, 1, 0.0, 0.0)]
+    assert slices_s(alone, [1.0] * 10) == pytest.approx(1.1)
+    assert slices_s(shared, [1.0] * 10) == pytest.approx(2.0)
+
+
+def test_reason_says_who_won_and_by_how_much() -> None:
+    plan = il.synthesize(il.cluster("h200", servers=2), il.all_reduce("64 KiB"))
+    assert plan.reason is not None and plan.reason.startswith("tiers: ") and "direct " in plan.reason
+
+
+def test_all_to_all_on_a_cluster_is_planned_as_traffic() -> None:
+    proof = il.synthesize(il.cluster("h200", servers=2), il.all_to_all("64 MiB")).certificate()
+    assert proof.valid and proof.makespan_s <= 1.02 * proof.lower_bound_s
+
+
+@pytest.mark.parametrize("scene_of", [{"scale_out": "rail"}, {"scale_out": "rail-spine", "oversubscription": 2.0}])
+def test_exchange_keeps_to_rails(scene_of: dict[str, object]) -> None:
+    cluster = il.cluster("h200", servers=4, **scene_of)
+    problem = collective_problem(cluster.topology, il.all_reduce("1 MiB"), 1, cluster)
+    carriers = Scene.of(problem).carriers
+    assert (carriers.rank % 8 == carriers.rank[:, :1] % 8).all()
