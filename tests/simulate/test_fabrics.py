@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,65 @@ def test_hashed_pairs_share_uplinks_and_rails_do_not_use_them() -> None:
     assert np.array_equal(simulate(across, flat).finish_s, hashed.finish_s)
 
 
+def fullest_uplink(flows: int, uplinks: int, seed: int) -> float:
+    """How many times longer equal flows from one leaf to another take than one alone: those on the fullest uplink."""
+    fabric = Fabric("tree", ecmp_radix=8, ecmp_uplinks=uplinks, ecmp_flows=max(1, flows // 8), ecmp_seed=seed)
+    flat = il.cluster("h200", servers=2, gpus_per_server=8, fabric=fabric, **FREE)
+    src = [flow % 8 for flow in range(flows)]
+    each = 8_000_000 // (flows // 8)
+    across = bare_schedule(src, [rank + 8 for rank in src], [each] * flows)
+    return float(simulate(across, flat).makespan_s / (each / 50e9))
+
+
+@pytest.mark.parametrize(("flows", "uplinks"), [(8, 8), (8, 4)])
+def test_collisions_on_a_clos_are_binomial(flows: int, uplinks: int) -> None:
+    """By hand: n flows hashed to u uplinks; the fullest has at most m with the probability that all counts are <= m.
+
+    The counts are multinomial; P(max <= m) = n! / u^n [x^n] (sum_{k<=m} x^k / k!)^u, whose margins are B(n, 1/u).
+    """
+    seeds = 300
+    found = np.array([fullest_uplink(flows, uplinks, seed) for seed in range(seeds)])
+    assert found == pytest.approx(np.round(found), abs=1e-6)  # equal flows: as many as share the fullest
+    for most in range(1, flows + 1):
+        series = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(most + 1)]) ** uplinks
+        chance = float(math.factorial(flows) / uplinks**flows * series.coef[flows]) if most * uplinks >= flows else 0.0
+        assert np.mean(found < most + 0.5) == pytest.approx(chance, abs=4 * math.sqrt(0.25 / seeds))
+
+
+def test_entropy_evens_out_a_clos() -> None:
+    """Sixteen flows per pair instead of one, the same bytes: the fullest uplink is nearer to the mean."""
+    single = np.mean([fullest_uplink(8, 8, seed) for seed in range(40)])
+    many = np.mean([fullest_uplink(128, 8, seed) / 16 for seed in range(40)])
+    assert single > 2.2 > 1.6 > many
+
+
+def test_a_clos_of_rails_has_a_leaf_per_rail() -> None:
+    """Along rails nothing crosses a spine; across rails everything does."""
+    fabric = Fabric("tree", ecmp_radix=8, ecmp_uplinks=1)
+    rails = il.cluster("h200", servers=8, scale_out="rail-spine", fabric=fabric, **FREE)
+    rank = list(range(8))
+    along = bare_schedule(rank, [8 + r for r in rank], [1_000_000] * 8)
+    across = bare_schedule(rank, [8 + (r + 1) % 8 for r in rank], [1_000_000] * 8)
+    alone_s = 1_000_000 / 50e9
+    assert simulate(along, rails).makespan_s == pytest.approx(alone_s)
+    assert simulate(across, rails).makespan_s == pytest.approx(alone_s)  # one flow per uplink: different leaves
+    two = bare_schedule([0, 8], [17, 25], [1_000_000] * 2)  # both from rail 0's only uplink
+    assert simulate(two, rails).makespan_s == pytest.approx(2 * alone_s)
+
+
+def test_ecmp_goes_over_the_clos_and_more_flows_collide_less() -> None:
+    cluster = il.cluster("h200", servers=4, scale_out="flat", fabric=Fabric("tree", ecmp_radix=8, ecmp_flows=16))
+    demand = il.traffic.uniform(cluster, "64 MB")
+    times = {}
+    for flows in (1, 16):
+        plan = il.plan(cluster, demand, algorithm="ecmp", flows=flows)
+        assert plan.certificate().valid
+        times[flows] = plan.simulate().makespan_s
+    assert times[16] < times[1]
+    with pytest.raises(InvalidInput, match="flows=0"):
+        il.plan(cluster, demand, algorithm="ecmp", flows=0)
+
+
 def test_exclusive_messages_do_not_wait_for_each_other_on_hashed_uplinks() -> None:
     fabric = Fabric("tree", ecmp_radix=8)
     flat = il.cluster("h200", servers=2, gpus_per_server=8, fabric=fabric, **FREE)
@@ -97,6 +158,9 @@ def test_exclusive_messages_do_not_wait_for_each_other_on_hashed_uplinks() -> No
         ({"efficiency": 0.0}, "efficiency=0.0"),
         ({"reference_bytes": 0.0}, "reference_bytes=0.0"),
         ({"ecmp_radix": 1}, "ecmp_radix=1"),
+        ({"ecmp_uplinks": 0}, "ecmp_uplinks=0"),
+        ({"ecmp_flows": 0}, "ecmp_flows=0"),
+        ({"ecmp_seed": -1}, "ecmp_seed=-1"),
     ],
 )
 def test_impossible_fabrics_are_refused(fields: dict[str, float], rule: str) -> None:

@@ -1,44 +1,53 @@
-"""ECMP: each flow takes a rail by hash, and flows that collide share it.
+"""ECMP: each flow takes a path by hash, and flows that collide share it.
 
-A flow is what one rank owes another. Its rail is a seeded hash of its ends; where a fabric has a spine, its leaf
-uplinks are one aggregate, so collisions are those of rails and NICs.
+On a Clos (a fabric with `ecmp_radix`) a flow goes from its own NIC to its destination's, and the leaves hash it to an
+uplink. Elsewhere a spine is one aggregate, and the flow takes a rail by a seeded hash. What one rank owes another is
+`flows` flows, as libraries open several connections to give the hash more to tell apart.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from interlock.algorithms.detours import refuses_two_tier
+from interlock.algorithms.detours import pairs_with_detours, refuses_two_tier
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import local_batch
+from interlock.algorithms.spray import cut_evenly
+from interlock.algorithms.two_tier import Bytes, demand_bytes, local_batch
+from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.schedule import Schedule
+from interlock.schedule import Pieces, Schedule
+from interlock.topology.flow_hash import flow_hash
 
 __all__ = ["ALGORITHM", "ecmp"]
 
 
-def ecmp(problem: Problem, *, seed: int = 0) -> Schedule:
-    """One rail per flow, by hash."""
-    assert problem.cluster is not None
-    width = np.int32(problem.cluster.gpus_per_server)
+def ecmp(problem: Problem, *, seed: int = 0, flows: int = 1) -> Schedule:
+    """One path per flow, by hash; `flows` per pair of ranks."""
+    cluster = problem.cluster
+    assert cluster is not None
+    if isinstance(flows, bool) or not isinstance(flows, int) or not 1 <= flows <= 1024:
+        raise InvalidInput(f"flows={flows!r} must be a whole number between 1 and 1024")
+    if cluster.fabric.ecmp_radix is not None and cluster.scale_out != "rail":
+        return straight(problem, cut_evenly(demand_bytes(problem), flows)[0])
+    width = np.int32(cluster.gpus_per_server)
     local, far = local_batch(problem)
-    rail = hashed(far.src, far.dst, seed) % np.uint64(width)
-    return relay(problem, local, far, far.src // width * width + rail.astype(np.int32), flows=far.item)
+    far, port = cut_evenly(far, flows)
+    rail = flow_hash(far.src, far.dst, port, seed) % np.uint64(width)
+    turn = far.item.astype(np.int64) * flows + port
+    return relay(problem, local, far, far.src // width * width + rail.astype(np.int32), flows=turn)
 
 
-def hashed(src: NDArray[np.int32], dst: NDArray[np.int32], seed: int) -> NDArray[np.uint64]:
-    """A 64-bit hash of each flow's ends (splitmix64), the same on every machine."""
-    mixed = (src.astype(np.uint64) << np.uint64(32)) ^ dst.astype(np.uint64) ^ np.uint64(seed * 0x9E3779B9 % 2**64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed
+def straight(problem: Problem, rows: Bytes) -> Schedule:
+    """Every row a message from its rank to its destination."""
+    offsets = np.arange(len(rows) + 1, dtype=np.int64)
+    pieces = Pieces(offsets, rows.item.astype(np.int32), rows.offset, rows.length)
+    return pairs_with_detours(problem, rows.src, rows.dst, pieces, np.zeros(len(rows), np.int32), rows.length, [])
 
 
 ALGORITHM = Algorithm(
     "ecmp",
-    "one rail per flow, by hash",
+    "one path per flow, by hash: an uplink of a Clos, elsewhere a rail",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     ecmp,
     detours=True,

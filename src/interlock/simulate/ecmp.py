@@ -1,4 +1,4 @@
-"""Uplinks of a fat tree that hashes every pair of NICs to one path (ECMP)."""
+"""Uplinks of a two-level Clos that hashes every flow to one path (ECMP)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
 from interlock.topology import Topology
+from interlock.topology.flow_hash import flow_hash
 from interlock.topology.lowering import TwoTierRoutes
 
 __all__ = ["Uplinks", "hashed_uplinks"]
@@ -24,17 +25,17 @@ class Uplinks:
 
 
 def hashed_uplinks(path: Ragged, topology: Topology) -> Uplinks:
-    """Send every message between NICs of different leaves over the uplink its pair is hashed to.
+    """Send every message between NICs of different leaves over the uplink its flow is hashed to.
 
-    A leaf joins `ecmp_radix` NICs in rank order and has an uplink of the mean NIC's rate for each; a pair's path enters
-    the other leaf by the uplink of the same number. Rails without a spine have no uplinks.
+    A flow enters the other leaf from the spine its uplink leads to. Rails without a spine have no uplinks.
     """
-    routes, radix = topology.router, topology.fabric.ecmp_radix
+    routes, fabric = topology.router, topology.fabric
     if not isinstance(routes, TwoTierRoutes):
         raise InvalidInput("fabric.ecmp_radix hashes NICs of a cluster; this topology names its own links")
+    radix = fabric.ecmp_radix
     if radix is None or routes.rails_only:
         return Uplinks(path, np.zeros(0))
-    ranks = topology.num_ranks
+    ranks, uplinks = topology.num_ranks, fabric.ecmp_uplinks or radix
     num_leaves = -(-ranks // radix)
     row = path.row_of_value
     src, dst = np.full(len(path), -1), np.full(len(path), -1)
@@ -42,22 +43,34 @@ def hashed_uplinks(path: Ragged, topology: Topology) -> Uplinks:
     into = (path.values >= routes.nic_in) & (path.values < routes.nic_in + ranks)
     src[row[out]] = path.values[out] - routes.nic_out
     dst[row[into]] = path.values[into] - routes.nic_in
-    crosses = np.flatnonzero((src >= 0) & (dst >= 0) & (src // radix != dst // radix))
-    uplink = _hash(src[crosses], dst[crosses]) % radix
-    up = topology.num_links + src[crosses] // radix * radix + uplink
-    down = topology.num_links + (num_leaves + dst[crosses] // radix) * radix + uplink
+    leaf = _place_on_leaves(routes) // radix
+    crosses = np.flatnonzero((src >= 0) & (dst >= 0) & (leaf[src] != leaf[dst]))
+    src, dst = src[crosses], dst[crosses]
+    port = _turn_of_pair(src * ranks + dst) % fabric.ecmp_flows
+    uplink = (flow_hash(src, dst, port, fabric.ecmp_seed) % np.uint64(uplinks)).astype(np.int64)
+    up = topology.num_links + leaf[src] * uplinks + uplink
+    down = topology.num_links + (num_leaves + leaf[dst]) * uplinks + uplink
     nic = topology.bandwidth_bytes_per_s[routes.nic_out : routes.nic_in]
-    return Uplinks(_append(path, crosses, np.stack([up, down], axis=1)), np.full(2 * num_leaves * radix, nic.mean()))
+    capacity = np.full(2 * num_leaves * uplinks, nic.mean())
+    return Uplinks(_append(path, crosses, np.stack([up, down], axis=1)), capacity)
 
 
-def _hash(src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A fixed scatter of pairs, as a switch hashes addresses."""
-    mixed = src.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + dst.astype(np.uint64) * np.uint64(
-        0xC2B2AE3D27D4EB4F
-    )
-    mixed ^= mixed >> np.uint64(31)
-    mixed *= np.uint64(0xD6E8FEB86659FD93)
-    return (mixed >> np.uint64(33)).astype(np.int64)
+def _place_on_leaves(routes: TwoTierRoutes) -> NDArray[np.int64]:
+    """Where each rank's NIC comes on the leaves: rail by rail where rails are joined by a spine, else in rank order."""
+    rank = np.arange(routes.num_ranks)
+    if not routes.leaves_are_rails:
+        return rank
+    width = routes.ranks_per_server
+    return np.asarray(rank % width * (routes.num_ranks // width) + rank // width)
+
+
+def _turn_of_pair(pair: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many messages of the same pair come before each."""
+    order = np.argsort(pair, kind="stable")
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(pair[order]) != 0])) if len(pair) else np.zeros(0, np.int64)
+    turn = np.empty(len(pair), np.int64)
+    turn[order] = np.arange(len(pair)) - np.repeat(starts, np.diff(np.append(starts, len(pair))))
+    return turn
 
 
 def _append(path: Ragged, rows: NDArray[np.int64], links: NDArray[np.int64]) -> Ragged:

@@ -25,8 +25,10 @@ class Fabric:
     * (b / reference_bytes)**size_exponent``, at most `max_loss`. Where congestion control gives up, a second term of
     the same form is added beyond `collapse_fan_in`.
 
-    With `ecmp_radix` the fabric is a fat tree: leaves of that many NICs with as many uplinks, and each pair of NICs is
-    hashed to one of them for good. Rail-only clusters have no uplinks.
+    With `ecmp_radix` the fabric is a two-level Clos: leaves of that many NICs (of one rail on rail-spine, in rank order
+    on flat), `ecmp_uplinks` uplinks each, to as many spines (None: one per NIC), all of the mean NIC's rate. A flow is
+    hashed to an uplink for good, by a hash seeded with `ecmp_seed`; messages of a pair of NICs take turns on
+    `ecmp_flows` flows, the entropy that a hash sees. Rail-only clusters have no uplinks.
     """
 
     name: str = "none"
@@ -42,12 +44,20 @@ class Fabric:
     max_loss: float = 1000.0
     efficiency: float = 1.0
     ecmp_radix: int | None = None
+    ecmp_uplinks: int | None = None
+    ecmp_flows: int = 1
+    ecmp_seed: int = 0
 
     def __post_init__(self) -> None:
         for name, least in (("fan_in", 1), ("collapse_fan_in", 1), ("ecmp_radix", 2)):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
                 raise InvalidInput(f"{name}={value!r} must be a whole number of at least {least}, or None")
+        for name, least, limit in (("ecmp_uplinks", 1, 4096), ("ecmp_flows", 1, 1024), ("ecmp_seed", 0, 2**32)):
+            value = getattr(self, name)
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            if not (is_whole and least <= value <= limit) and not (value is None and name == "ecmp_uplinks"):
+                raise InvalidInput(f"{name}={value!r} must be a whole number from {least} to {limit}")
         losses = {"loss_per_sender": 100.0, "collapse_loss": 100.0, "max_loss": 1e6}
         exponents = ("sender_exponent", "size_exponent", "collapse_sender_exponent", "collapse_size_exponent")
         for name, most in (losses | dict.fromkeys(exponents, 4.0)).items():
@@ -87,6 +97,7 @@ FABRICS = {
         Fabric("infiniband"),
         Fabric("trimming"),
         Fabric("roce-pfc", ecmp_radix=4),
+        Fabric("clos", ecmp_radix=8),
         Fabric(
             "roce-dcqcn",
             fan_in=1,

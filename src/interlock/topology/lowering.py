@@ -35,6 +35,7 @@ class TwoTierRoutes:
     num_ranks: int
     is_mesh: bool
     rails_only: bool
+    leaves_are_rails: bool
     nic_alive: NDArray[np.bool_]  # [num_ranks]
     present: NDArray[np.bool_]  # [num_ranks]
     leaf_of_rank: NDArray[np.int32] | None  # where the links between leaf and spine can bind
@@ -134,6 +135,7 @@ def lower(cluster: Cluster) -> Topology:
             num_ranks=ranks,
             is_mesh=cluster.scale_up == "mesh",
             rails_only=cluster.scale_out == "rail",
+            leaves_are_rails=cluster.scale_out == "rail-spine",
             nic_alive=cluster.nic_bandwidth_bytes_per_s > 0,
             present=cluster.present,
             leaf_of_rank=leaf_of_rank if has_spine else None,
