@@ -18,7 +18,8 @@ INTRODUCTION = """# Command line
 <!-- Written by tools/cli_reference.py from the commands' own help: edit that, not this. -->
 
 Every command has `--json` and `--help`. Exit codes: 0 good, 1 the answer is "no" (an invalid plan, a missed bar),
-2 bad input (one sentence on stderr, nothing written). Sizes, rates and times take units: `'512 MB'`, `'400 Gb/s'`,
+2 bad input (one sentence on stderr, nothing written), 3 no verdict (a file does not
+say enough). Sizes, rates and times take units: `'512 MB'`, `'400 Gb/s'`,
 `'5 us'`. The same `--seed` gives the same result. Clusters are [presets](presets.md) or TOML files, `--set` changes
 any of their fields; kinds of [traffic](traffic.md) and [topologies](topologies.md) have pages of their own.
 

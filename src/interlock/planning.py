@@ -243,7 +243,8 @@ class Plan:
         format_name
             "msccl-xml", "mscclpp-json", "chakra", "tacos-csv", "htsim", "nccl-tests" or "chrome-trace".
         options
-            ``chunk_bytes`` fixes the chunk size of formats that know only equal chunks.
+            ``chunk_bytes`` fixes the chunk size of formats that know only equal chunks; ``flavor`` names the reader of
+            MSCCL XML: "rccl" (default), "azure" or "msccl".
         """
         from interlock.interchange import export_schedule, get_format
 

@@ -31,6 +31,9 @@ def exports() -> Iterator[tuple[str, str, Plan, dict[str, object]]]:
     ring = il.topology.ring(3, bandwidth="50 GB/s", latency="1 us", message_overhead="0.5 us")
     yield "allgather.tacos.csv", "tacos-csv", il.synthesize(ring, il.all_gather("12 kB"), "direct"), {}
     yield "allreduce.msccl.xml", "msccl-xml", il.synthesize(ring, il.all_reduce("12 kB"), "direct"), {}
+    scatter = il.synthesize(ring, il.reduce_scatter("12 kB"), "direct")
+    for flavor in ("rccl", "azure", "msccl"):
+        yield f"reducescatter.{flavor}.msccl.xml", "msccl-xml", scatter, {"flavor": flavor}
     yield "allreduce.mscclpp.json", "mscclpp-json", il.synthesize(ring, il.all_reduce("12288 B"), "direct"), {}
 
 

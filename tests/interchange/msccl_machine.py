@@ -66,7 +66,9 @@ def check_header(root: ElementTree.Element) -> None:
     assert root.attrib["proto"] in ("Simple", "LL", "LL128")
     assert len(root.attrib["name"]) <= 63 and int(root.attrib["minBytes"]) <= int(root.attrib["maxBytes"])
     ranks, per_loop, channels = (int(root.attrib[key]) for key in ("ngpus", "nchunksperloop", "nchannels"))
-    spread = {"allgather": (ranks, 1), "reduce_scatter": (1, ranks)} | dict.fromkeys(EVEN, (1, 1))
+    spread = {"allgather": (ranks, 1), "reduce_scatter": (1, ranks), "reducescatter": (1, ranks)} | dict.fromkeys(
+        EVEN, (1, 1)
+    )
     for gpu in root.iter("gpu"):
         if root.attrib["coll"] not in ROOTED:
             of_input, of_output = spread[root.attrib["coll"]]

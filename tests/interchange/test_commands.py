@@ -50,7 +50,7 @@ def test_inflation_is_printed(saved: Path, tmp_path: Path, capsys: pytest.Captur
     words = ["export", str(saved), "--to", "mscclpp-json", "--chunk-bytes", "48 kB", "-o", str(tmp_path / "a.json")]
     assert run(words) == 0
     text = capsys.readouterr().out
-    assert "48 kB (as asked)" in text and "added by chunks and padding" in text and "0.00 %" not in text
+    assert "48 kB (as asked)" in text and "added by rounding to chunks" in text and "0.00 %" not in text
 
 
 def test_a_wrong_schedule_is_answered_with_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,10 @@ def test_other_tools_schedules_are_simulated(capsys: pytest.CaptureFixture[str])
     assert any("names no network" in note for note in found["notes"])
     cluster = ["--cluster", "h100", "--servers", "1", "--set", "gpus_per_server=3"]
     assert run([*words, *cluster]) == 0
-    assert json.loads(capsys.readouterr().out)["notes"] == []
+    assert not any("names no network" in note for note in json.loads(capsys.readouterr().out)["notes"])
+    assert run([*words, "--topology", "ring:3"]) == 0
+    assert not any("names no network" in note for note in json.loads(capsys.readouterr().out)["notes"])
+    assert run([*words, "--topology", "ring:4"]) == 2
 
 
 def test_other_tools_schedules_can_be_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,3 +127,28 @@ def test_bad_words_get_one_line_and_write_nothing(
     captured = capsys.readouterr()
     assert captured.err.startswith("interlock: ") and captured.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_of_an_alltoallv_says_whether_it_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["plan", "--cluster", "h200", "--servers", "2", "--set", "gpus_per_server=4", "--traffic", "hot:1.2"]
+    assert run([*plan, "--size", "64 MB", "-o", str(tmp_path / "a.ilk")]) == 0
+    for name in ("msccl-xml", "mscclpp-json"):
+        capsys.readouterr()
+        assert run(["export", str(tmp_path / "a.ilk"), "--to", name, "-o", str(tmp_path / "a")]) == 0
+        last = capsys.readouterr().out.strip().splitlines()[-1]
+        assert "after export" in last and "the export pays" in last
+    coarse = ["--chunk-bytes", "64 MiB", "--json"]
+    assert run(["export", str(tmp_path / "a.ilk"), "--to", "msccl-xml", "-o", str(tmp_path / "a"), *coarse]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["pays"] is (found["simulated_s"]["exported"] < found["simulated_s"]["direct"])
+
+
+def test_what_was_inferred_proves_nothing_against_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demand = il.traffic.matrix(np.array([[0, 9, 5, 3], [2, 0, 8, 1], [7, 4, 0, 6], [1, 3, 2, 0]]) * 100_000)
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    il.plan(cluster, demand, "fast").export("htsim", tmp_path / "a.cm")
+    np.savetxt(tmp_path / "d.txt", demand.bytes_matrix, fmt="%d")
+    capsys.readouterr()
+    assert run(["verify", str(tmp_path / "a.cm"), "--demand", str(tmp_path / "d.txt")]) == 3
+    out = " ".join(capsys.readouterr().out.split())
+    assert "cannot tell" in out and "does not say which bytes a message carries" in out

@@ -9,8 +9,11 @@ import pytest
 
 import interlock as il
 from interlock.interchange import Intent, read_foreign
+from interlock.interchange.msccl.flavors import FLAVORS
 from interlock.interchange.msccl.write import to_msccl_xml
 from interlock.validate import check
+
+MESH = il.topology.fully_connected(4, bandwidth="50 GB/s")
 
 # Two GPUs: GPU 0 relays through scratch, so that every kind of defect can be planted.
 SOUND = """<algo name="a" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="alltoall" inplace="0" outofplace="1" minBytes="0" maxBytes="0">
@@ -171,7 +174,7 @@ def test_a_sum_that_counts_a_rank_twice_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(head + gpus + "</algo>")
     found = read_foreign(tmp_path / "a.xml")
     assert any("adds rank 0's contribution to chunk 0 a second time" in text for text in found.violations)
-    assert "ignore such a file" in found.notes[0]
+    assert "RCCL would not take it: lacks outofplace, minBytes, maxBytes" in found.notes
 
 
 def test_fused_steps_mean_what_their_parts_mean(tmp_path: Path) -> None:
@@ -208,15 +211,17 @@ def test_large_messages_stay_within_every_limit() -> None:
     assert max(counts) <= 71 and max(steps) <= 63
 
 
-def test_the_padding_of_an_alltoallv_is_reported(tmp_path: Path) -> None:
+def test_nothing_is_sent_beyond_the_demand(tmp_path: Path) -> None:
     cluster = il.cluster("h200", servers=1, gpus_per_server=4)
     hot = np.zeros((4, 4), np.int64)
     hot[1:, 0] = 3 * 4096
     report = il.plan(cluster, il.traffic.matrix(hot), "direct").export("msccl-xml", tmp_path / "a.xml")
-    assert report.chunk_policy == "exact" and report.inflation == pytest.approx(1.0)
+    assert report.chunk_policy == "exact" and report.inflation == 0.0
     assert [path.name for path in report.files] == ["a.xml", "a.chunks.csv"]
     matrix = np.loadtxt(tmp_path / "a.chunks.csv", delimiter=",", dtype=np.int64)
-    assert len({*matrix.sum(axis=0), *matrix.sum(axis=1)}) == 1
+    assert (matrix * report.chunk_bytes == hot).all()
+    text = (tmp_path / "a.xml").read_text()
+    assert text.count('type="s"') == 3 and 'i_chunks="3" o_chunks="3"' in text
 
 
 def test_demand_is_held_against_padded_files_too(tmp_path: Path) -> None:
@@ -232,3 +237,40 @@ def test_demand_is_held_against_padded_files_too(tmp_path: Path) -> None:
 def _pair(file: Path, demand: il.Demand):  # type: ignore[no-untyped-def]
     found = read_foreign(file, Intent(demand=demand))
     return found.schedule, found.problem
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+@pytest.mark.parametrize(
+    "wanted", [il.reduce_scatter("64 KiB"), il.all_gather("64 KiB"), il.broadcast("64 KiB", root=1)]
+)
+def test_every_flavor_takes_what_is_written_for_it(flavor: str, wanted: il.Collective, tmp_path: Path) -> None:
+    plan = il.synthesize(MESH, wanted, "direct")
+    plan.export("msccl-xml", tmp_path / "a.xml", flavor=flavor)
+    notes = read_foreign(tmp_path / "a.xml", Intent(root=1)).notes
+    assert not [note for note in notes if note.startswith(FLAVORS[flavor].reader)], notes
+    if wanted.kind == "reduce-scatter":
+        other = "RCCL" if flavor == "msccl" else "microsoft/msccl"
+        assert any(note.startswith(f"{other} would not take it: coll=") for note in notes)
+
+
+def test_byte_ranges_mean_what_each_reader_makes_of_them() -> None:
+    for flavor in FLAVORS.values():
+        any_size, one_size = flavor.sizes(None), flavor.sizes(4096)
+        assert all(flavor.is_chosen(*any_size, size) for size in (1, 2**20, 2**40))
+        assert [flavor.is_chosen(*one_size, size) for size in (4095, 4096, 4097)] == [False, True, False]
+    assert FLAVORS["rccl"].is_chosen(0, 0, 1) and not FLAVORS["msccl"].is_chosen(0, 0, 1)
+
+
+def test_collectives_that_a_reader_never_calls_are_refused(tmp_path: Path) -> None:
+    plan = il.synthesize(MESH, il.gather("64 KiB"), "direct")
+    with pytest.raises(il.InvalidInput, match="never calls a gather"):
+        plan.export("msccl-xml", tmp_path / "a.xml", flavor="msccl")
+    with pytest.raises(il.InvalidInput, match="unknown flavor 'nccl'"):
+        plan.export("msccl-xml", tmp_path / "a.xml", flavor="nccl")
+
+
+def test_a_rooted_collective_is_pinned_to_its_size_and_says_whose_root_it_serves(tmp_path: Path) -> None:
+    plan = il.synthesize(MESH, il.broadcast("64 KiB", root=2), "direct")
+    report = plan.export("msccl-xml", tmp_path / "a.xml")
+    assert any("right for root 2 only" in note for note in report.notes)
+    assert 'minBytes="65536" maxBytes="65536"' in (tmp_path / "a.xml").read_text()

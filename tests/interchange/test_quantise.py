@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlock as il
-from interlock.interchange.shared.chunks.layout import pad_to_equal_sums
-from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
+from interlock.errors import LimitExceeded
+from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, fit_chunks, quantise
 
 CLUSTER = il.cluster("h200", servers=2, gpus_per_server=2)
 
@@ -59,19 +61,33 @@ def test_exactness_can_be_demanded() -> None:
         quantise(plan.schedule, plan.problem, ChunkPolicy(max_chunks_per_rank=100, must_be_exact=True))
 
 
-@given(
-    st.integers(1, 7).flatmap(
-        lambda n: st.lists(st.lists(st.integers(0, 50), min_size=n, max_size=n), min_size=n, max_size=n)
-    )
-)
-@settings(max_examples=100)
-def test_padding_makes_all_sums_equal_and_adds_the_least_between_ranks(rows: list[list[int]]) -> None:
-    true = np.array(rows, np.int64)
-    padded = pad_to_equal_sums(true)
-    total = padded.sum(axis=0)[0]
-    assert (padded.sum(axis=0) == total).all() and (padded.sum(axis=1) == total).all()
-    assert total % len(true) == 0 and total >= max(true.sum(axis=0).max(), true.sum(axis=1).max())
-    added = padded - true
-    assert (added >= 0).all()
-    between = added.sum() - np.trace(added)
-    assert between == np.abs(true.sum(axis=0) - true.sum(axis=1)).sum() // 2
+@given(st.lists(st.integers(1, 10**7), min_size=2, max_size=12), st.sampled_from([0.01, 0.002]))
+@settings(max_examples=40)
+def test_the_largest_size_that_adds_little_is_chosen(sizes: list[int], most: float) -> None:
+    matrix = np.zeros((4, 4), np.int64)
+    matrix[~np.eye(4, dtype=bool)] = (sizes * 6)[:12]
+    plan = il.plan(CLUSTER, il.traffic.matrix(matrix), "direct")
+    made = quantise(plan.schedule, plan.problem, ChunkPolicy(None, 1 << 20, 16, max_added=most))
+    assert made.chunk_bytes % 16 == 0
+    if made.policy == "padded" and made.chunk_bytes > 16:
+        assert made.inflation <= most
+
+
+def test_larger_chunks_are_tried_before_a_format_refuses() -> None:
+    plan = plan_of([[0, 3001, 2000, 1000]] * 4, "direct")
+    tried: list[int] = []
+
+    def build(quantised: Quantised) -> int:
+        tried.append(quantised.chunk_bytes)
+        if quantised.chunk_bytes < 1024:
+            raise LimitExceeded("too many")
+        return quantised.chunk_bytes
+
+    assert fit_chunks(plan.schedule, plan.problem, ChunkPolicy(None, 1 << 20, 16), build)[1] == 1024
+    assert all(b == 2 * a for a, b in itertools.pairwise(tried)) and len(tried) > 2
+    with pytest.raises(LimitExceeded, match="never"):
+        fit_chunks(plan.schedule, plan.problem, ChunkPolicy(None, 1 << 20, 16), refuse)
+
+
+def refuse(quantised: Quantised) -> int:
+    raise LimitExceeded("never")

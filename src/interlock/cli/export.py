@@ -18,6 +18,7 @@ from interlock.cli.opened import (
 from interlock.cli.options import JsonOption
 from interlock.cli.show import print_json, print_table
 from interlock.errors import InvalidInput
+from interlock.exported import ExportedTime, time_after_export
 from interlock.interchange import FORMATS, ExportReport, get_format
 from interlock.units import format_bytes, parse_bytes
 
@@ -33,6 +34,9 @@ def command(
     chunk_bytes: Annotated[
         str | None,
         typer.Option("--chunk-bytes", help="Size of a chunk where the format needs equal ones; default: chosen."),
+    ] = None,
+    flavor: Annotated[
+        str | None, typer.Option("--flavor", help="Reader of msccl-xml: rccl (default), azure or msccl.")
     ] = None,
     format_name: FormatOption = None,
     demand: DemandOption = None,
@@ -59,17 +63,23 @@ def command(
         if not chosen.has_chunks:
             raise InvalidInput(f"--chunk-bytes: {to} holds bytes, not equal chunks")
         options["chunk_bytes"] = parse_bytes(chunk_bytes, "--chunk-bytes")
+    if flavor is not None:
+        if not chosen.has_flavors:
+            raise InvalidInput(f"--flavor: {to} has one reader; flavors are for msccl-xml")
+        options["flavor"] = flavor
     opened = open_schedule(file, format_name, demand, collective, read_chunk_bytes, root)
     report = opened.plan.export(to, output, **options)
+    times = time_after_export(opened.plan, report)
     if as_json:
-        print_json(_as_dict(report))
+        print_json(_as_dict(report, times))
     else:
         notes = [f"note: {text}" for text in (*opened.notes, *report.notes)]
+        notes += [] if times is None else [str(times)]
         print_table(f"{file} as {to}", ["", ""], _rows(report), notes)
     return 0
 
 
-def _as_dict(report: ExportReport) -> dict[str, object]:
+def _as_dict(report: ExportReport, times: ExportedTime | None) -> dict[str, object]:
     return {
         "format": report.format,
         "files": [str(path) for path in report.files],
@@ -77,6 +87,10 @@ def _as_dict(report: ExportReport) -> dict[str, object]:
         "chunk_policy": report.chunk_policy,
         "inflation": report.inflation,
         "notes": list(report.notes),
+        "simulated_s": None
+        if times is None
+        else {"plan": times.plan_s, "exported": times.exported_s, "direct": times.direct_s},
+        "pays": None if times is None else times.pays,
     }
 
 
@@ -85,7 +99,7 @@ def _rows(report: ExportReport) -> list[list[str]]:
     if len(report.files) > 1:
         rows.append(["files", str(len(report.files))])
     if report.chunk_bytes is not None:
-        how = {"exact": "divides every size", "fixed": "as asked", "padded": "smallest that fits the format"}
+        how = {"exact": "divides every size", "fixed": "as asked", "padded": "sizes are rounded up to it"}
         rows.append(["chunk", f"{format_bytes(report.chunk_bytes)} ({how[report.chunk_policy or 'exact']})"])
-        rows.append(["added by chunks and padding", f"{100 * report.inflation:.2f} %"])
+        rows.append(["added by rounding to chunks", f"{100 * report.inflation:.2f} %"])
     return rows

@@ -1,6 +1,7 @@
 """The command `interlock`: subcommands, one-line errors, exit codes.
 
 Exit 0: good. 1: the answer is "no" (an invalid plan, a missed bar). 2: bad input, one sentence on stderr.
+3: no verdict: a file does not say enough.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import typer
 
 from interlock.errors import InvalidInput
 from interlock.planning import Plan
-from interlock.topology import Cluster
+from interlock.topology import Cluster, Topology
 
 __all__ = [
     "ChunkBytesOption",
@@ -39,6 +39,20 @@ class Opened:
     format: str
     violations: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_inferred: bool = False  # contents of messages are a guess
+
+    def verdict(self, valid: bool) -> tuple[str, int]:
+        """Whether it is right, in words and as an exit code."""
+        if valid and not self.violations:
+            return "yes", 0
+        return ("cannot tell", 3) if self.is_inferred else ("NO", 1)
+
+    def cannot_tell(self, valid: bool) -> list[str]:
+        """Why there is no verdict, where there is none."""
+        if self.verdict(valid)[1] != 3:
+            return []
+        why = "the contents that were inferred do not add up, which proves nothing against the file"
+        return [f"cannot tell: {self.format} does not say which bytes a message carries; {why}"]
 
 
 def open_schedule(
@@ -48,7 +62,7 @@ def open_schedule(
     collective: str | None = None,
     chunk_bytes: str | None = None,
     root: int = 0,
-    cluster: Cluster | None = None,
+    where: Cluster | Topology | None = None,
 ) -> Opened:
     """Open any schedule file."""
     from interlock.interchange import Intent, read_foreign
@@ -64,7 +78,7 @@ def open_schedule(
     is_ours = format_name in (None, "ilk") and file.is_file() and (file.suffix == ".ilk" or is_schedule_file(file))
     if is_ours:
         given = {"--demand": demand, "--collective": collective, "--chunk-bytes": chunk_bytes, "--root": root or None}
-        for option, value in (given | {"--cluster": cluster}).items():
+        for option, value in (given | {"--cluster or --topology": where}).items():
             if value is not None:
                 raise InvalidInput(f"{option}: {file} names its own problem; this option is for other tools' files")
         return Opened(load(file), "ilk")
@@ -72,8 +86,10 @@ def open_schedule(
         demand=None if demand is None else read_demand(demand),
         collective=collective,
         chunk_bytes=None if chunk_bytes is None else parse_bytes(chunk_bytes, "--chunk-bytes"),
-        cluster=cluster,
+        cluster=where if isinstance(where, Cluster) else None,
+        topology=where if isinstance(where, Topology) else None,
         root=root,
     )
     found = read_foreign(file, intent, format_name)
-    return Opened(Plan(found.problem, found.schedule, found.format), found.format, found.violations, found.notes)
+    plan = Plan(found.problem, found.schedule, found.format)
+    return Opened(plan, found.format, found.violations, found.notes, found.is_inferred)

@@ -17,7 +17,7 @@ from interlock.cli.opened import (
     ScheduleArgument,
     open_schedule,
 )
-from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster
+from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster, build_topology
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_table
 from interlock.comparison import nccl_size
@@ -25,6 +25,7 @@ from interlock.errors import InvalidInput
 from interlock.files import write_text
 from interlock.planning import Certificate
 from interlock.simulate import Result
+from interlock.topology import Cluster, Topology
 from interlock.units import format_bandwidth, format_seconds
 
 __all__ = ["command"]
@@ -44,6 +45,9 @@ def command(
     ] = None,
     servers: ServersOption = None,
     changes: SetOption = None,
+    topology: Annotated[
+        str | None, typer.Option("--topology", help="Likewise a graph: SHAPE:DIMS like torus:4x4, or a file.")
+    ] = None,
     tolerance: Annotated[
         float | None, typer.Option("--tolerance", help="Trade exactness for speed, e.g. 0.001.")
     ] = None,
@@ -62,10 +66,16 @@ def command(
       interlock simulate plan.ilk --trace timeline.json --gantt timeline.html
 
       interlock simulate allreduce.xml --chunk-bytes '1 MiB' --cluster h100 --servers 1
+
+      interlock simulate gather.xml --chunk-bytes '1 MiB' --topology torus:4x4
     """
     if cluster is None and (servers is not None or changes):
         raise InvalidInput("--servers and --set change the cluster that --cluster names; none was named")
-    where = None if cluster is None else build_cluster(cluster, servers, changes)
+    if cluster is not None and topology is not None:
+        raise InvalidInput("--cluster and --topology cannot both be where the schedule runs")
+    where: Cluster | Topology | None = None if cluster is None else build_cluster(cluster, servers, changes)
+    if topology is not None:
+        where = build_topology(topology, None, None, None, None)
     outputs = Outputs({"--trace": trace, "--gantt": gantt})
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
     proof = opened.plan.certificate(tolerance)
@@ -80,7 +90,7 @@ def command(
     else:
         _show(file, opened, proof, result, notes)
     outputs.say()
-    return 0 if proof.valid and not opened.violations else 1
+    return opened.verdict(proof.valid)[1]
 
 
 def _notes(opened: Opened, is_cluster_named: bool) -> list[str]:
@@ -106,7 +116,7 @@ def _facts(
         "file": str(file),
         "format": opened.format,
         "algorithm": opened.plan.algorithm,
-        "valid": proof.valid and not opened.violations,
+        "valid": None if opened.cannot_tell(proof.valid) else proof.valid and not opened.violations,
         "violations": [*opened.violations, *proof.violations],
         "makespan_s": proof.makespan_s,
         "lower_bound_s": proof.lower_bound_s,
@@ -137,7 +147,7 @@ def _show(file: Path, opened: Opened, proof: Certificate, result: Result | None,
     demand = opened.plan.problem.demand
     rows = [
         *([] if demand is None else [["traffic", demand.unevenness.words]]),
-        ["valid", "yes" if proof.valid and not opened.violations else "NO"],
+        ["valid", opened.verdict(proof.valid)[0]],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],
         ["gap", f"{100 * proof.gap:z.2f} %"],

@@ -29,6 +29,9 @@ def command(
 ) -> int:
     """Execute a schedule symbolically and say whether every byte arrives exactly once.
 
+    Exit code 3 is "cannot tell": the file does not say which bytes its messages carry, and what was inferred does not
+    add up.
+
     Examples:
 
       interlock verify plan.ilk
@@ -40,31 +43,33 @@ def command(
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root)
     report, schedule = opened.plan.report, opened.plan.compact
     violations = [*opened.violations, *(str(violation) for violation in report.violations)]
-    valid = report.valid and not opened.violations
+    verdict, code = opened.verdict(report.valid)
     if as_json:
         print_json(
             {
                 "file": str(file),
                 "format": opened.format,
                 "algorithm": opened.plan.algorithm,
-                "valid": valid,
+                "valid": None if code == 3 else code == 0,
                 "violations": violations,
-                "notes": list(opened.notes),
+                "notes": [*opened.notes, *opened.cannot_tell(report.valid)],
                 "scratch_bytes": int(report.scratch_bytes.max(initial=0)),
                 "contributions": report.method,
             }
         )
-        return 0 if valid else 1
+        return code
     bytes_owed = opened.plan.problem.demand
     rows = [
         *([] if bytes_owed is None else [["traffic", bytes_owed.unevenness.words]]),
-        ["valid", "yes" if valid else "NO"],
+        ["valid", verdict],
         ["format", opened.format],
         ["messages", str(schedule.num_messages)],
         ["pieces", str(schedule.num_pieces)],
         ["scratch, worst rank", format_bytes(int(report.scratch_bytes.max(initial=0)))],
         ["contributions told apart by", report.method],
     ]
-    notes = [*(f"note: {text}" for text in opened.notes), *(f"violation: {text}" for text in violations[:10])]
+    what = "guessed contents" if code == 3 else "violation"
+    notes = [*(f"note: {text}" for text in opened.notes), *(f"{what}: {text}" for text in violations[:10])]
+    notes += opened.cannot_tell(report.valid)
     print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, notes)
-    return 0 if valid else 1
+    return code

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from interlock.problem import Problem
 from interlock.schedule import Schedule
-from interlock.topology import Cluster
+from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
 __all__ = ["ExportReport", "ForeignSchedule", "Format", "Intent"]
@@ -28,6 +28,7 @@ class Intent:
     size_bytes: int | None = None  # of the collective, as nccl-tests count it
     chunk_bytes: int | None = None
     cluster: Cluster | None = None  # where it would run
+    topology: Topology | None = None  # likewise, where no cluster describes it
     root: int = 0  # of rooted collectives
 
 
@@ -40,6 +41,7 @@ class ForeignSchedule:
     problem: Problem
     violations: tuple[str, ...] = ()  # races, deadlocks, misplaced data: anything our form cannot hold
     notes: tuple[str, ...] = field(default=())
+    is_inferred: bool = False  # which bytes its messages carry is a guess: what does not add up may be the guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Format:
     summary: str
     recognises: Callable[[Path, str], bool]  # (path, text of the file's start)
     has_chunks: bool = False  # bytes become equal chunks; takes chunk_bytes
+    has_flavors: bool = False  # its readers differ; takes flavor
     is_folder: bool = False
     is_readable: bool = True  # holds schedules that can be read back
     needs_times: bool = False  # takes simulated times

@@ -44,7 +44,8 @@ def export_schedule(
     name
         One of `FORMATS`.
     options
-        ``chunk_bytes`` for formats of equal chunks; ``start_s`` and ``finish_s`` for timelines.
+        ``chunk_bytes`` for formats of equal chunks; ``flavor`` ("rccl", "azure", "msccl") for MSCCL XML;
+        ``start_s`` and ``finish_s`` for timelines.
     """
     return get_format(name).write(schedule, problem, Path(path), **options)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlock.collectives import CollectiveKind
 from interlock.interchange.chakra.encode import (
@@ -28,6 +27,7 @@ from interlock.interchange.chakra.encode import (
     node_bytes,
 )
 from interlock.interchange.chakra.graph import SendReceiveGraph, build_graph
+from interlock.interchange.chakra.network import GIB, network_of, program_of
 from interlock.interchange.contract import ExportReport
 from interlock.interchange.shared.files import write_folder
 from interlock.interchange.shared.protobuf import text_field
@@ -45,7 +45,6 @@ COMM_TYPE = {
     CollectiveKind.REDUCE_SCATTER: 7,
 }
 MAX_INT32 = 2**31 - 1
-GIB = 2**30  # ASTRA-sim's "GB/s" are 2^30 bytes per second
 
 Writer = Callable[[BinaryIO], None]
 
@@ -72,15 +71,17 @@ def _is_ours(name: str) -> bool:
 
 
 def _notes(schedule: Schedule, problem: Problem, graph: SendReceiveGraph) -> tuple[str, ...]:
-    notes = ["run.sh runs it in ASTRA-sim, whose analytical backend stores and forwards whole messages: times differ"]
+    dimensions, unsaid = network_of(problem)
+    builds = "its congestion-aware build takes one dimension and stores whole messages, the other sees no congestion"
+    notes = [f"run.sh runs it in {program_of(dimensions)} of ASTRA-sim ({builds}): times differ"]
     if not (schedule.src.is_single and schedule.dst.is_single):
         notes.append("Chakra has no in-switch operations: multicasts and in-switch sums are written as single sends")
     if len(schedule.barriers):
         notes.append("barriers are kept at each rank, not between ranks")
     if graph.num_dropped:
         notes.append(f"{graph.num_dropped} dependencies join messages that meet at no rank; they are not written")
-    if problem.cluster is None:
-        notes.append("network.yml replaces the topology by one switch: the analytical backend has no general graphs")
+    if unsaid is not None:
+        notes.append(unsaid)
     return tuple(notes)
 
 
@@ -139,46 +140,27 @@ def _configurations(problem: Problem) -> dict[str, str]:
         "local-mem-bw": 3350,
         "boost-mode": 0,
     }
-    network = _network(problem)
-    yaml = "".join(f"{key}: [ {', '.join(map(str, values))} ]\n" for key, values in network.items())
+    dimensions, _ = network_of(problem)
+    columns: dict[str, list[object]] = {
+        "topology": [shape for shape, _, _, _ in dimensions],
+        "npus_count": [size for _, size, _, _ in dimensions],
+        "bandwidth": [round(rate / GIB, 6) for _, _, rate, _ in dimensions],
+        "latency": [round(latency_s * 1e9, 3) for _, _, _, latency_s in dimensions],
+    }
+    yaml = "".join(f"{key}: [ {', '.join(map(str, values))} ]\n" for key, values in columns.items())
     return {
         "system.json": json.dumps(system, indent=2) + "\n",
         "network.yml": yaml,
         "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
-        "run.sh": RUN_SCRIPT,
-    }
-
-
-def _network(problem: Problem) -> dict[str, list[object]]:
-    """Scale-up and scale-out as switches; anything else as one switch of its mean link."""
-    cluster = problem.cluster
-    if cluster is None:
-        bandwidth = float(np.mean(problem.topology.bandwidth_bytes_per_s)) / GIB
-        latency_ns = float(np.mean(problem.topology.latency_s)) * 1e9
-        return {
-            "topology": ["Switch"],
-            "npus_count": [problem.num_ranks],
-            "bandwidth": [round(bandwidth, 6)],
-            "latency": [round(latency_ns / 2, 3)],
-        }
-    alive: NDArray[np.float64] = cluster.nic_bandwidth_bytes_per_s[cluster.nic_bandwidth_bytes_per_s > 0]
-    tiers = [
-        (cluster.gpus_per_server, cluster.scale_up_bandwidth_bytes_per_s, cluster.scale_up_latency_s),
-        (cluster.servers, float(alive.mean()) if len(alive) else 1.0, cluster.scale_out_latency_s),
-    ]
-    tiers = [tier for tier in tiers if tier[0] > 1] or tiers[:1]
-    return {
-        "topology": ["Switch"] * len(tiers),
-        "npus_count": [size for size, _, _ in tiers],
-        "bandwidth": [round(bandwidth / GIB, 6) for _, bandwidth, _ in tiers],
-        "latency": [round(latency_s * 1e9 / 2, 3) for _, _, latency_s in tiers],
+        "run.sh": RUN_SCRIPT.format(program=program_of(dimensions)),
     }
 
 
 RUN_SCRIPT = """#!/bin/sh
-# Runs this collective in ASTRA-sim; set ASTRA_SIM to the path of AstraSim_Analytical_Congestion_Aware (or _Unaware).
+# Runs this collective in ASTRA-sim; set ASTRA_SIM to the path of {program}.
+# (Its congestion-aware build takes networks of one dimension, the congestion-unaware build any.)
 # ASTRA-sim looks for the algorithm's traces from where it is started, hence the cd.
-cd "$(dirname "$0")" && exec "${ASTRA_SIM:-AstraSim_Analytical_Congestion_Aware}" \\
+cd "$(dirname "$0")" && exec "${{ASTRA_SIM:-{program}}}" \\
   --workload-configuration=workload --system-configuration=system.json \\
   --remote-memory-configuration=memory.json --network-configuration=network.yml "$@"
 """

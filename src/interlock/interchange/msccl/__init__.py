@@ -19,4 +19,5 @@ FORMAT = Format(
     "algorithms for RCCL and MSCCL",
     _recognises,
     has_chunks=True,
+    has_flavors=True,
 )

@@ -6,6 +6,7 @@ Read in the sources of microsoft/msccl, Azure/msccl-executor-nccl and ROCm/rccl:
 from __future__ import annotations
 
 __all__ = [
+    "ALIGNMENT",
     "COLLECTIVE_BY_NAME",
     "MAX_CHANNELS",
     "MAX_COUNT",
@@ -17,7 +18,7 @@ __all__ = [
     "MAX_STEPS",
     "MAX_STEPS_WRITTEN",
     "MAX_THREADBLOCKS",
-    "NAME_BY_COLLECTIVE",
+    "MAX_THREADBLOCKS_MSCCL",
 ]
 
 MAX_STEPS = 256  # microsoft/msccl
@@ -26,24 +27,23 @@ MAX_COUNT = 71  # "cnt" must be below 72
 MAX_CHANNELS = 32
 MAX_PEERS_PER_CHANNEL = 32  # sending, and receiving
 MAX_THREADBLOCKS = 32 * MAX_CHANNELS
+MAX_THREADBLOCKS_MSCCL = 216  # microsoft/msccl: twice the processors of an A100
 MAX_DEPENDED_BLOCK = 127  # executors keep the id of a depended-on threadblock in 8 bits
 MAX_NODES_PER_GPU = 4096  # XML elements an executor keeps: algo, all gpus, one gpu's threadblocks and steps
 MAX_OFFSET = 32_767  # 16 bits
 MAX_NAME = 63
 
-NAME_BY_COLLECTIVE = {
-    "all-gather": "allgather",
-    "all-reduce": "allreduce",
-    "reduce-scatter": "reduce_scatter",
-    "all-to-all": "alltoall",
+ALIGNMENT = 16  # of chunks, in bytes: whole elements of any type
+COLLECTIVE_BY_NAME = {
+    "allgather": "all-gather",
+    "allreduce": "all-reduce",
+    "reduce_scatter": "reduce-scatter",
+    "reducescatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "alltoallv": "all-to-allv",
     "broadcast": "broadcast",
     "reduce": "reduce",
     "gather": "gather",
     "scatter": "scatter",
-    "all-to-allv": "allreduce",  # the padded chunk-matrix form: equal input and output, nothing is added
-}
-COLLECTIVE_BY_NAME = {name: kind for kind, name in NAME_BY_COLLECTIVE.items() if kind != "all-to-allv"} | {
-    "reducescatter": "reduce-scatter",
-    "alltoallv": "all-to-allv",
     "custom": "custom",
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.msccl import limits
+from interlock.interchange.msccl.flavors import FLAVORS, Header, refusals
 from interlock.interchange.shared.chunks.buffers import ChunkBuffers
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml, whole_number
@@ -262,16 +263,16 @@ def _check_channels(path: Path, blocks: list[list[Block]]) -> None:
 
 
 def _notes(root: Element, blocks: list[list[Block]], per_loop: int, buffers: ChunkBuffers) -> list[str]:
-    """What some consumers would refuse or ignore, though the file is sound."""
-    notes = []
-    absent = [name for name in ("outofplace", "minBytes", "maxBytes") if name not in root.attributes]
-    if absent:
-        notes.append(f"lacks {', '.join(absent)}: Azure's executor and RCCL ignore such a file")
+    """What some readers would refuse or ignore, though the file is sound."""
+    header = Header(
+        root.attributes,
+        max((len(block.steps) for gpu in blocks for block in gpu), default=0),
+        max(map(len, blocks)),
+        tuple(zip(buffers.inputs, buffers.outputs, strict=True)),
+    )
+    notes = [f"{made.reader} would not take it: {why}" for made in FLAVORS.values() for why in refusals(made, header)]
     if len(root.attributes.get("name", "")) > limits.MAX_NAME:
         notes.append(f"its name is longer than {limits.MAX_NAME} characters: microsoft/msccl cuts it off")
-    longest = max((len(block.steps) for gpu in blocks for block in gpu), default=0)
-    if longest > limits.MAX_STEPS_WRITTEN:
-        notes.append(f"a threadblock has {longest} steps: executors built for {limits.MAX_STEPS_WRITTEN} refuse it")
     whole = max(*buffers.inputs, *buffers.outputs)
     if per_loop != whole:
         notes.append(f"nchunksperloop={per_loop}, but the larger buffer has {whole} chunks")

@@ -98,16 +98,16 @@ class _Run:
                 return False
         thread.place = f"step {thread.at}"
         self.memory.tick(thread)
-        waits: list[int | None] = [thread.last_transfer]
+        waits = [thread.taken, thread.last_but_one_sent]  # a send is done when it has left for its connection's queue
         if awaited is not None:
             self.memory.join(thread, awaited[1])
             waits.append(awaited[2])
-            thread.last_transfer = _later(thread.last_transfer, awaited[2])
+            thread.take(awaited[2])
         arrived: list[Value | None] | None = None
         if inbox:
             number, arrived, seen = inbox.popleft()
             self.memory.join(thread, seen)
-            thread.last_transfer = _later(thread.last_transfer, number)
+            thread.take(number)
             waits.append(number)
             if len(arrived) != step.count:
                 self.memory.complain(f"{thread.where()} receives {step.count} chunks, but {len(arrived)} were sent")
@@ -147,7 +147,7 @@ class _Run:
             box = self.mail.setdefault((gpu, block.send, block.channel), deque())
             box.append((number, taken, self.memory.snapshot(thread)))
             self.ready.extend(self.waiting.pop((gpu, block.send, block.channel), ()))
-            thread.last_transfer = _later(thread.last_transfer, number)
+            thread.send(number)
 
     def _why(self, block: Block, at: int) -> str:
         step = block.steps[at]
@@ -156,7 +156,3 @@ class _Run:
         ):
             return f"step {step.waits_for[1]} of threadblock {step.waits_for[0]}, which it waits for, does not end"
         return f"gpu {block.receive} sends it nothing (more) on channel {block.channel}"
-
-
-def _later(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)

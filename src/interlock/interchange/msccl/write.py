@@ -2,8 +2,8 @@
 
 One threadblock per connection and direction (both directions share one where a GPU has many peers), all following one
 order of messages, so that none can deadlock. Several dependencies become a chain of `nop`. Threadblocks that are full
-continue on another channel. An All-to-Allv takes the padded chunk-matrix form: ``coll="allreduce"``, equal input and
-output, every row and column of the chunk matrix with the same sum.
+continue on another channel. An All-to-Allv takes the chunk-matrix form: ``coll="allreduce"``, buffers as large as the
+largest any GPU needs, and nothing sent beyond the chunks of the demand.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import write_atomically
 from interlock.interchange.contract import ExportReport
 from interlock.interchange.msccl import limits
+from interlock.interchange.msccl.flavors import Flavor, get_flavor
 from interlock.interchange.shared.chunks.layout import Layout, lay_out
 from interlock.interchange.shared.chunks.program import ChunkProgram, LocalCopy, Place, Run, Transfer, lower
-from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, quantise
+from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, fit_chunks
 from interlock.interchange.shared.sequence import sequence_messages
 from interlock.problem import Problem
 from interlock.schedule import Schedule
@@ -62,24 +63,48 @@ class _Algorithm:
     blocks_of_rank: list[list[tuple[int, _Block]]]  # (channel, threadblock), in the order of their ids
     id_of_block: dict[BlockKey, int]
     num_channels: int
+    flavor: Flavor
+    root: int | None  # of a rooted collective
 
     @property
     def is_alltoallv(self) -> bool:
         return self.layout.chunk_matrix is not None
 
+    @property
+    def chunks_per_loop(self) -> int:
+        return max(int(self.layout.input_chunks.max()), int(self.layout.output_chunks.max()))
+
+    @property
+    def exact_bytes(self) -> int | None:
+        """The one size it is for: an All-to-Allv's, and a rooted collective's, lest any broadcast takes it."""
+        if not self.is_alltoallv and self.root is None:
+            return None
+        return self.chunks_per_loop * self.quantised.chunk_bytes
+
 
 def to_msccl_xml(
-    schedule: Schedule, problem: Problem, *, chunk_bytes: int | None = None, name: str = "interlock"
+    schedule: Schedule,
+    problem: Problem,
+    *,
+    chunk_bytes: int | None = None,
+    name: str = "interlock",
+    flavor: str = "rccl",
 ) -> str:
     """The XML text. Lowering happens on a copy; `schedule` is unchanged."""
-    return "".join(_render(_build(schedule, problem, chunk_bytes, name)))
+    return "".join(_render(_build(schedule, problem, chunk_bytes, name, get_flavor(flavor))))
 
 
 def write_schedule(
-    schedule: Schedule, problem: Problem, path: Path, *, chunk_bytes: int | None = None, name: str = "interlock"
+    schedule: Schedule,
+    problem: Problem,
+    path: Path,
+    *,
+    chunk_bytes: int | None = None,
+    name: str = "interlock",
+    flavor: str = "rccl",
 ) -> ExportReport:
-    """Write the XML and, for an All-to-Allv, its chunk matrix as CSV beside it."""
-    algorithm = _build(schedule, problem, chunk_bytes, name)
+    """Write the XML for one of `FLAVORS` and, for an All-to-Allv, its chunk matrix as CSV beside it."""
+    algorithm = _build(schedule, problem, chunk_bytes, name, get_flavor(flavor))
     lines = [line.encode() for line in _render(algorithm)]
     write_atomically(path, lambda file: file.writelines(lines))
     files, notes = [path], _notes(schedule, algorithm)
@@ -89,18 +114,7 @@ def write_schedule(
         write_atomically(beside, lambda file: _write_matrix(file, matrix))
         files.append(beside)
     quantised = algorithm.quantised
-    return ExportReport(
-        "msccl-xml", tuple(files), quantised.chunk_bytes, quantised.policy, _inflation(problem, algorithm), notes
-    )
-
-
-def _inflation(problem: Problem, algorithm: _Algorithm) -> float:
-    """Bytes on the wire over true bytes, minus one: rounding and, in an All-to-Allv, padding between ranks."""
-    matrix, quantised = algorithm.layout.chunk_matrix, algorithm.quantised
-    if matrix is None or not quantised.true_bytes:
-        return quantised.inflation
-    moved = int(matrix.sum() - np.trace(matrix)) * quantised.chunk_bytes
-    return moved / quantised.true_bytes - 1.0
+    return ExportReport("msccl-xml", tuple(files), quantised.chunk_bytes, quantised.policy, quantised.inflation, notes)
 
 
 def _notes(schedule: Schedule, algorithm: _Algorithm) -> tuple[str, ...]:
@@ -110,9 +124,15 @@ def _notes(schedule: Schedule, algorithm: _Algorithm) -> tuple[str, ...]:
     if len(schedule.barriers):
         notes.append("barriers are kept at each GPU, not between GPUs")
     if algorithm.is_alltoallv:
-        notes.append('an All-to-Allv has coll="allreduce" and a fixed size: call ncclAllReduce on the padded buffers')
-    if algorithm.layout.collective == "reduce-scatter":
-        notes.append('coll="reduce_scatter" is how msccl-tools spells it; some executors want reducescatter')
+        notes.append(
+            f'an All-to-Allv has coll="allreduce" and one size: call ncclAllReduce, out of place, on buffers of '
+            f"{algorithm.exact_bytes} bytes"
+        )
+    if algorithm.root is not None:
+        notes.append(
+            f"MSCCL names no root: {algorithm.flavor.reader} takes this file for calls with any root, and it is right "
+            f"for root {algorithm.root} only; calls of other sizes than {algorithm.exact_bytes} bytes do not take it"
+        )
     return tuple(notes)
 
 
@@ -121,28 +141,23 @@ def _write_matrix(file: BinaryIO, matrix: NDArray[np.int64]) -> None:
         file.write((",".join(map(str, row)) + "\n").encode())
 
 
-def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None, name: str) -> _Algorithm:
+def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None, name: str, flavor: Flavor) -> _Algorithm:
     if problem.demand is None and problem.collective is None:
         raise InvalidInput("MSCCL XML holds collectives and All-to-Allv; this problem is neither")
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or len(name) > limits.MAX_NAME:
         raise InvalidInput(f"name={name[:80]!r} must be 1 to {limits.MAX_NAME} letters, digits, '.', '_' or '-'")
-    most = min(max(1024, 32 * problem.num_ranks), limits.MAX_OFFSET // 2)
-    while True:
-        try:
-            return _build_with(schedule, problem, ChunkPolicy(chunk_bytes, most), name)
-        except LimitExceeded:
-            most //= 2
-            if chunk_bytes is not None or most < problem.num_ranks:
-                raise
-
-
-def _build_with(schedule: Schedule, problem: Problem, policy: ChunkPolicy, name: str) -> _Algorithm:
-    quantised = quantise(schedule, problem, policy)
-    layout = lay_out(problem, quantised, equal_sums=True)
+    if problem.collective is not None and str(problem.collective.kind) not in flavor.names:
+        raise InvalidInput(f"{flavor.reader} never calls a {problem.collective.kind}; see --flavor")
     sequence = sequence_messages(schedule, problem.topology)
-    program = lower(schedule, problem, quantised, layout, sequence, limits.MAX_COUNT)
-    blocks = _assign(program)
-    return _number(name, layout, quantised, program, blocks)
+    root = problem.collective.root if problem.collective is not None and problem.collective.is_rooted else None
+
+    def build(quantised: Quantised) -> _Algorithm:
+        layout = lay_out(problem, quantised, equal_buffers=True)
+        program = lower(schedule, problem, quantised, layout, sequence, limits.MAX_COUNT)
+        return _number(name, layout, quantised, program, _assign(program), flavor, root)
+
+    policy = ChunkPolicy(chunk_bytes, limits.MAX_OFFSET // 2, limits.ALIGNMENT)
+    return fit_chunks(schedule, problem, policy, build)[1]
 
 
 def _assign(program: ChunkProgram) -> dict[BlockKey, _Block]:
@@ -247,7 +262,13 @@ class _Assigner:
 
 
 def _number(
-    name: str, layout: Layout, quantised: Quantised, program: ChunkProgram, blocks: dict[BlockKey, _Block]
+    name: str,
+    layout: Layout,
+    quantised: Quantised,
+    program: ChunkProgram,
+    blocks: dict[BlockKey, _Block],
+    flavor: Flavor,
+    root: int | None,
 ) -> _Algorithm:
     """Give threadblocks their ids, those that others wait for first, and check what is left of the limits."""
     ranks = len(layout.input_chunks)
@@ -262,39 +283,43 @@ def _number(
             keys.sort(key=lambda key: (key not in waited_for, key))
         id_of_block |= {key: k for k, key in enumerate(keys)}
         depended = [k for k, key in enumerate(keys) if key in waited_for]
-        _check_gpu(rank, ranks, keys, blocks, depended[-1] if depended else 0)
+        _check_gpu(rank, ranks, keys, blocks, depended[-1] if depended else 0, flavor)
         blocks_of_rank.append([(key[3], blocks[key]) for key in keys])
     largest = max(int(layout.input_chunks.max()), int(layout.output_chunks.max()), *program.scratch_chunks)
     if largest > limits.MAX_OFFSET:
         raise LimitExceeded(f"a buffer of {largest} chunks is above MSCCL's {limits.MAX_OFFSET}; use larger chunks")
     channels = 1 + max((key[3] for key in blocks), default=0)
-    return _Algorithm(name, layout, quantised, program.scratch_chunks, blocks_of_rank, id_of_block, channels)
+    return _Algorithm(
+        name, layout, quantised, program.scratch_chunks, blocks_of_rank, id_of_block, channels, flavor, root
+    )
 
 
-def _check_gpu(rank: int, ranks: int, keys: list[BlockKey], blocks: dict[BlockKey, _Block], depended: int) -> None:
+def _check_gpu(
+    rank: int, ranks: int, keys: list[BlockKey], blocks: dict[BlockKey, _Block], depended: int, flavor: Flavor
+) -> None:
     steps = sum(len(blocks[key].steps) for key in keys)
     if 1 + ranks + len(keys) + steps > limits.MAX_NODES_PER_GPU:
         raise LimitExceeded(
             f"gpu {rank}: {len(keys)} threadblocks with {steps} steps are more than the {limits.MAX_NODES_PER_GPU} XML "
             "elements that MSCCL's executors keep; use larger chunks or fewer messages"
         )
-    if len(keys) > limits.MAX_THREADBLOCKS or depended > limits.MAX_DEPENDED_BLOCK:
+    if len(keys) > flavor.max_threadblocks or depended > limits.MAX_DEPENDED_BLOCK:
         raise LimitExceeded(
             f"gpu {rank}: {len(keys)} threadblocks, the last that others wait for being {depended}; at most "
-            f"{limits.MAX_THREADBLOCKS} and {limits.MAX_DEPENDED_BLOCK} are allowed"
+            f"{flavor.max_threadblocks} and {limits.MAX_DEPENDED_BLOCK} are allowed"
         )
 
 
 def _render(algorithm: _Algorithm) -> Iterator[str]:
     layout, chunk_bytes = algorithm.layout, algorithm.quantised.chunk_bytes
-    per_loop = max(int(layout.input_chunks.max()), int(layout.output_chunks.max()))
-    exact = per_loop * chunk_bytes if algorithm.is_alltoallv else 0
+    per_loop, flavor = algorithm.chunks_per_loop, algorithm.flavor
+    least, most = flavor.sizes(algorithm.exact_bytes)
     yield f"<!-- interlock: {layout.collective}, chunk_bytes={chunk_bytes} -->\n"
     yield (
         f'<algo name="{algorithm.name}" proto="Simple" nchannels="{algorithm.num_channels}" '
         f'nchunksperloop="{per_loop}" ngpus="{len(layout.input_chunks)}" '
-        f'coll="{limits.NAME_BY_COLLECTIVE[layout.collective]}" inplace="0" outofplace="1" '
-        f'minBytes="{exact}" maxBytes="{exact}">\n'
+        f'coll="{flavor.names[layout.collective]}" inplace="0" outofplace="1" '
+        f'minBytes="{least}" maxBytes="{most}">\n'
     )
     for rank, blocks in enumerate(algorithm.blocks_of_rank):
         yield (

@@ -10,7 +10,7 @@ from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.mscclpp.parse import Block, Operation, Plan, Stretch, parse_mscclpp
 from interlock.interchange.shared.chunks.buffers import choose_goal
 from interlock.interchange.shared.chunks.goal import Goal
-from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value
+from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value, later
 from interlock.interchange.shared.chunks.outcome import address_in, check_outputs, delivered_matrix, plain_goal
 from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
 
@@ -155,7 +155,7 @@ class _Run:
         seen += [self.packets[cell] for cell in self._packet_cells(op)]
         for clock, transfer in seen:
             self.memory.join(thread, clock)
-            thread.last_transfer = _later(thread.last_transfer, transfer)
+            thread.take(transfer)
 
     def _give(self, thread: Thread, op: Operation) -> None:
         """Signal and release."""
@@ -183,11 +183,11 @@ class _Run:
         for other in come:
             for key, time in self.threads[other].clock.items():
                 together[key] = max(time, together.get(key, 0))
-            last = _later(last, self.threads[other].last_transfer)
+            last = later(last, self.threads[other].last_transfer)
         for other in come:
             self.memory.join(self.threads[other], together)
             self.memory.tick(self.threads[other])
-            self.threads[other].last_transfer = last
+            self.threads[other].take(last)
             self.threads[other].at += 1
         self.ready.extend(other for other in come if other != thread.id)
         self.barriers[block.gpu, number] = []
@@ -252,7 +252,7 @@ class _Run:
     def _carried(self, thread: Thread, src: int, dst: int, values: list[Value | None]) -> list[Value | None]:
         """Values after a transfer from one rank to another."""
         number = self.moves.send((src,), (dst,), [[value] for value in values], [thread.last_transfer])
-        thread.last_transfer = number
+        thread.send(number)
         return [self.moves.arrived(number, [value]) for value in values]
 
     def _gather(self, thread: Thread, stretch: Stretch) -> list[Value | None]:
@@ -264,7 +264,7 @@ class _Run:
             return total
         chunks = [[held[rank][k] for rank in others] for k in range(stretch.count)]
         number = self.moves.send(others, (thread.rank,), chunks, [thread.last_transfer])
-        thread.last_transfer = number
+        thread.send(number)
         return [
             self.memory.add(thread, mine, self.moves.arrived(number, values))
             for mine, values in zip(total, chunks, strict=True)
@@ -278,12 +278,8 @@ class _Run:
         taken = values
         if others:
             number = self.moves.send((thread.rank,), others, [[value] for value in values], [thread.last_transfer])
-            thread.last_transfer = number
+            thread.send(number)
             taken = [self.moves.arrived(number, [value]) for value in values]
         for rank in stretch.ranks:
             mine = values if rank == thread.rank else taken
             self._store(thread, op, self._cells(stretch, rank), mine, packets=packets)
-
-
-def _later(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)

@@ -21,15 +21,17 @@ from interlock.interchange.mscclpp.actions import Actions, collect_actions
 from interlock.interchange.mscclpp.blocks import Blocks, build_blocks
 from interlock.interchange.shared.chunks.layout import Layout, lay_out
 from interlock.interchange.shared.chunks.program import lower
-from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, quantise
-from interlock.interchange.shared.sequence import sequence_messages
+from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, fit_chunks
+from interlock.interchange.shared.sequence import Sequence, sequence_messages
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
 __all__ = ["to_mscclpp_json", "write_schedule"]
 
-ACTIONS_PER_BLOCK = (12, 6, 3, 1)  # tried in turn until all limits are kept
+ACTIONS_PER_BLOCK = (12, 10, 8, 7, 6, 5, 4, 3, 2, 1)  # tried in turn until all limits are kept
 MAX_MOVES = 4096
+MAX_ADDED = 0.002  # of the bytes, by rounding: operations have any length, so small chunks cost none
+MAX_CHUNKS_PER_RANK = 16_384  # ours: every chunk is followed one by one
 CO_RESIDENT = 108  # threadblocks that run at once on an A100; more may never start
 
 
@@ -59,20 +61,20 @@ def write_schedule(
 
 
 def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None) -> tuple[Layout, Quantised, Actions, Blocks]:
-    most = max(1024, 32 * problem.num_ranks)
-    while True:
-        try:
-            return _build_with(schedule, problem, ChunkPolicy(chunk_bytes, most, limits.ALIGNMENT))
-        except LimitExceeded:
-            most //= 4  # fewer, larger chunks: short messages grow together or vanish
-            if chunk_bytes is not None or most < problem.num_ranks:
-                raise
-
-
-def _build_with(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> tuple[Layout, Quantised, Actions, Blocks]:
-    quantised = quantise(schedule, problem, policy)
-    layout = lay_out(problem, quantised, equal_sums=False)
     sequence = sequence_messages(schedule, problem.topology)
+
+    def build(quantised: Quantised) -> tuple[Layout, Actions, Blocks]:
+        return _build_with(schedule, problem, quantised, sequence)
+
+    policy = ChunkPolicy(chunk_bytes, MAX_CHUNKS_PER_RANK, limits.ALIGNMENT, max_added=MAX_ADDED)
+    quantised, (layout, actions, blocks) = fit_chunks(schedule, problem, policy, build)
+    return layout, quantised, actions, blocks
+
+
+def _build_with(
+    schedule: Schedule, problem: Problem, quantised: Quantised, sequence: Sequence
+) -> tuple[Layout, Actions, Blocks]:
+    layout = lay_out(problem, quantised, equal_buffers=False)
     program = lower(schedule, problem, quantised, layout, sequence, max_run=1 << 20)
     moves = np.bincount([t.src for t in program.transfers], minlength=problem.num_ranks)
     if moves.max(initial=0) > MAX_MOVES:
@@ -89,7 +91,7 @@ def _build_with(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> tu
             refusal = error
             continue
         _check_bytes(layout, actions, quantised.chunk_bytes)
-        return layout, quantised, actions, blocks
+        return layout, actions, blocks
     assert refusal is not None
     raise refusal
 

@@ -62,7 +62,8 @@ def lower_flows(format_name: str, file: str, flows: list[Flow], num_ranks: int, 
     if intent.demand is not None and intent.demand.num_ranks != num_ranks:
         raise InvalidInput(f"{file} has {num_ranks} ranks but the demand has {intent.demand.num_ranks}")
     notes: list[str] = []
-    if any(flow.names is None for flow in flows):
+    is_inferred = any(flow.names is None for flow in flows)
+    if is_inferred:
         notes.append("the file does not say which bytes a message carries; they were inferred from its dependencies")
         _infer(flows, num_ranks, intent, file)
     for flow in flows:
@@ -73,7 +74,7 @@ def lower_flows(format_name: str, file: str, flows: list[Flow], num_ranks: int, 
             ends[first, second] = max(offset + length, ends.get((first, second), 0))
     problem, item_of_region = problem_of_regions(intent, num_ranks, file, ends)
     schedule, violations = _schedule(flows, item_of_region, problem.items.size_bytes, file)
-    return ForeignSchedule(format_name, schedule, problem, tuple(violations), tuple(notes))
+    return ForeignSchedule(format_name, schedule, problem, tuple(violations), tuple(notes), is_inferred)
 
 
 def _overlap(a: Flow, b: Flow) -> bool:

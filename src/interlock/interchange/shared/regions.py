@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
-from interlock.interchange.shared.chunks.goal import any_cluster
+from interlock.interchange.shared.chunks.goal import Network, network_of
 from interlock.problem import Items, Problem, RankSets, demand_problem
-from interlock.topology import Cluster
 
 __all__ = ["NONE", "Regions", "problem_of_regions", "regions_of"]
 
@@ -70,11 +69,9 @@ def problem_of_regions(
     intent: Intent, num_ranks: int, file: str, ends: dict[tuple[int, int], int]
 ) -> tuple[Problem, dict[tuple[int, int], int]]:
     """The problem the user names, and the item of each region; `ends` are the bytes each region needs."""
-    cluster = intent.cluster or any_cluster(num_ranks)
-    if cluster.num_ranks != num_ranks:
-        raise InvalidInput(f"{file} has {num_ranks} ranks but the cluster has {cluster.num_ranks}")
+    network = network_of(intent, num_ranks, file)
     if intent.demand is not None:
-        problem = demand_problem(cluster, intent.demand)
+        problem = demand_problem(network.cluster or network.topology, intent.demand)
         pairs = zip(problem.items.origin.tolist(), problem.items.destinations.to_ragged().values.tolist(), strict=True)
         return problem, {pair: item for item, pair in enumerate(pairs)}
     if intent.collective is None:
@@ -87,14 +84,14 @@ def problem_of_regions(
         raise InvalidInput(f"{file} moves nothing")
     if not 0 <= intent.root < num_ranks:
         raise InvalidInput(f"root={intent.root} must be between 0 and {num_ranks - 1}")
-    return _collective_problem(kind, cluster, ends, intent, file)
+    return _collective_problem(kind, network, ends, intent, file)
 
 
 def _collective_problem(
-    kind: CollectiveKind, cluster: Cluster, ends: dict[tuple[int, int], int], intent: Intent, file: str
+    kind: CollectiveKind, network: Network, ends: dict[tuple[int, int], int], intent: Intent, file: str
 ) -> tuple[Problem, dict[tuple[int, int], int]]:
     """One item per region, as large as what the file moves of it."""
-    ranks = cluster.num_ranks
+    ranks = network.topology.num_ranks
     everyone = np.arange(ranks, dtype=np.int32)
     if kind is CollectiveKind.ALL_TO_ALL:
         names = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
@@ -125,9 +122,9 @@ def _collective_problem(
     if intent.size_bytes is not None and intent.size_bytes != total:
         raise InvalidInput(f"{file} moves a {kind} of {total} bytes, not of {intent.size_bytes}")
     problem = Problem(
-        cluster.topology,
+        network.topology,
         Items(sizes, contributors, destinations),
-        cluster=cluster,
+        cluster=network.cluster,
         collective=Collective(kind, total, None, intent.root),
     )
     return problem, {name: item for item, name in enumerate(names)}

@@ -33,29 +33,36 @@ class Sequence:
 
 
 def sequence_messages(schedule: Schedule, topology: Topology) -> Sequence:
-    """Order the messages; ties by barrier, stage and row."""
+    """Order the messages; ties by barrier, stage, slice, distance and row.
+
+    The distance from sender to receiver rotates lists of destinations: where everyone sends to everyone, queues that
+    are worked off in order meet different receivers, and not all the same one.
+    """
     count = schedule.num_messages
     before, after = _link_neighbours(schedule, topology)
     epoch = np.searchsorted(schedule.barriers, schedule.stage, side="right").astype(np.int32)
     edge_from = np.concatenate([schedule.deps.values.astype(np.int64), before])
     edge_to = np.concatenate([schedule.deps.row_of_value, after])
-    in_rows = np.arange(count)
-    if (edge_from < edge_to).all() and (np.diff(epoch) >= 0).all():
-        return Sequence(in_rows, before, after, epoch)
-    return Sequence(_kahn(schedule, edge_from, edge_to, epoch), before, after, epoch)
+    src, dst = (ends.values[ends.offsets[:-1]].astype(np.int64) for ends in (schedule.src, schedule.dst))
+    distance = (dst - src) % topology.num_ranks
+    order = np.lexsort((np.arange(count), distance, schedule.slice, schedule.stage, epoch))
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(count)
+    if (place[edge_from] < place[edge_to]).all():
+        return Sequence(order, before, after, epoch)
+    return Sequence(_kahn(place, edge_from, edge_to, epoch), before, after, epoch)
 
 
 def _kahn(
-    schedule: Schedule, edge_from: NDArray[np.int64], edge_to: NDArray[np.int64], epoch: NDArray[np.int32]
+    place: NDArray[np.int64], edge_from: NDArray[np.int64], edge_to: NDArray[np.int64], epoch: NDArray[np.int32]
 ) -> NDArray[np.int64]:
-    """Always the ready message of least (epoch, stage, row)."""
-    count = schedule.num_messages
+    """Always the ready message of the first place."""
+    count = len(place)
     by_source = np.argsort(edge_from, kind="stable")
     followers = edge_to[by_source].tolist()
     starts = np.searchsorted(edge_from[by_source], np.arange(count + 1)).tolist()
     waiting = np.bincount(edge_to, minlength=count).tolist()
-    keys = (epoch.astype(np.int64) << 32) + schedule.stage
-    key = keys.tolist()
+    key = place.tolist()
     ready = [(key[m], m) for m in range(count) if waiting[m] == 0]
     heapq.heapify(ready)
     order: list[int] = []

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from interlock.collectives import CollectiveKind, collective
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
-from interlock.interchange.shared.chunks.goal import Goal, any_cluster, collective_goal, matrix_goal
+from interlock.interchange.shared.chunks.goal import Goal, collective_goal, matrix_goal, network_of
 from interlock.traffic import Demand
 
 __all__ = ["ChunkBuffers", "choose_goal", "infer_chunk_bytes"]
@@ -33,11 +33,9 @@ def choose_goal(
     """The goal, the chunk size, and notes on what was inferred.
 
     `delivered` is the chunk matrix that the program moves, where it only copies and delivers every input chunk to one
-    rank: then it may be an All-to-Allv in padded chunk-matrix form.
+    rank: then it may be an All-to-Allv in chunk-matrix form.
     """
-    cluster = intent.cluster or any_cluster(len(buffers.inputs))
-    if cluster.num_ranks != len(buffers.inputs):
-        raise InvalidInput(f"{buffers.file} has {len(buffers.inputs)} GPUs but the cluster has {cluster.num_ranks}")
+    network = network_of(intent, len(buffers.inputs), buffers.file)
     named = _named(buffers, intent)
     notes: list[str] = []
     if intent.demand is not None:
@@ -48,17 +46,17 @@ def choose_goal(
         notes.append("the file does not say how large a chunk is; each counts as one byte (say --chunk-bytes)")
     if delivered is not None and named in (None, CollectiveKind.ALL_REDUCE) and intent.collective is None:
         notes.append(
-            "nothing is added and every chunk goes to one rank: read as an All-to-Allv in padded chunk-matrix form; "
+            "nothing is added and every chunk goes to one rank: read as an All-to-Allv in chunk-matrix form; "
             "say --demand to compare it with yours"
         )
         demand = Demand(delivered * chunk_bytes, "chunk matrix of the file")
-        return matrix_goal(delivered, demand, chunk_bytes, buffers.outputs, cluster), chunk_bytes, notes
+        return matrix_goal(delivered, demand, chunk_bytes, buffers.outputs, network), chunk_bytes, notes
     if named is None:
         raise InvalidInput(
             f"{buffers.file}: collective {buffers.collective!r} does not say what must arrive where; say it with "
             "--demand or --collective"
         )
-    goal = collective_goal(named, buffers.inputs, buffers.outputs, chunk_bytes, cluster, intent.root)
+    goal = collective_goal(named, buffers.inputs, buffers.outputs, chunk_bytes, network, intent.root)
     return goal, chunk_bytes, notes
 
 
@@ -91,8 +89,8 @@ def _demand_goal(
         notes.append(f"chunks of {chunk_bytes} bytes turn the demand into the file's chunk matrix")
     if matrix is None:
         matrix = -(-demand.bytes_matrix // chunk_bytes)
-    cluster = intent.cluster or any_cluster(ranks)
-    return matrix_goal(matrix, demand, chunk_bytes, buffers.outputs, cluster), chunk_bytes, notes
+    network = network_of(intent, ranks, buffers.file)
+    return matrix_goal(matrix, demand, chunk_bytes, buffers.outputs, network), chunk_bytes, notes
 
 
 def infer_chunk_bytes(demand: Demand, chunks: NDArray[np.int64]) -> int | None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
+from interlock.interchange.contract import Intent
 from interlock.interchange.shared.chunks.memory import Key
 from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged
-from interlock.topology import Cluster
+from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
-__all__ = ["Goal", "any_cluster", "collective_goal", "matrix_goal"]
+__all__ = ["Goal", "Network", "collective_goal", "matrix_goal", "network_of"]
 
 SUM = -1  # origin of a chunk that is a sum
 
@@ -37,13 +39,27 @@ class Goal:
     piece_of: Callable[[Key], tuple[int, int, int] | None]
 
 
-def any_cluster(num_ranks: int) -> Cluster:
-    """One switch with every ability: a format that does not name its network gets this one."""
-    return Cluster(name="any", servers=1, gpus_per_server=num_ranks, multicasts=True, reduces=True)
+class Network(NamedTuple):
+    """Where a file would run: a graph, and the cluster that it is made from, if it is."""
+
+    topology: Topology
+    cluster: Cluster | None
+
+
+def network_of(intent: Intent, num_ranks: int, file: str) -> Network:
+    """The network the user names; a file without one gets a switch with every ability."""
+    cluster = intent.cluster
+    if cluster is None and intent.topology is None:
+        cluster = Cluster(name="any", servers=1, gpus_per_server=num_ranks, multicasts=True, reduces=True)
+    topology = intent.topology if cluster is None else cluster.topology
+    assert topology is not None
+    if topology.num_ranks != num_ranks:
+        raise InvalidInput(f"{file} has {num_ranks} GPUs but {topology.name} has {topology.num_ranks}")
+    return Network(topology, cluster)
 
 
 def collective_goal(
-    kind: CollectiveKind, inputs: list[int], outputs: list[int], chunk_bytes: int, cluster: Cluster, root: int = 0
+    kind: CollectiveKind, inputs: list[int], outputs: list[int], chunk_bytes: int, network: Network, root: int = 0
 ) -> Goal:
     """The goal of a collective over all ranks, whose buffers have the given numbers of chunks."""
     ranks = len(inputs)
@@ -64,7 +80,7 @@ def collective_goal(
     named = Collective(kind, large * chunk_bytes, None, root)
     all_ranks = (1 << ranks) - 1
     return Goal(
-        Problem(cluster.topology, items, cluster=cluster, collective=named),
+        Problem(network.topology, items, cluster=network.cluster, collective=named),
         key_of_input=lambda rank, k: (SUM if is_sum else rank, k),
         wanted=wanted,
         contributors=lambda key: all_ranks if key[0] == SUM else 1 << key[0],
@@ -117,7 +133,7 @@ def _ends(keys: list[Key], wanted: list[list[Key | None]]) -> Ragged:
 
 
 def matrix_goal(
-    chunks: NDArray[np.int64], demand: Demand, chunk_bytes: int, outputs: list[int], cluster: Cluster
+    chunks: NDArray[np.int64], demand: Demand, chunk_bytes: int, outputs: list[int], network: Network
 ) -> Goal:
     """The goal of an All-to-Allv whose buffers hold the blocks of a chunk matrix one after the other.
 
@@ -130,7 +146,7 @@ def matrix_goal(
     np.fill_diagonal(sizes, 0)
     src, dst = np.nonzero(sizes)
     items = Items(sizes[src, dst], RankSets.one(src.astype(np.int32)), RankSets.one(dst.astype(np.int32)))
-    problem = Problem(cluster.topology, items, cluster=cluster, demand=demand)
+    problem = Problem(network.topology, items, cluster=network.cluster, demand=demand)
     item_of_pair = {pair: item for item, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True))}
     bounds = [np.append(input_at[i], chunks[i].sum()).tolist() for i in range(ranks)]
     wanted: list[list[Key | None]] = []

@@ -12,12 +12,12 @@ from interlock.errors import InvalidInput
 from interlock.interchange.shared.chunks.quantise import Quantised
 from interlock.problem import Problem
 
-__all__ = ["Block", "Layout", "lay_out", "pad_to_equal_sums"]
+__all__ = ["Block", "Layout", "lay_out"]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Chunks that go from one rank's input to one rank's output and belong to no item: own shares and padding."""
+    """Chunks that go from one rank's input to one rank's output and belong to no item: own shares."""
 
     src: int
     dst: int
@@ -36,13 +36,13 @@ class Layout:
     input_at: NDArray[np.int64]  # [num_items]
     output_at: NDArray[np.int64]
     blocks: tuple[Block, ...] = ()
-    chunk_matrix: NDArray[np.int64] | None = None  # of an All-to-Allv, padding included
+    chunk_matrix: NDArray[np.int64] | None = None  # of an All-to-Allv
 
 
-def lay_out(problem: Problem, quantised: Quantised, *, equal_sums: bool) -> Layout:
-    """Buffers of a problem; `equal_sums` pads an All-to-Allv until all ranks send and receive the same."""
+def lay_out(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> Layout:
+    """Buffers of a problem; `equal_buffers` gives every rank of an All-to-Allv the largest one, filled or not."""
     if problem.demand is not None:
-        return _alltoallv(problem, quantised, equal_sums=equal_sums)
+        return _alltoallv(problem, quantised, equal_buffers=equal_buffers)
     if problem.collective is None:
         return _items(problem, quantised)
     if problem.collective.group is not None and len(problem.collective.group) != problem.num_ranks:
@@ -101,32 +101,25 @@ def _alltoall(problem: Problem, quantised: Quantised) -> Layout:
     return Layout("all-to-all", total, total, dst * share + within, src * share + within, blocks)
 
 
-def _alltoallv(problem: Problem, quantised: Quantised, *, equal_sums: bool) -> Layout:
+def _alltoallv(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> Layout:
     assert problem.demand is not None
-    ranks, chunks = problem.num_ranks, quantised.item_chunks
+    ranks = problem.num_ranks
     src = problem.items.origin.astype(np.int64)
     dst = problem.items.destinations.to_ragged().values.astype(np.int64)
-    true = np.zeros((ranks, ranks), np.int64)
-    true[src, dst] = chunks
-    np.fill_diagonal(true, -(-np.diag(problem.demand.bytes_matrix) // quantised.chunk_bytes))
-    padded = pad_to_equal_sums(true) if equal_sums else true
-    input_at = np.cumsum(padded, axis=1) - padded
-    output_at = np.cumsum(padded, axis=0) - padded
-    blocks = []
-    for i, j in zip(*map(np.ndarray.tolist, np.nonzero(padded)), strict=True):
-        first = 0 if i == j else int(true[i, j])
-        if padded[i, j] > first:
-            begin, end = int(input_at[i, j]) + first, int(output_at[i, j]) + first
-            blocks.append(Block(i, j, begin, end, int(padded[i, j]) - first))
-    return Layout(
-        "all-to-allv",
-        np.maximum(padded.sum(axis=1), 1),
-        np.maximum(padded.sum(axis=0), 1),
-        input_at[src, dst],
-        output_at[src, dst],
-        tuple(blocks),
-        padded,
+    chunks = np.zeros((ranks, ranks), np.int64)
+    chunks[src, dst] = quantised.item_chunks
+    own = -(-np.diag(problem.demand.bytes_matrix) // quantised.chunk_bytes)
+    np.fill_diagonal(chunks, own)
+    input_at = np.cumsum(chunks, axis=1) - chunks
+    output_at = np.cumsum(chunks, axis=0) - chunks
+    blocks = tuple(
+        Block(rank, rank, int(input_at[rank, rank]), int(output_at[rank, rank]), int(own[rank]))
+        for rank in np.flatnonzero(own).tolist()
     )
+    sent, received = np.maximum(chunks.sum(axis=1), 1), np.maximum(chunks.sum(axis=0), 1)
+    if equal_buffers:
+        sent = received = np.full(ranks, max(sent.max(), received.max()))
+    return Layout("all-to-allv", sent, received, input_at[src, dst], output_at[src, dst], blocks, chunks)
 
 
 def _items(problem: Problem, quantised: Quantised) -> Layout:
@@ -135,35 +128,6 @@ def _items(problem: Problem, quantised: Quantised) -> Layout:
     whole = np.cumsum(chunks) - chunks
     total = np.full(ranks, max(1, int(chunks.sum())))
     return Layout("items", total, total, whole, whole)
-
-
-def pad_to_equal_sums(chunks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add padding until every row and column has the same sum, a multiple of the number of ranks.
-
-    Padding goes to the diagonal first, where it costs a local copy; what is left is ``sum(|row - column|) / 2``.
-
-    >>> pad_to_equal_sums(np.array([[0, 3], [1, 0]])).tolist()
-    [[1, 3], [3, 1]]
-    """
-    ranks = len(chunks)
-    row, col = chunks.sum(axis=1), chunks.sum(axis=0)
-    total = -(-int(max(row.max(), col.max(), 1)) // ranks) * ranks
-    padded = chunks.copy()
-    own = np.minimum(total - row, total - col)
-    padded[np.arange(ranks), np.arange(ranks)] += own
-    lacks_out, lacks_in = total - row - own, total - col - own
-    senders, receivers = np.flatnonzero(lacks_out).tolist(), np.flatnonzero(lacks_in).tolist()
-    while senders:
-        i, j = senders[-1], receivers[-1]
-        moved = min(lacks_out[i], lacks_in[j])
-        padded[i, j] += moved
-        lacks_out[i] -= moved
-        lacks_in[j] -= moved
-        if not lacks_out[i]:
-            senders.pop()
-        if not lacks_in[j]:
-            receivers.pop()
-    return padded
 
 
 def _within(group: NDArray[np.int64], chunks: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from interlock.errors import LimitExceeded
 
-__all__ = ["Clock", "Key", "Memory", "Thread", "Value"]
+__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "later"]
 
 MAX_CLOCK_WORK = 40_000_000
 MAX_VIOLATIONS = 100
@@ -45,11 +45,35 @@ class Thread:
     clock: Clock = field(default_factory=dict)
     at: int = 0  # next step
     place: str = ""  # for messages: "step 5"
-    last_transfer: int | None = None  # last one it sent or took in, for program order
+    taken: int | None = None  # last transfer it took in or heard of
+    sent: tuple[int | None, int | None] = (None, None)  # its last but one transfer, and its last
+
+    @property
+    def last_transfer(self) -> int | None:
+        """The last one it sent or took in."""
+        return later(self.taken, self.sent[1])
+
+    @property
+    def last_but_one_sent(self) -> int | None:
+        """What must have arrived where a send is done when it has left: the last one may still be under way."""
+        return self.sent[0]
+
+    def take(self, transfer: int | None) -> None:
+        """It took in a transfer, or waited for one who had."""
+        self.taken = later(self.taken, transfer)
+
+    def send(self, transfer: int) -> None:
+        """It sent a transfer."""
+        self.sent = (self.sent[1], transfer)
 
     def where(self) -> str:
         """The thread and its step."""
         return f"{self.name}, {self.place}"
+
+
+def later(a: int | None, b: int | None) -> int | None:
+    """The later of two transfers, which are numbered in the order of execution."""
+    return b if a is None else a if b is None else max(a, b)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.interchange.contract import Intent
 from interlock.interchange.shared.chunks.buffers import ChunkBuffers
-from interlock.interchange.shared.chunks.goal import Goal, any_cluster, matrix_goal
+from interlock.interchange.shared.chunks.goal import Goal, matrix_goal, network_of
 from interlock.interchange.shared.chunks.memory import Memory, Thread
 from interlock.interchange.shared.chunks.transfers import Moves
 from interlock.traffic import Demand
@@ -41,7 +42,7 @@ def plain_goal(inputs: list[int]) -> Goal:
     """No goal yet: every input chunk is its own."""
     ranks = len(inputs)
     nothing = np.zeros((ranks, ranks), np.int64)
-    return matrix_goal(nothing, Demand(nothing.copy()), 1, [0] * ranks, any_cluster(ranks))
+    return matrix_goal(nothing, Demand(nothing.copy()), 1, [0] * ranks, network_of(Intent(), ranks, ""))
 
 
 def delivered_matrix(

@@ -7,8 +7,9 @@ in two, at every hop.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,9 @@ from interlock.errors import InvalidInput, LimitExceeded
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
-__all__ = ["ChunkPolicy", "Quantised", "quantise"]
+__all__ = ["ChunkPolicy", "Quantised", "fit_chunks", "quantise"]
+
+Built = TypeVar("Built")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,16 @@ class ChunkPolicy:
     """How to choose the chunk size.
 
     `chunk_bytes` fixes it. Otherwise the largest size that divides every boundary is taken ("exact", no padding) if no
-    rank then holds more than `max_chunks_per_rank`; if not, the least multiple of `alignment` that respects the limit.
+    rank then holds more than `max_chunks_per_rank`. If not, sizes are doublings of `alignment`, at least `least_bytes`:
+    the largest that adds no more than `max_added` of all bytes, or the least that respects the limit if all add more.
     """
 
     chunk_bytes: int | None = None
     max_chunks_per_rank: int = 1024
     alignment: int = 1
     must_be_exact: bool = False
+    least_bytes: int = 1
+    max_added: float = 0.01
 
     def __post_init__(self) -> None:
         if self.chunk_bytes is not None and (self.chunk_bytes < 1 or self.chunk_bytes % self.alignment):
@@ -100,7 +106,8 @@ def _choose(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> tuple[
         return policy.chunk_bytes, "fixed"
     marks = np.concatenate([problem.items.size_bytes, schedule.pieces.offset, schedule.pieces.length])
     common = int(np.gcd.reduce(marks))
-    if common % policy.alignment == 0 and _most_chunks(problem, common) <= policy.max_chunks_per_rank:
+    fits = _most_chunks(problem, common) <= policy.max_chunks_per_rank
+    if fits and common % policy.alignment == 0 and common >= policy.least_bytes:
         return common, "exact"
     if policy.must_be_exact:
         raise LimitExceeded(
@@ -125,18 +132,39 @@ def _most_chunks(problem: Problem, chunk_bytes: int) -> int:
 
 
 def _least_fitting(problem: Problem, policy: ChunkPolicy) -> int:
-    """By bisection: fewer, larger chunks never need more of them."""
-    unit = policy.alignment
-    low, high = 1, math.ceil(int(problem.items.size_bytes.max()) / unit)
-    if _most_chunks(problem, high * unit) > policy.max_chunks_per_rank:
+    sizes = problem.items.size_bytes
+    size, largest = policy.alignment, int(sizes.max())
+    while size < policy.least_bytes or (size < largest and _most_chunks(problem, size) > policy.max_chunks_per_rank):
+        size *= 2
+    if _most_chunks(problem, size) > policy.max_chunks_per_rank:
         raise LimitExceeded(
-            f"a rank sends or receives {_most_chunks(problem, high * unit)} items, one chunk each at least; at most "
+            f"a rank sends or receives {_most_chunks(problem, size)} items, one chunk each at least; at most "
             f"{policy.max_chunks_per_rank} chunks per rank fit this format"
         )
-    while low < high:
-        middle = (low + high) // 2
-        if _most_chunks(problem, middle * unit) <= policy.max_chunks_per_rank:
-            high = middle
-        else:
-            low = middle + 1
-    return low * unit
+    allowed = int(sizes.sum() * (1 + policy.max_added))
+    while size < largest and int((-(-sizes // (2 * size))).sum()) * 2 * size <= allowed:
+        size *= 2
+    return size
+
+
+def fit_chunks(
+    schedule: Schedule, problem: Problem, policy: ChunkPolicy, build: Callable[[Quantised], Built]
+) -> tuple[Quantised, Built]:
+    """What `build` makes of the chunks; where it meets a limit of its format, chunks twice as large are tried.
+
+    Larger chunks mean fewer moves: short pieces grow together or vanish. The last size makes every item one chunk.
+    """
+    first: LimitExceeded | None = None
+    largest = int(problem.items.size_bytes.max(initial=1))
+    while True:
+        try:
+            quantised = quantise(schedule, problem, policy)
+        except LimitExceeded as refusal:
+            raise first or refusal from None
+        try:
+            return quantised, build(quantised)
+        except LimitExceeded as refusal:
+            first = first or refusal
+            if policy.chunk_bytes is not None or quantised.chunk_bytes >= largest:
+                raise first from None
+            policy = replace(policy, least_bytes=2 * quantised.chunk_bytes)

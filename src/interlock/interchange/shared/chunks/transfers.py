@@ -239,7 +239,7 @@ class _Rows:
             dst=dst,
             kind=kind,
             phase=phase,
-            stage=np.array(_depths(deps), np.int32),
+            stage=np.zeros(count, np.int32),  # one kernel, launched once
             slice=np.zeros(count, np.int32),
             size_bytes=np.array(self.size, np.int64),
             path=_tree_paths(src, dst, self.moves.goal.problem),
@@ -279,14 +279,6 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
         else:
             merged.append((item, offset, length))
     return merged
-
-
-def _depths(deps: list[list[int]]) -> list[int]:
-    """Longest chain of earlier rows behind each row."""
-    depths: list[int] = []
-    for row, earlier in enumerate(deps):
-        depths.append(max((depths[d] + 1 for d in earlier if d < row), default=0))
-    return depths
 
 
 def _tree_paths(src: Ragged, dst: Ragged, problem: Problem) -> Ragged:
