@@ -337,6 +337,28 @@ def lab_queues() -> str:
     return markdown(header, lines)
 
 
+def lab_choice() -> str:
+    """Both congestion controls at the lab's own queue and at a deep one: what the gain hangs on."""
+    header = ["TCP, queue of a port", "torch's own", "adaptive", "times as fast"]
+    lines = [
+        [
+            f"{row['congestion control']}, {row['queue kB']} kB",
+            f"{row['native_ms']:.0f} ms",
+            f"{row['adaptive_ms']:.0f} ms",
+            f"{row['faster']:.2f}",
+        ]
+        for row in rows_of(stored("lab_queues"))
+        if row["queue kB"] in (24, 150)
+    ]
+    return markdown(header, lines)
+
+
+def results() -> str:
+    """What is stored, and from when."""
+    lines = [[path.stem, *made_on(path.stem).split(", ")] for path in sorted(RESULTS.glob("*.json"))]
+    return markdown(["result", "commit", "day"], lines)
+
+
 def lab_small() -> str:
     """Small calls in the lab, as a part of torch's own speed."""
     small = stored("lab")["small_messages"]
@@ -375,9 +397,10 @@ def _seconds(value: object) -> str:
 
 
 FAST = (quality, quality_faults, quality_corners, draws, mesh, grid)
-LAB = (lab, lab_queues, lab_small)
+LAB = (lab, lab_queues, lab_choice, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 WRITERS = (
+    results,
     simulator,
     profiles,
     gains,

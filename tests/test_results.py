@@ -1,0 +1,40 @@
+"""Stored results: each says from which commit and day, and the docs' tables are made of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_a_result_has_a_commit_of_this_history_and_a_day(file: Path) -> None:
+    machine = json.loads(file.read_text())["machine"]
+    date.fromisoformat(machine["date"])
+    git = ["git", "-C", str(ROOT)]
+    shallow = subprocess.run([*git, "rev-parse", "--is-shallow-repository"], capture_output=True, text=True)
+    if shallow.stdout.strip() != "false":
+        pytest.skip("not a whole clone")
+    assert subprocess.run([*git, "merge-base", "--is-ancestor", machine["commit"], "HEAD"]).returncode == 0
+
+
+def test_tables_of_the_docs_are_those_of_the_stored_results() -> None:
+    made = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "doc_tables.py"), "--check"], capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stdout
+
+
+def test_every_benchmark_that_is_renewed_exists() -> None:
+    listed = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "run_all.py"), "--list"], capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.split():
+        assert (ROOT / "benchmarks" / f"bench_{name}.py").exists(), name
