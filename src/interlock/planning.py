@@ -304,7 +304,7 @@ def plan(
     seed, parameters
         Passed to the algorithm.
     """
-    return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, report=None, **parameters)
+    return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, **parameters)  # type: ignore[arg-type]
 
 
 def solve(

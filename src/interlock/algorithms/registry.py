@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -84,13 +84,17 @@ class Algorithm:
         takes = inspect.signature(self.build).parameters
         return any(each.kind is each.VAR_KEYWORD for each in takes.values()) or all(name in takes for name in given)
 
-    def check_parameters(self, given: Iterable[str]) -> None:
-        """Raise unless `build` takes keywords of these names, or any."""
-        for name in given:
+    def check_parameters(self, given: Mapping[str, object]) -> None:
+        """Raise unless `build` takes keywords of these names, or any, and whole numbers are given where it counts."""
+        for name, value in given.items():
+            takes = inspect.signature(self.build).parameters
             if not self.takes([name]):
-                takes = inspect.signature(self.build).parameters
                 known = [word for word in takes if word not in ("problem", "seed", "report", "time_of")]
                 raise InvalidInput(f"algorithm {self.name!r} takes no {name!r}; {nearest(name, known)}")
+            wanted = str(takes[name].annotation) if name in takes else ""
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            if wanted in ("int", "int | None") and not is_whole and (value is not None or wanted == "int"):
+                raise InvalidInput(f"{name}={str(value)[:64]} must be a whole number")
 
 
 def names() -> list[str]:

@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from interlock.errors import InvalidInput
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.memory import check_memory
 from interlock.ragged import Ragged
 from interlock.topology.fabric import Fabric
 from interlock.topology.routing import DEAD_BANDWIDTH, ShortestPaths
@@ -19,6 +20,7 @@ __all__ = ["MAX_LINKS", "MAX_NODES", "NodeKind", "Router", "Topology", "from_edg
 
 MAX_NODES = 1_000_000
 MAX_LINKS = 50_000_000
+LINK_BYTES = 120  # of all columns of a link, and of what is needed on the way to them
 LINK_COLUMNS = {
     "link_src": np.int32,
     "link_dst": np.int32,
@@ -214,8 +216,18 @@ def _kinds(
     return kinds
 
 
+def check_links(num_links: int, what: str) -> None:
+    """Raise, before anything is allocated, where a graph would have more links than are legal or fit into memory."""
+    if num_links > MAX_LINKS:
+        raise LimitExceeded(f"{what} has {num_links} links; at most {MAX_LINKS} are supported")
+    check_memory(num_links * LINK_BYTES, what)
+
+
 def _node_ids(values: ArrayLike, name: str, limit: int = MAX_NODES) -> NDArray[np.int32]:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InvalidInput(f"{name} must be a flat list of whole numbers, not lists of unequal length") from None
     if array.size == 0:
         return np.zeros(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -233,9 +245,17 @@ def per_link(value: Quantity | ArrayLike, num_links: int, name: str) -> NDArray[
     if isinstance(value, str | int | float):
         return np.full(num_links, parse(value, name))
     if isinstance(value, list | tuple) and any(isinstance(entry, str) for entry in value):
-        parsed = {entry: parse(entry, f"{name}[{value.index(entry)}]") for entry in dict.fromkeys(value)}
+        parsed: dict[Quantity, float] = {}
+        for place, entry in enumerate(value):
+            if not isinstance(entry, str | int | float):
+                raise InvalidInput(f"{name}[{place}]={str(entry)[:40]!r} is not a quantity")
+            if entry not in parsed:
+                parsed[entry] = parse(entry, f"{name}[{place}]")
         value = [parsed[entry] for entry in value]
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must be one quantity or {num_links} of them, not lists of unequal length") from None
     if array.shape != (num_links,) or array.dtype.kind not in "iuf":
         raise InvalidInput(
             f"{name} must be one quantity or {num_links} of them, not {array.dtype} of shape {array.shape}"

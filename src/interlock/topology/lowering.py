@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
-from interlock.topology.graph import NodeKind, Topology
+from interlock.topology.graph import NodeKind, Topology, check_links
 from interlock.topology.routing import DEAD_BANDWIDTH
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class TwoTierRoutes:
 def lower(cluster: Cluster) -> Topology:
     """The graph of a cluster: its ranks, a switch per server, the leaves and one spine."""
     ranks, width = cluster.num_ranks, cluster.gpus_per_server
+    check_links(ranks * (width + 1 if cluster.scale_up == "mesh" else 4), f"the graph of {cluster.name!r}")
     leaf_of_rank, num_leaves = _leaves(cluster)
     has_spine = cluster.scale_out != "rail" and cluster.oversubscription > 1.0
     parts = [*_scale_up_links(cluster), *_nic_links(cluster, leaf_of_rank)]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.topology.cluster import Cluster
-from interlock.topology.graph import Topology, from_edges
+from interlock.topology.graph import Topology, check_links, from_edges
 from interlock.topology.shapes import PerDimension, check_dims, one_each
 from interlock.units import Quantity
 
@@ -58,6 +58,7 @@ def dragonfly(
     width, groups = ranks_per_group, num_groups
     if width * groups == 1:
         raise InvalidInput("dragonfly 1x1 has a single rank; a topology needs at least two")
+    check_links(groups * (width * (width - 1) + groups - 1), f"dragonfly {width}x{groups}")
     ids = np.arange(width * groups, dtype=np.int32).reshape(groups, width)
     own, peer = np.nonzero(~np.eye(width, dtype=np.bool_))
     # Cable k of a group leads to the group k + 1 further on, where it is cable (groups - 2 - k).
@@ -99,6 +100,7 @@ def clos(
         edge = one_each(bandwidth, 1, "bandwidth")[0]
         bandwidth = (edge, edge * ranks_per_leaf / num_spines)
     ranks = np.arange(num_leaves * ranks_per_leaf, dtype=np.int32).reshape(num_leaves, ranks_per_leaf)
+    check_links(2 * (ranks.size + num_leaves * num_spines), f"clos of {num_leaves} leaves and {num_spines} spines")
     leaves = np.arange(num_leaves, dtype=np.int32) + ranks.size
     spines = np.arange(num_spines, dtype=np.int32) + ranks.size + num_leaves
     low = np.concatenate([ranks.ravel(), np.repeat(leaves, num_spines)])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, nearest
-from interlock.topology.graph import MAX_LINKS, MAX_NODES, Topology, from_edges
+from interlock.topology.graph import MAX_NODES, Topology, check_links, from_edges
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
 __all__ = [
@@ -244,8 +244,7 @@ def _joined(kind: Dimension, axis: int, ids: Ids, switches: Ids) -> tuple[Ids, I
         high = np.take(ids, range(1, size), axis).ravel()
         return np.concatenate([low, high]), np.concatenate([high, low])
     steps = range(1, size) if kind is Dimension.FULL else sorted({1, size - 1})
-    if len(steps) * ids.size > MAX_LINKS:
-        raise InvalidInput(f"a clique of {size} on {ids.size} ranks is above the limit of {MAX_LINKS} links")
+    check_links(len(steps) * ids.size, f"a clique of {size} on {ids.size} ranks")
     ahead = [np.roll(ids, -step, axis).ravel() for step in steps]
     return np.tile(ids.ravel(), len(ahead)), np.concatenate(ahead)
 

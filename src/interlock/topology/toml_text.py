@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, LimitExceeded, nearest
 from interlock.files import FilePath, read_text
+
+MAX_KEY_PARTS = 64  # of a dotted key: each makes the standard library walk all before it
+_PART = r"""(?>"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]++)[ \t]*+\.[ \t]*+"""
+_TOO_DEEP = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MAX_KEY_PARTS}}}")
 
 __all__ = ["check_keys", "read_toml", "table", "to_toml"]
 
@@ -15,6 +20,9 @@ __all__ = ["check_keys", "read_toml", "table", "to_toml"]
 def read_toml(path: FilePath, max_bytes: int) -> dict[str, object]:
     """The tables of a TOML file."""
     text = read_text(path, max_bytes)
+    if (deep := _TOO_DEEP.search(text)) is not None:
+        line = text.count("\n", 0, deep.start()) + 1
+        raise LimitExceeded(f"{path}, line {line}: a key of more than {MAX_KEY_PARTS} parts")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -41,11 +41,21 @@ class Demand:
 
     def __post_init__(self) -> None:
         held = self.bytes_matrix
+        if not isinstance(held, np.ndarray):
+            raise InvalidInput(f"bytes_matrix must be a NumPy array, not {type(held).__name__}; use matrix()")
         if held.dtype != np.int64 or held.ndim != 2 or held.shape[0] != held.shape[1]:
             raise InvalidInput(
                 f"bytes_matrix must be square int64, not {held.dtype} of shape {held.shape}; use matrix()"
             )
-        held.flags.writeable = False
+        if held.size and held.min() < 0:
+            raise InvalidInput(f"bytes_matrix holds {held.min()}; bytes must be at least 0")
+        if held.sum(dtype=np.float64) > MAX_TOTAL_BYTES:
+            raise InvalidInput(f"bytes_matrix adds up to more than 2^62 bytes (largest entry {held.max()})")
+        if held.flags.writeable or not held.flags.c_contiguous:
+            # The caller may change its array afterwards, and keeps it as it is.
+            held = np.array(held, order="C")
+            held.flags.writeable = False
+            object.__setattr__(self, "bytes_matrix", held)
 
     @property
     def num_ranks(self) -> int:
@@ -101,4 +111,6 @@ def matrix(array: ArrayLike, name: str = "matrix") -> Demand:
         raise InvalidInput(f"demand[{row}, {col}]={given[row, col]} is negative; bytes must be at least 0")
     if (given > MAX_TOTAL_BYTES).any() or float(given.sum(dtype=np.float64)) > MAX_TOTAL_BYTES:
         raise InvalidInput(f"the demand matrix adds up to more than 2^62 bytes (largest entry {given.max()})")
-    return Demand(np.array(given, np.int64, order="C"), name)
+    own = np.array(given, np.int64, order="C")
+    own.flags.writeable = False
+    return Demand(own, name)

@@ -7,6 +7,7 @@ with # is skipped. An npz holds one array, or one of the names asked for.
 from __future__ import annotations
 
 import re
+import tokenize
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +18,18 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, LimitExceeded, nearest
 from interlock.files import FilePath, check_file, read_text
+from interlock.memory import check_memory
 from interlock.traffic.demand import MAX_RANKS, Demand, matrix
 
 __all__ = ["npz_names", "read_array", "read_demand", "read_integers", "read_npz"]
 
 MAX_TEXT_BYTES = 1 << 29
 MAX_NPZ_BYTES = 1 << 32
-MAX_ENTRIES = 1 << 28  # 2 GiB of int64
+MAX_ENTRIES = 1 << 26  # 512 MiB of int64: a matrix of all the ranks a demand may have
+MAX_CELL = 20  # characters: a sign and the digits of 2^63
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 def read_demand(path: FilePath, scale_bytes: int = 1) -> Demand:
@@ -58,32 +64,34 @@ def read_array(path: FilePath, names: Sequence[str]) -> NDArray[Any]:
 def read_integers(path: FilePath) -> NDArray[np.int64]:
     """A table of whole numbers from a text file, ``[rows, columns]``."""
     text = read_text(path, MAX_TEXT_BYTES)
-    rows = [
-        (k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")
-    ]
+    rows: list[NDArray[np.int64]] = []  # a line at a time: words take ten times the memory of numbers
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        cells = re.split(r"[,;]\s*|\s+", line.strip().rstrip(",;"))
+        width = len(rows[0]) if rows else len(cells)
+        if width > MAX_RANKS or (len(rows) + 1) * width > MAX_ENTRIES:
+            raise LimitExceeded(
+                f"{path}, line {number}: {width} columns; at most {MAX_RANKS} and {MAX_ENTRIES} cells are read"
+            )
+        if len(cells) != width:
+            raise InvalidInput(
+                f"{path}: line {number} has {len(cells)} cells but the first has {width}; rows must match"
+            )
+        rows.append(_numbers(cells, f"{path}: line {number}"))
     if not rows:
         raise InvalidInput(f"{path} is empty; a matrix of whole numbers is needed")
-    cells = [re.split(r"[,;]\s*|\s+", line.strip().rstrip(",;")) for _, line in rows]
-    width = len(cells[0])
-    for (number, _), row in zip(rows, cells, strict=True):
-        if len(row) != width:
-            raise InvalidInput(f"{path}: line {number} has {len(row)} cells but the first has {width}; rows must match")
-    if width > MAX_RANKS or len(rows) * width > MAX_ENTRIES:
-        raise LimitExceeded(f"{path} has {len(rows)} x {width} cells; at most {MAX_RANKS} columns are read")
-    try:
-        return np.array(cells).astype(np.int64)
-    except (ValueError, OverflowError):
-        raise InvalidInput(f"{path}: {_first_bad_cell(rows, cells)}") from None
+    return np.stack(rows)
 
 
-def _first_bad_cell(rows: list[tuple[int, str]], cells: list[list[str]]) -> str:
-    for (number, _), row in zip(rows, cells, strict=True):
-        for column, cell in enumerate(row, 1):
-            if not re.fullmatch(r"[+-]?[0-9]+", cell, re.ASCII):
-                return f"line {number}, column {column}: {cell[:40]!r} is not a whole number"
-            if len(cell) > 19 or abs(int(cell)) > 2**62:
-                return f"line {number}, column {column}: {cell[:40]} is beyond 2^62"
-    return "a cell is not a whole number"
+def _numbers(cells: list[str], where: str) -> NDArray[np.int64]:
+    """A line's cells as numbers; digits are those of ASCII, and nothing stands between them."""
+    for column, cell in enumerate(cells, 1):
+        if not _WHOLE.fullmatch(cell):
+            raise InvalidInput(f"{where}, column {column}: {cell[:40]!r} is not a whole number")
+        if len(cell) >= MAX_CELL - 1 and (len(cell) > MAX_CELL or abs(int(cell)) > 2**62):
+            raise InvalidInput(f"{where}, column {column}: {cell[:40]} is beyond 2^62")
+    return np.array([int(cell) for cell in cells], np.int64)
 
 
 def read_npz(path: FilePath, names: Sequence[str], *, or_only: bool = True) -> NDArray[Any]:
@@ -123,12 +131,15 @@ def _npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> NDArra
             if version not in read_header:
                 raise InvalidInput(f"{where}: npy version {version} is not read; 1.0 and 2.0 are")
             shape, _, dtype = read_header[version](member)
+        except (MemoryError, RecursionError, SyntaxError, TypeError, tokenize.TokenError):
+            raise InvalidInput(f"{where}: its header cannot be read") from None
         except ValueError as error:
             raise error if isinstance(error, InvalidInput) else InvalidInput(f"{where}: {error}") from None
     if dtype.hasobject or dtype.kind not in "iufb":
         raise InvalidInput(f"{where} holds {dtype}; only numbers are read")
     if int(np.prod(shape, dtype=object)) > MAX_ENTRIES:
         raise LimitExceeded(f"{where} has shape {shape}; at most {MAX_ENTRIES} entries are read")
+    check_memory(3 * dtype.itemsize * float(np.prod(shape, dtype=object)), where)
     with archive.open(entry) as member:
         try:
             array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from interlock.errors import LimitExceeded
 from interlock.files import write_atomically
 from interlock.interchange.contract import ExportReport
-from interlock.interchange.htsim.limits import MAX_FLOW_BYTES
+from interlock.interchange.htsim.limits import MAX_FLOW_BYTES, MAX_FLOWS
 from interlock.interchange.shared.sequence import Sequence, sequence_messages
 from interlock.problem import Problem
 from interlock.schedule import Schedule
@@ -23,6 +25,12 @@ __all__ = ["write_schedule"]
 
 def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportReport:
     """Write one flow per message, or several where a message is larger than htsim's 32-bit sizes."""
+    flows = int(_flows(schedule).sum(dtype=np.float64))
+    if flows > MAX_FLOWS:
+        raise LimitExceeded(
+            f"the schedule would be {flows} flows of at most {MAX_FLOW_BYTES} bytes, which is all that htsim's 32-bit "
+            f"sizes hold; at most {MAX_FLOWS} are written"
+        )
     sequence = sequence_messages(schedule, problem.topology)
     exact = _exact_triggers(schedule) if not len(schedule.barriers) else None
     waits, fires, how = exact or _level_triggers(schedule, sequence)
@@ -34,6 +42,17 @@ def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportRe
     lines = _lines(schedule, problem, sequence, waits, fires, how)
     write_atomically(path, lambda file: file.writelines(lines))
     return ExportReport("htsim", (path,), notes=tuple(notes))
+
+
+def _parts(schedule: Schedule) -> NDArray[np.int64]:
+    """Flows of each message from one rank to one rank."""
+    parts: NDArray[np.int64] = (np.maximum(schedule.size_bytes, 1) - 1) // MAX_FLOW_BYTES + 1
+    return parts
+
+
+def _flows(schedule: Schedule) -> NDArray[np.int64]:
+    """Flows of each message."""
+    return schedule.src.counts * schedule.dst.counts * _parts(schedule)
 
 
 def _exact_triggers(schedule: Schedule) -> tuple[list[int], list[int], str] | None:
@@ -79,8 +98,7 @@ def _lines(
     src, dst = schedule.src.offsets.tolist(), schedule.dst.offsets.tolist()
     src_ranks, dst_ranks = schedule.src.values.tolist(), schedule.dst.values.tolist()
     sizes = np.maximum(schedule.size_bytes, 1)
-    parts = -(-sizes // MAX_FLOW_BYTES)
-    legs = schedule.src.counts * schedule.dst.counts * parts
+    parts, legs = _parts(schedule), _flows(schedule)
     fired: dict[int, int] = {}
     for message, trigger in enumerate(fires):
         if trigger:

@@ -39,8 +39,8 @@ def parse_json(content: str, file: Path | str) -> Json:
     def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
+            seen: set[str] = set()
+            twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
             raise InvalidInput(f"{file}: key {twice[:64]!r} is given twice in one object")
         return made
 

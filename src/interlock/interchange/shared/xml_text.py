@@ -16,7 +16,6 @@ MAX_ELEMENTS = 600_000
 MAX_ATTRIBUTES = 64
 MAX_VALUE_LENGTH = 4096
 MAX_COMMENTS = 256
-FEED_BYTES = 1 << 16
 
 
 @dataclass(slots=True)
@@ -63,9 +62,7 @@ def parse_xml(data: bytes, file: Path | str) -> Document:
     parser.StartDoctypeDeclHandler = builder.refuse_doctype
     parser.EntityDeclHandler = builder.refuse_entity
     try:
-        for first in range(0, max(1, len(data)), FEED_BYTES):
-            parser.Parse(data[first : first + FEED_BYTES], False)
-        parser.Parse(b"", True)
+        parser.Parse(data, True)  # all at once: of a value cut in pieces, each would be read from its beginning again
     except expat.ExpatError as error:
         reason = expat.errors.messages.get(error.code, "error")
         raise InvalidInput(f"{file}, line {error.lineno}: not well-formed XML ({reason})") from None

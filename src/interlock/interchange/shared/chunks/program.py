@@ -22,7 +22,7 @@ from interlock.schedule import Kind, Schedule
 
 __all__ = ["ChunkProgram", "LocalCopy", "Place", "Run", "Transfer", "lower"]
 
-MAX_CHUNK_MOVES = 4_000_000
+MAX_CHUNK_MOVES = 1_000_000  # about a kilobyte of memory each
 
 Place = tuple[str, int]  # buffer ("i", "o", "s") and chunk
 
@@ -80,7 +80,8 @@ def lower(
     schedule: Schedule, problem: Problem, quantised: Quantised, layout: Layout, sequence: Sequence, max_run: int
 ) -> ChunkProgram:
     """Lower a schedule; runs have at most `max_run` chunks."""
-    moves = int((quantised.count * schedule.dst.counts[quantised.message]).sum())
+    legs = (schedule.src.counts * schedule.dst.counts)[quantised.message].astype(np.float64)
+    moves = int((quantised.count * legs).sum()) + sum(block.count for block in layout.blocks)  # and what stays in place
     if moves > MAX_CHUNK_MOVES:
         raise LimitExceeded(
             f"the schedule moves {moves} chunks of {quantised.chunk_bytes} bytes; at most {MAX_CHUNK_MOVES} are "

@@ -1,0 +1,170 @@
+"""Small files and short words that ask for minutes or gigabytes: refused in words, before anything is allocated."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.errors import InvalidInput, LimitExceeded
+from interlock.interchange.shared.json_text import parse_json
+from interlock.interchange.shared.xml_text import parse_xml
+from interlock.memory import check_memory
+from interlock.topology import parse_topology, read_cluster, read_topology
+from interlock.traffic import read_demand
+from interlock.traffic.readers import read_npz
+
+SECONDS, BYTES = 5, 1 << 30  # of processor and of memory, for each case
+
+
+@pytest.fixture(autouse=True)
+def within_limits() -> Iterator[None]:
+    """No case may take more than its share: beyond the memory there is a MemoryError, beyond the time a failure."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (held + BYTES, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < SECONDS
+
+
+def test_a_key_given_twice_among_many_is_found_at_once() -> None:
+    text = "{" + ",".join(f'"k{number}":0' for number in range(200_000)) + ',"z":1,"z":2}'
+    with pytest.raises(InvalidInput, match="'z' is given twice"):
+        parse_json(text, "keys.json")
+
+
+@pytest.mark.parametrize("key", ["a" + ".a" * 200_000, '"a"' + ' . "a"' * 200_000, "[" + "a." * 200_000 + "a]"])
+def test_dotted_keys_of_many_parts_are_refused(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "dots.toml"
+    file.write_text(f"{key} = 1\n")
+    with pytest.raises(LimitExceeded, match="line 1: a key of more than 64 parts"):
+        read_topology(file)
+
+
+def test_long_words_and_lists_of_fractions_are_no_dotted_keys(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('servers = 2\nname = "' + "a.b" * 60 + '"\n# ' + "1.5, " * 100 + "\n")
+    assert read_cluster(file).servers == 2
+
+
+def test_a_long_cell_takes_no_memory_for_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "cell.csv"
+    file.write_text("\n".join([" ".join("0" * 2000)] * 200 + [" ".join(["0"] * 1999 + ["x" * 3_000_000])]))
+    with pytest.raises(InvalidInput, match="line 201, column 2000: 'xxx"):
+        read_demand(file)
+
+
+@pytest.mark.parametrize("cell", ["1_0", "１", "٣", "0x1", "1.0", "--1", "99999999999999999999", str(2**62 + 1)])
+def test_numbers_are_written_in_plain_digits(tmp_path: Path, cell: str) -> None:
+    file = tmp_path / "m.csv"
+    file.write_text(f"0,{cell}\n1,0\n")
+    with pytest.raises(InvalidInput, match="line 1"):
+        read_demand(file)
+
+
+def test_an_archive_that_would_expand_beyond_the_limit_is_not_expanded(tmp_path: Path) -> None:
+    import zipfile
+
+    header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (268435456,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile(tmp_path / "zeros.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("topk.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(1 << 20))
+    with pytest.raises(LimitExceeded, match="268435456"):
+        read_npz(tmp_path / "zeros.npz", ["topk"])
+
+
+@pytest.mark.parametrize("shape", ["-" * 9000 + "1", "(" * 9000, "[" * 500 + "]" * 500])
+def test_headers_that_choke_a_parser_are_refused(tmp_path: Path, shape: str) -> None:
+    import zipfile
+
+    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': ({shape},), }}\n".encode()
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("topk.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(InvalidInput, match="topk"):
+        read_npz(tmp_path / "a.npz", ["topk"])
+
+
+def test_an_attribute_of_fifty_megabytes_is_refused() -> None:
+    with pytest.raises(LimitExceeded, match="longer than"):
+        parse_xml(b'<algo name="' + b"x" * 50_000_000 + b'"/>', "long.xml")
+
+
+@pytest.mark.parametrize("words", ["dragonfly:1000x1000", "dragonfly:2x400000", "clos:10000x90x10000", "full:100000"])
+def test_graphs_beyond_the_limit_are_refused_before_they_are_made(words: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_topology(words, bandwidth="1 GB/s")
+
+
+def test_a_mesh_of_sixty_thousand_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.toml"
+    file.write_text('preset = "mi300x"\nservers = 1\ngpus_per_server = 60000\n')
+    with pytest.raises(LimitExceeded, match="3600060000 links"):
+        read_cluster(file).topology  # noqa: B018
+
+
+def test_what_is_legal_but_too_much_for_this_machine_says_how_much_it_needs() -> None:
+    with pytest.raises(LimitExceeded, match="a matrix needs about 1000 TB of memory, but only"):
+        check_memory(1e15, "a matrix")
+    check_memory(1e6, "a matrix")
+
+
+def test_lists_inside_columns_are_refused(tmp_path: Path) -> None:
+    for column in ("src = [0, []]\ndst = [1, 0]", "src = [0, 1]\ndst = [1, 0]\nlatency = ['1 us', []]"):
+        (tmp_path / "t.toml").write_text(f'num_ranks = 2\n[links]\n{column}\nbandwidth = "1 GB/s"\n')
+        with pytest.raises(InvalidInput):
+            read_topology(tmp_path / "t.toml")
+
+
+@pytest.mark.parametrize("order", ["F", "strided", "read-only"])
+def test_demand_takes_any_layout_and_leaves_the_callers_array_alone(order: str, h200_2x4: il.Cluster) -> None:
+    values = np.arange(64).reshape(8, 8)
+    given = {"F": np.asfortranarray(values), "strided": np.repeat(values, 2, 1)[:, ::2], "read-only": values}[order]
+    given.flags.writeable = order != "read-only"
+    demand = il.Demand(given)
+    assert given.flags.writeable == (order != "read-only")
+    assert il.plan(h200_2x4, demand).certificate().valid
+    if order != "read-only":
+        given[0, 1] = 10**6
+        assert demand.bytes_matrix[0, 1] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        demand.bytes_matrix[0, 1] = 7
+
+
+@pytest.mark.parametrize("entry", [2**62, -1])
+def test_demand_is_held_to_its_limits_however_it_is_made(entry: int) -> None:
+    with pytest.raises(InvalidInput, match="bytes_matrix"):
+        il.Demand(np.full((4, 4), entry))
+
+
+def test_parameters_that_count_must_be_whole(h200_2x4: il.Cluster) -> None:
+    with pytest.raises(InvalidInput, match=r"slices=1\.5 must be a whole number"):
+        il.plan(h200_2x4, il.traffic.uniform(h200_2x4), "adaptive", slices=1.5)
+    assert il.plan(h200_2x4, il.traffic.uniform(h200_2x4), report=print).certificate().valid
+
+
+@pytest.mark.parametrize("format_name", ["msccl-xml", "mscclpp-json"])
+def test_bytes_that_stay_in_place_count_towards_what_an_export_may_write(format_name: str, tmp_path: Path) -> None:
+    rows = np.full((4, 4), 100)
+    rows[0, 0] = 2**60
+    plan = il.plan(il.cluster("h200", servers=2, gpus_per_server=2), il.traffic.matrix(rows), "direct")
+    with pytest.raises(LimitExceeded, match=r"the schedule moves [0-9]+ chunks of"):
+        plan.export(format_name, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_message_of_very_many_flows_is_not_written(tmp_path: Path) -> None:
+    plan = il.plan(il.cluster("h200", servers=2, gpus_per_server=2), il.traffic.matrix(np.full((4, 4), 100)), "direct")
+    sizes = plan.schedule.size_bytes.copy()
+    sizes[0] = 2**63 - 1
+    padded = il.Plan(plan.problem, replace(plan.schedule, size_bytes=sizes), "padded")
+    assert padded.report.valid
+    with pytest.raises(LimitExceeded, match="would be 4294967310 flows"):
+        padded.export("htsim", tmp_path / "out.cm")
+    assert list(tmp_path.iterdir()) == []
