@@ -61,6 +61,7 @@ def _graph_bound(problem: Problem, network: Network) -> Bound:
                 moves.extend(sum_bounds(network, stream.total_bytes, _best(moves)))
     open_s, start_s = problem.topology.stage_overhead_s, least_message_s(network)
     parts = [(open_s + start_s + seconds, resource) for seconds, resource in moves if seconds > 0]
+    parts += [(open_s + seconds, resource) for seconds, resource in _late_cuts(network, items, problem.cluster)]
     farthest_s, pair = farthest_pair(network, items, orbit)
     return tightest([*parts, (open_s + farthest_s if farthest_s > 0 else 0.0, pair)])
 
@@ -84,6 +85,41 @@ def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> It
         with_leaf[ranks + servers : ranks + 2 * servers] = np.arange(servers)
         yield from group_cuts(network, items, with_leaf, "server and leaf")
         yield group_partition(network, items, with_leaf, "leaves of all servers together")
+
+
+def _late_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:
+    """Cuts around servers again, with what crosses them paid in full: a message over NICs, and a hop inside before the
+    contributions of a server can leave as one, or after a byte has reached one of several ranks beyond the cut."""
+    if cluster is None or cluster.servers == 1:
+        return
+    server = np.arange(network.num_nodes) // cluster.gpus_per_server
+    server[network.num_ranks :] = -1
+    server[network.num_ranks : network.num_ranks + cluster.servers] = np.arange(cluster.servers)
+    crosses = server[network.src] != server[network.dst]
+    leaves, enters = crosses & (network.src < network.num_ranks), crosses & (network.dst < network.num_ranks)
+    if not leaves.any() or not enters.any():
+        return
+    nic_s = float((network.message_overhead_s + network.latency_s)[leaves].min() + network.latency_s[enters].min())
+    hop_s = min(nic_s, least_message_s(network))
+    for seconds, resource in _cluster_cuts(network, items, cluster):
+        if seconds > 0 and np.isfinite(seconds):
+            counts = _ends_of_a_cut(items, cluster, resource) if resource.startswith("links of ") else []
+            with_hops_s = seconds + sum(hop_s * (1.0 - 1.0 / min(counts)) for _ in counts)
+            yield nic_s + min(with_hops_s, min(counts, default=1) * seconds), resource
+
+
+def _ends_of_a_cut(items: Items, cluster: Cluster, resource: str) -> list[int]:
+    """Ranks on this side that contribute to every item, and on that side that need it, at least: around any server."""
+    counts = []
+    for sets, is_inside in (
+        (items.contributors, resource.endswith("sending")),
+        (items.destinations, resource.endswith("receiving")),
+    ):
+        if sets.shared is not None:
+            members = np.bincount(sets.shared // cluster.gpus_per_server)
+            members = members[members > 0]
+            counts.append(int(members.min()) if is_inside else len(sets.shared) - int(members.max()))
+    return [count for count in counts if count > 1]
 
 
 def _grid_cuts(network: Network, items: Items) -> Iterator[tuple[float, str]]:
