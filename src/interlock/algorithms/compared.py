@@ -24,6 +24,7 @@ __all__ = ["Compared", "candidates", "compare"]
 OURS = ("tiers", "guided")
 QUICK = (
     "direct",
+    "weighted-direct",
     "halving-doubling",
     "hierarchical",
     "nvls",
@@ -37,9 +38,9 @@ MET = 1.005  # of the bound: nothing is left to find
 # Clusters: what `tiers` leaves to find, near the bound, no library's way reaches; larger ones would take seconds.
 NEAR = 1.15
 MOST_RANKS_BESIDE_TIERS = 32
-# A search on links that several ranks share takes long; not for less than this.
-WORTH_A_SEARCH = 1.03
-MOST_MOVES_SEARCHED = 20_000
+# A search where ranks share links takes seconds; not for less than this, nor on more than so many pairs.
+WORTH_A_SEARCH = 1.25
+MOST_MOVES_SEARCHED = 600
 
 
 @dataclass(frozen=True, slots=True)

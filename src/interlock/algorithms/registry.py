@@ -41,6 +41,7 @@ _MODULES = {
     "tacos": "tacos",
     "guided": "guided",
     "tiers": "tiers",
+    "weighted-direct": "weighted_direct",
 }
 
 
