@@ -399,7 +399,35 @@ def _seconds(value: object) -> str:
 FAST = (quality, quality_faults, quality_corners, draws, mesh, grid)
 LAB = (lab, lab_queues, lab_choice, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
+
+
+def clusters() -> str:
+    """Collectives on clusters over the bound, beside the best baseline."""
+    header = ["cluster", "collective", "size", "over the bound", "synthesis", "messages per rank", "best baseline"]
+    lines = []
+    for row in rows_of(stored("clusters")):
+        best, ratio = row["baseline"], row["baseline_over_bound"]
+        beside = "" if best is None else f"{best} {ratio:.2f}"
+        figures = [f"{row['over_bound']:.3f}", f"{row['synthesis_s']:.2f} s", f"{row['messages_per_rank']:.0f}"]
+        lines.append([str(row["cluster"]), str(row["collective"]), str(row["size"]), *figures, beside])
+    return markdown(header, lines)
+
+
+def switched() -> str:
+    """`auto` on random switched fabrics."""
+    result = stored("clusters")
+    names = {
+        "fabrics_mean_over_bound": "over the bound, mean",
+        "fabrics_worst_over_bound": "over the bound, worst",
+        "fabrics_worst_behind_baseline": "over the best of direct, ring and hierarchical, worst",
+        "fabrics_most_synthesis_s": "synthesis, most seconds",
+    }
+    return markdown(["all problems", ""], [[words, f"{result[key]:.3f}"] for key, words in names.items()])
+
+
 WRITERS = (
+    clusters,
+    switched,
     results,
     simulator,
     profiles,
