@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interlock.html_text import facts_html
+from interlock.units import format_bytes, format_seconds
+
 __all__ = ["Certificate"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Certificate:
     """What is proven of a plan: it is valid, and no schedule can be faster than the bound.
 
@@ -30,3 +33,20 @@ class Certificate:
         if self.lower_bound_s <= 0.0:
             return 0.0 if self.makespan_s <= 0.0 else float("inf")
         return self.makespan_s / self.lower_bound_s - 1.0
+
+    def facts(self) -> dict[str, str]:
+        """By name, in words."""
+        return {
+            "valid": "yes" if self.valid else f"NO: {'; '.join(self.violations[:3])}",
+            "simulated time": format_seconds(self.makespan_s),
+            "lower bound": f"{format_seconds(self.lower_bound_s)} ({self.binds})",
+            "gap": f"{100 * self.gap:z.2f} %",
+            "scratch, worst rank": format_bytes(self.scratch_bytes),
+        }
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {fact}" for name, fact in self.facts().items())
+        return f"Certificate({self.algorithm!r}: {facts})"
+
+    def _repr_html_(self) -> str:
+        return facts_html(f"Certificate of {self.algorithm}", self.facts())

@@ -11,6 +11,8 @@ from interlock.algorithms import registry
 from interlock.algorithms.detours import has_dead_nics
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
+from interlock.files import FilePath, check_target, show_page
+from interlock.html_text import table_html
 from interlock.interrupts import interruptions
 from interlock.planning import Plan, solve
 from interlock.problem import Problem, collective_problem, demand_problem
@@ -75,6 +77,21 @@ class Comparison:
     def best(self) -> Row:
         """The fastest valid row."""
         return next(row for row in self.results if row.valid)
+
+    def to_html(self, path: FilePath) -> None:
+        """Write the report page, as `interlock compare --html` does."""
+        from interlock.report.compare_page import save_compare_page
+
+        save_compare_page(self, check_target(path), "il.compare(...).to_html(...)")
+
+    def show(self) -> None:
+        """Open the report page in a browser."""
+        show_page(self.to_html, self.problem.name)
+
+    def _repr_html_(self) -> str:
+        bound = self.results[0].lower_bound_s if self.results else 0.0
+        notes = [f"Simulated; no schedule can take less than {format_seconds(bound)}: {self.binds}.", *self.remarks()]
+        return table_html(self.problem.name, self.header(), self.cells(), notes)
 
     def times_faster(self, row: Row, than: str | None = None) -> float | None:
         """How many times as long `than`, or the baseline, takes; None where it is not among the rows."""
@@ -303,6 +320,8 @@ def candidates(
     problem: Problem, algorithms: Sequence[str] | None = None
 ) -> tuple[list[str], tuple[tuple[str, str], ...]]:
     """The algorithms that a comparison runs, and those that it would but cannot, each with the reason."""
+    if isinstance(algorithms, str):
+        raise InvalidInput(f"algorithms={algorithms[:64]!r} must be a list of names, like ['direct', 'adaptive']")
     if algorithms is not None:
         for name in algorithms:
             reason = registry.get(name).supports(problem)

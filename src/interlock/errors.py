@@ -28,7 +28,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     import difflib  # only ever needed on the way to an error message
 
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(word)[:64], names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(names)

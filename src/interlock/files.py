@@ -12,10 +12,12 @@ from interlock.errors import InvalidInput, LimitExceeded
 
 __all__ = [
     "FilePath",
+    "as_path",
     "check_file",
     "check_target",
     "read_text",
     "remove_unfinished",
+    "show_page",
     "write_atomically",
     "write_text",
 ]
@@ -25,9 +27,16 @@ _unfinished: set[str] = set()  # files that are being written
 FilePath = str | os.PathLike[str]
 
 
+def as_path(path: object) -> Path:
+    """The path, if it is one."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"path={str(path)[:64]!r} must be the name of a file")
+    return Path(path)
+
+
 def check_file(path: FilePath, max_bytes: int) -> Path:
     """The path, if it names a readable file of at most `max_bytes`."""
-    file = Path(path)
+    file = as_path(path)
     try:
         if file.is_dir():
             raise InvalidInput(f"{file} is a folder; a file is needed")
@@ -67,7 +76,7 @@ def check_target(path: FilePath) -> Path:
 
     Devices and pipes are refused: a file is put in its target's place, and would take away ``/dev/null`` itself.
     """
-    target = Path(path)
+    target = as_path(path)
     try:
         if target.is_dir():
             raise InvalidInput(f"{target} is a folder; a file is needed")
@@ -107,6 +116,18 @@ def remove_unfinished() -> None:
     """Remove what is half written: for a process that ends without unwinding."""
     for name in list(_unfinished):
         Path(name).unlink(missing_ok=True)
+
+
+def show_page(write: Callable[[Path], None], name: str) -> None:
+    """Write a page to a folder that stays, and open it in a browser; say where it is where there is none."""
+    import webbrowser
+
+    folder = Path(tempfile.mkdtemp(prefix="interlock-"))
+    words = "".join(letter if letter.isalnum() else "-" for letter in name)[:60]
+    page = folder / f"{words}.html"
+    write(page)
+    if not webbrowser.open(page.as_uri()):
+        print(f"written to {page}")
 
 
 def write_text(path: FilePath, text: str) -> None:

@@ -20,6 +20,8 @@ from interlock.algorithms.two_tier_plan import TwoTierPlan
 from interlock.certificate import Certificate
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
+from interlock.files import as_path, check_target, show_page
+from interlock.html_text import facts_html
 from interlock.problem import Problem, check_chunks, collective_problem, demand_problem
 from interlock.schedule import (
     MAX_ROWS,
@@ -37,6 +39,7 @@ from interlock.schedule import (
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 from interlock.traffic.generators import check_seed
+from interlock.units import format_seconds
 
 if TYPE_CHECKING:
     from interlock.cost import Bound
@@ -253,6 +256,24 @@ class Plan:
             options = {"start_s": times.start_s, "finish_s": times.finish_s} | options
         return export_schedule(format_name, self.schedule, self.problem, Path(path), **options)
 
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report page, as `interlock plan --html` does."""
+        from interlock.comparison import row_of
+        from interlock.report.compare_page import save_plan_page
+
+        save_plan_page(self, row_of(self), check_target(path), "plan.to_html(...)")
+
+    def show(self) -> None:
+        """Open the report page in a browser."""
+        show_page(self.to_html, f"{self.algorithm} {self.problem.name}")
+
+    def _repr_html_(self) -> str:
+        """What needs no simulation: a notebook shows a plan at once."""
+        facts = {"reason": self.reason} if self.reason else {}
+        facts |= {"problem": self.problem.name, "messages": str(self.compact.num_messages)}
+        facts |= {"stages": str(self.num_stages), "planned in": format_seconds(self.plan_s)}
+        return facts_html(f"Plan by {self.algorithm}", facts | {"more": "plan.certificate(), plan.show()"})
+
     def __repr__(self) -> str:
         return f"Plan({self.algorithm!r}, {self.problem.name}, {self.compact.num_messages} messages)"
 
@@ -274,10 +295,13 @@ class _Columns(Mapping[str, NDArray[np.generic]]):
     def __len__(self) -> int:
         return len(self._names)
 
+    def __repr__(self) -> str:
+        return f"columns {', '.join(self._names)} of {len(self[self._names[-1]])} rows"
+
 
 def load(path: str | os.PathLike[str]) -> Plan:
     """The plan in a `.ilk` file."""
-    saved = read_schedule(path)
+    saved = read_schedule(as_path(path))
     return Plan(saved.problem, saved.schedule, saved.algorithm, seed=saved.seed, parameters=saved.parameters)
 
 
@@ -319,6 +343,8 @@ def solve(
     """Plan any problem with a named algorithm; `previous` as for `plan`, `report` as for `synthesize`."""
     chosen = registry.get(algorithm)
     check_seed(seed)
+    if previous is not None and not isinstance(previous, Plan):
+        raise InvalidInput(f"previous={str(previous)[:64]!r} must be a plan, or None")
     chosen.check_parameters(parameters)
     reason = chosen.supports(problem)
     if reason is not None:
@@ -355,12 +381,16 @@ def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) ->
     >>> replan(il.traffic.uniform(cluster)).algorithm
     'direct'
     """
+    if not isinstance(cluster, Cluster):
+        raise InvalidInput(f"cluster={str(cluster)[:64]!r} must be a cluster; see il.cluster")
     plan_once = _planner(cluster, algorithm)
     if not cache:
         return plan_once
     kept: OrderedDict[int, Plan] = OrderedDict()
 
     def plan_cached(traffic: Demand, previous: Plan | None = None) -> Plan:
+        if not isinstance(traffic, Demand):
+            raise InvalidInput(f"traffic={str(traffic)[:64]!r} must be a demand; see il.traffic")
         key = _core.digest64(traffic.bytes_matrix.reshape(-1).view(np.uint8), traffic.num_ranks)
         found = kept.get(key)
         if found is not None and found.problem.demand == traffic:

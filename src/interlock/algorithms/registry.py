@@ -105,7 +105,7 @@ def names() -> list[str]:
 
 def get(name: str) -> Algorithm:
     """The algorithm of that name."""
-    if name not in _MODULES:
+    if not isinstance(name, str) or name not in _MODULES:
         raise InvalidInput(f"unknown algorithm {name!r}; {nearest(name, _MODULES)}")
     module = importlib.import_module(f"interlock.algorithms.{_MODULES[name]}")
     algorithm = module.ALGORITHM

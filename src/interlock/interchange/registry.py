@@ -29,7 +29,7 @@ FORMATS: dict[str, Format] = {
 
 def get_format(name: str) -> Format:
     """The format of that name."""
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise InvalidInput(f"unknown format {name!r}; {nearest(name, FORMATS)}")
     return FORMATS[name]
 

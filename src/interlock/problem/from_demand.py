@@ -15,6 +15,10 @@ __all__ = ["check_demand", "demand_problem"]
 
 def demand_problem(where: Cluster | Topology, demand: Demand) -> Problem:
     """An All-to-Allv on a cluster or any graph: one item per pair of ranks with bytes to move, row by row."""
+    if not isinstance(where, Cluster | Topology):
+        raise InvalidInput(f"cluster={str(where)[:64]!r} must be a cluster or a graph; see il.cluster, il.topology")
+    if not isinstance(demand, Demand):
+        raise InvalidInput(f"traffic={str(demand)[:64]!r} must be a demand; see il.traffic, or il.synthesize")
     cluster = where if isinstance(where, Cluster) else None
     topology = where.topology if isinstance(where, Cluster) else where
     if cluster is not None:

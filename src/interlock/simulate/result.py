@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InvalidInput
+from interlock.html_text import facts_html
 from interlock.ragged import Ragged
 from interlock.schedule import Schedule, chrome_trace_lines
 from interlock.simulate.critical import Step, critical_path
@@ -84,6 +85,10 @@ class Result:
     def to_chrome_trace(self) -> str:
         """The timeline as Chrome trace JSON, for Perfetto; times are simulated."""
         return "".join(chrome_trace_lines(self.schedule, self.topology.num_ranks, self.start_s, self.finish_s))
+
+    def _repr_html_(self) -> str:
+        facts = {"simulated time": format_seconds(self.makespan_s), "messages": str(len(self.start_s))}
+        return facts_html("Simulation", facts | {"why": self.explanation()})
 
     def __repr__(self) -> str:
         mode = "exact" if self.tolerance is None else f"tolerance {self.tolerance:g}"

@@ -56,6 +56,8 @@ def simulate(
     >>> simulate(plan.schedule, cluster).makespan_s
     0.001
     """
+    if tolerance is not None and not isinstance(tolerance, float | int):
+        raise InvalidInput(f"tolerance={str(tolerance)[:64]!r} must be a number, or None for exact times")
     if tolerance is not None and not 0.0 <= tolerance <= MAX_TOLERANCE:
         raise InvalidInput(f"tolerance={tolerance!r} must be between 0 and {MAX_TOLERANCE}, or None for exact times")
     if forwarding not in get_args(Forwarding):

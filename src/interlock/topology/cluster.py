@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, nearest
+from interlock.html_text import facts_html
 from interlock.topology.fabric import Fabric
-from interlock.topology.faults import Fault, MissingGpu, NicFault
+from interlock.topology.faults import Fault, MissingGpu, NicFault, faults_in_words
 from interlock.topology.graph import Topology
 from interlock.topology.lowering import lower
 from interlock.topology.rules import ScaleOut, ScaleUp, check_cluster
+from interlock.units import format_bandwidth, format_seconds
 
 __all__ = ["Cluster"]
 
@@ -122,6 +124,30 @@ class Cluster:
             if key not in known:
                 raise InvalidInput(f"unknown cluster field {key!r}; {nearest(key, known)}")
         return replace(self, **changes)  # type: ignore[arg-type]
+
+    def facts(self) -> dict[str, str]:
+        """Every field in words, by name."""
+        able = [word for word, can in (("multicasts", self.multicasts), ("adds", self.reduces)) if can]
+        nics = f"{self.nics_per_gpu} x {format_bandwidth(self.scale_out_bandwidth_bytes_per_s)} per GPU"
+        if self.nic_rates_bytes_per_s:
+            nics = f"by GPU: {', '.join(format_bandwidth(sum(rates)) for rates in self.nic_rates_bytes_per_s)}"
+        inside = f"{self.scale_up}, {format_bandwidth(self.scale_up_bandwidth_bytes_per_s)} per GPU"
+        inside += f", latency {format_seconds(self.scale_up_latency_s)}"
+        tolerates = "any number of" if self.fabric.fan_in is None else str(self.fabric.fan_in)
+        fabric = f"fabric {self.fabric.name}: tolerates {tolerates} senders per receiver, passes"
+        fabric += f" {100 * self.fabric.efficiency:.0f} % of a port's rate"
+        message, stage = format_seconds(self.message_overhead_s), format_seconds(self.stage_overhead_s)
+        return {
+            "cluster": f"{self.name}: {self.servers} servers of {self.gpus_per_server} GPUs",
+            "inside a server": inside + (f"; the switch {' and '.join(able)}" if able else ""),
+            "NICs": f"{nics}, latency {format_seconds(self.scale_out_latency_s)}",
+            "between servers": f"{self.scale_out}, oversubscription {self.oversubscription:g}; {fabric}",
+            "overheads": f"{message} per message, {stage} per stage",
+            "broken": faults_in_words(self.faults),
+        }
+
+    def _repr_html_(self) -> str:
+        return facts_html(self.name, self.facts())
 
     def __repr__(self) -> str:
         return f"Cluster({self.name!r}, {self.servers}x{self.gpus_per_server}, scale_out={self.scale_out!r})"

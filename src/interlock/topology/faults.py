@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interlock.errors import InvalidInput, nearest
-from interlock.units import Quantity, parse_bandwidth
+from interlock.units import Quantity, format_bandwidth, parse_bandwidth
 
-__all__ = ["Fault", "MissingGpu", "NicFault", "dead_nic", "missing_gpu", "parse_fault", "slow_nic"]
+__all__ = ["Fault", "MissingGpu", "NicFault", "dead_nic", "faults_in_words", "missing_gpu", "parse_fault", "slow_nic"]
+
+MAX_NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,21 @@ NicFault(server=1, gpu=2, nic=0, bandwidth_bytes_per_s=25000000000.0))
     if kind == "slow-nic":
         return slow_nic(places[0], places[1], parse_bandwidth(rest[2], name))
     return (dead_nic if kind == "dead-nic" else missing_gpu)(places[0], places[1])
+
+
+def faults_in_words(faults: Sequence[Fault]) -> str:
+    """What is broken; of many faults the first few and how many more."""
+    words = []
+    for fault in faults[:MAX_NAMED]:
+        place = f"server {fault.server}, GPU {fault.gpu}"
+        if isinstance(fault, MissingGpu):
+            words.append(f"{place} is missing")
+        elif fault.bandwidth_bytes_per_s == 0:
+            words.append(f"the NIC of {place} is dead")
+        else:
+            words.append(f"the NIC of {place} runs at {format_bandwidth(fault.bandwidth_bytes_per_s)}")
+    more = [f"{len(faults) - MAX_NAMED} more"] if len(faults) > MAX_NAMED else []
+    return "; ".join([*words, *more]) or "nothing"
 
 
 def _index(value: int, name: str) -> int:

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from interlock.errors import InvalidInput
+from interlock.html_text import facts_html
 from interlock.traffic.unevenness import Unevenness
+from interlock.units import format_bytes
 
 __all__ = ["MAX_RANKS", "MAX_TOTAL_BYTES", "Demand", "HasRanks", "matrix"]
 
@@ -85,6 +87,21 @@ class Demand:
         return isinstance(other, Demand) and np.array_equal(self.bytes_matrix, other.bytes_matrix)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def facts(self) -> dict[str, str]:
+        """What is moved, and how unevenly, in words."""
+        sent, received = self.bytes_matrix.sum(axis=1), self.bytes_matrix.sum(axis=0)
+        mean = max(float(sent.mean()), 1e-9)
+        drawn = "" if self.seed is None else f", seed {self.seed}"
+        talking = 100 * float((self.bytes_matrix > 0).mean())
+        each = f"a GPU sends at most {float(sent.max()) / mean:.2f} and receives at most"
+        return {
+            "traffic": f"{self.name}{drawn}: {format_bytes(float(sent.sum()))} in all, {format_bytes(mean)} per GPU",
+            "most": f"{each} {float(received.max()) / mean:.2f} times the mean; {talking:.0f} % of pairs talk",
+        }
+
+    def _repr_html_(self) -> str:
+        return facts_html(f"Demand of {self.num_ranks} ranks", self.facts())
 
     def __repr__(self) -> str:
         return f"Demand({self.name!r}, {self.num_ranks} ranks, {self.moved_bytes} bytes)"

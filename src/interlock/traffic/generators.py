@@ -89,6 +89,8 @@ def check_range(value: float, name: str, least: float, most: float) -> None:
 
 
 def _shape(cluster: HasRanks) -> tuple[int, int]:
+    if not hasattr(cluster, "num_ranks") or not hasattr(cluster, "present"):
+        raise InvalidInput(f"cluster={str(cluster)[:64]!r} must be a cluster or a graph; see il.cluster, il.topology")
     if cluster.num_ranks > MAX_RANKS:
         raise InvalidInput(f"the cluster has {cluster.num_ranks} ranks; demand is limited to {MAX_RANKS}")
     return (cluster.num_ranks, cluster.num_ranks)
