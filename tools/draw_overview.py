@@ -1,117 +1,112 @@
-"""Draw docs/images/overview.svg: demand, schedule and timeline of one plan. Every mark comes from the plan itself."""
+"""Draw docs/images/overview-light.svg and -dark.svg: one skewed All-to-Allv, sent at once and as planned.
+
+Every mark comes from the two plans: what each NIC sends, how busy it is over time, and the bound as a line.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import interlock as il
-from interlock.schedule import Phase
-from interlock.units import format_seconds
+from interlock.report.side_by_side import port_loads, port_use
+from interlock.units import format_bytes, format_seconds
 
-TARGET = Path(__file__).parent.parent / "docs" / "images" / "overview.svg"
-INK, PAPER = "#1f2933", "#ffffff"
-# Okabe-Ito, told apart by colour-blind readers.
-COLOUR_BY_PHASE = {
-    Phase.LOCAL: "#999999",
-    Phase.BALANCE: "#E69F00",
-    Phase.SCALE_OUT: "#0072B2",
-    Phase.REDISTRIBUTE: "#009E73",
+FOLDER = Path(__file__).parent.parent / "docs" / "images"
+WIDTH, HEIGHT = 960, 470
+LEFT, BARS, GAP = 24, 170, 24  # of the loads; the time axis takes the rest
+TOP, PANEL = 84, 160
+BINS = 160
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of one scheme."""
+
+    ink: str
+    paper: str
+    soft: str
+    blue: str
+    bound: str
+
+
+THEMES = {
+    "light": Theme("#1f2933", "#ffffff", "#eef1f4", "#0072b2", "#d55e00"),
+    "dark": Theme("#e6eaee", "#0d1117", "#222a32", "#56b4e9", "#ff8a3c"),
 }
 
 
 def main() -> None:
-    """A skewed All-to-Allv on 4x4 GPUs, one sender per receiver."""
-    cluster = il.cluster("h200", servers=4, gpus_per_server=4, fan_in=1)
-    demand = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="64 MB", seed=0)
-    plan = il.plan(cluster, demand, algorithm="adaptive")
-    parts = [_heat_map(demand), _wires(plan, cluster), _timeline(plan, cluster)]
-    proof = plan.certificate()
-    caption = (
-        f"Skewed All-to-Allv on 4x4 GPUs. Simulated: {format_seconds(proof.makespan_s)}; "
-        f"no schedule can be faster than {format_seconds(proof.lower_bound_s)}."
-    )
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    TARGET.write_text(
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1180 330" font-family="sans-serif" role="img" '
-        f'aria-label="{caption}">\n<rect width="1180" height="330" fill="{PAPER}"/>\n'
-        + "\n".join(parts)
-        + f"\n{_text(20, 318, caption, size=14)}\n</svg>\n"
-    )
+    """4x8 GPUs, 512 MB each, skew 0.8: what README's table begins and ends with."""
+    cluster = il.cluster("h200", servers=4)
+    traffic = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="512 MB", seed=0)
+    plans = [il.plan(cluster, traffic, name) for name in ("direct", "adaptive")]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, theme in THEMES.items():
+        (FOLDER / f"overview-{name}.svg").write_text(draw(plans, theme))
 
 
-def _heat_map(demand: il.Demand) -> str:
-    ranks = demand.num_ranks
-    cell = 240 / ranks
-    shade = np.sqrt(demand.bytes_matrix / demand.bytes_matrix.max())
+def draw(plans: list[il.Plan], theme: Theme) -> str:
+    """The whole picture."""
+    results = [plan.simulate() for plan in plans]
+    last_s = 1.03 * max(result.makespan_s for result in results)
+    most = max(float(port_loads(result).max()) for result in results)
+    bound_s = plans[0].bound.seconds
+    x0, across = LEFT + BARS + GAP, WIDTH - LEFT - BARS - 2 * GAP
+    ratio = results[0].makespan_s / results[1].makespan_s
+    gap = 100 * (results[1].makespan_s / bound_s - 1)
+    title = f"One skewed All-to-Allv on 4x8 GPUs: {ratio:.2f}x faster, {gap:.1f} % above the least time possible"
     marks = [
-        f'<rect x="{20 + cell * j:.1f}" y="{50 + cell * i:.1f}" width="{cell:.1f}" height="{cell:.1f}" '
-        f'fill="#0072B2" fill-opacity="{shade[i, j]:.2f}"/>'
-        for i in range(ranks)
-        for j in range(ranks)
+        text(LEFT, 30, title, theme, 18, weight="bold"),
+        text(LEFT, 62, "bytes per NIC", theme, 13),
+        text(x0, 62, "how busy each NIC is over time (simulated)", theme, 13),
     ]
-    frame = f'<rect x="20" y="50" width="240" height="240" fill="none" stroke="{INK}"/>'
-    return "\n".join([_text(20, 30, "1. demand: bytes from rank to rank"), *marks, frame])
-
-
-def _wires(plan: il.Plan, cluster: il.Cluster) -> str:
-    """One row per stage, one arc per pair of servers that talk in it."""
-    schedule, server = plan.schedule, cluster.gpus_per_server
-    stages = np.unique(schedule.stage[schedule.phase == Phase.SCALE_OUT])
-    tip = '<path d="M0 0L8 4L0 8z" fill="#0072B2"/>'
-    marks = [
-        _text(310, 30, "2. schedule: one-to-one stages"),
-        f'<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" orient="auto">{tip}</marker></defs>',
-    ]
-    height = 240 / max(1, len(stages))
-    for row, stage in enumerate(stages):
-        y = 50 + height * (row + 0.5)
-        for s, d in _pairs(schedule, int(stage), server):
-            x1, x2 = 340 + 60 * s, 340 + 60 * d
-            bend = y - 0.35 * height * np.sign(x2 - x1)
-            arc = f"M{x1} {y:.1f} Q{(x1 + x2) / 2} {bend:.1f} {x2} {y:.1f}"
-            marks.append(f'<path d="{arc}" fill="none" stroke="#0072B2" stroke-width="2" marker-end="url(#tip)"/>')
-        marks += [f'<circle cx="{340 + 60 * s}" cy="{y:.1f}" r="3" fill="{INK}"/>' for s in range(cluster.servers)]
-    return "\n".join(marks)
-
-
-def _pairs(schedule: il.Schedule, stage: int, server: int) -> list[tuple[int, int]]:
-    chosen = (schedule.phase == Phase.SCALE_OUT) & (schedule.stage == stage)
-    return sorted(
-        set(
-            zip(
-                (schedule.src.values[chosen] // server).tolist(),
-                (schedule.dst.values[chosen] // server).tolist(),
-                strict=True,
-            )
-        )
+    words = ("sent all at once", "planned by Interlock")
+    for place, (plan, result, word) in enumerate(zip(plans, results, words, strict=True)):
+        top = TOP + place * (PANEL + 34)
+        loads, use = port_loads(result), port_use(result, BINS)
+        row = PANEL / len(loads)
+        wide = across * result.makespan_s / last_s
+        marks.append(f'<rect x="{x0}" y="{top}" width="{wide:.1f}" height="{PANEL}" fill="{theme.soft}"/>')
+        for rank, load in enumerate(loads.tolist()):
+            y = top + rank * row
+            size = f'width="{BARS * load / most:.1f}" height="{row - 0.8:.2f}"'
+            marks.append(f'<rect x="{LEFT}" y="{y:.2f}" {size} fill="{theme.blue}"/>')
+            cell, begin = wide / BINS, 0
+            levels = [round(10 * float(value)) for value in use[rank]]
+            for k in range(1, BINS + 1):  # spans of one shade are one mark
+                if k < BINS and levels[k] == levels[begin]:
+                    continue
+                if levels[begin]:
+                    at = f'x="{x0 + begin * cell:.1f}" y="{y:.2f}" width="{(k - begin) * cell:.1f}"'
+                    shade = f'fill="{theme.blue}" fill-opacity="{levels[begin] / 10:.1f}"'
+                    marks.append(f'<rect {at} height="{row - 0.8:.2f}" {shade}/>')
+                begin = k
+        most_here = format_bytes(float(loads.max()))
+        name = f"{word} ({plan.algorithm}): {format_seconds(result.makespan_s)}"
+        marks.append(text(x0, top + PANEL + 17, name, theme, 14, weight="bold"))
+        marks.append(text(LEFT, top + PANEL + 17, f"at most {most_here}", theme, 13))
+    at = x0 + across * bound_s / last_s
+    bottom = TOP + 2 * PANEL + 34 + 6
+    marks.append(
+        f'<path d="M{at:.1f} {TOP - 6}V{bottom}" stroke="{theme.bound}" stroke-width="2" stroke-dasharray="6 4"/>'
+    )
+    label = f"proven bound {format_seconds(bound_s)}"
+    marks.append(text(at + 6, bottom + 20, label, theme, 13, colour=theme.bound))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" role="img" '
+        f'aria-label="{title}">\n<rect width="{WIDTH}" height="{HEIGHT}" fill="{theme.paper}"/>\n'
+        + "\n".join(marks)
+        + "\n</svg>\n"
     )
 
 
-def _timeline(plan: il.Plan, cluster: il.Cluster) -> str:
-    """One line per rank: what it sends, when."""
-    schedule, result = plan.schedule, plan.simulate()
-    scale = 560 / result.makespan_s
-    height = 240 / cluster.num_ranks
-    marks = [_text(600, 30, "3. timeline: what each rank sends")]
-    for phase, colour in COLOUR_BY_PHASE.items():
-        for m in np.flatnonzero(schedule.phase == phase):
-            x, y = 600 + scale * result.start_s[m], 50 + height * int(schedule.src.values[m])
-            width = max(0.3, scale * (result.finish_s[m] - result.start_s[m]))
-            lane = {Phase.SCALE_OUT: 0.0}.get(phase, 0.5)
-            box = f'x="{x:.2f}" y="{y + lane * height:.2f}" width="{width:.2f}" height="{height * 0.45:.2f}"'
-            marks.append(f'<rect {box} fill="{colour}"/>')
-    x = 600.0
-    for phase, colour in COLOUR_BY_PHASE.items():
-        marks.append(f'<rect x="{x}" y="296" width="12" height="12" fill="{colour}"/>')
-        marks.append(_text(x + 16, 306, phase.name.lower().replace("_", "-"), size=12))
-        x += 110
-    return "\n".join(marks)
-
-
-def _text(x: float, y: float, words: str, size: int = 16) -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}" fill="{INK}">{words}</text>'
+def text(
+    x: float, y: float, words: str, theme: Theme, size: int, *, weight: str = "normal", colour: str | None = None
+) -> str:
+    """One line of words."""
+    fill = colour or theme.ink
+    return f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" font-weight="{weight}" fill="{fill}">{words}</text>'
 
 
 if __name__ == "__main__":
