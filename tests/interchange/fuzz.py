@@ -9,6 +9,8 @@ lines are kept in `tests/interchange/seeds/` when --keep is given.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.util
 import json
 import random
 import resource
@@ -21,7 +23,10 @@ from pathlib import Path
 
 import interlock as il
 from interlock.interchange import Intent, import_topology, read_foreign
+from interlock.interchange.workloads.routing_traces import read_expert_counts, read_routing_trace
 from interlock.interchange.workloads.simai import read_simai_workload
+from interlock.schedule import read_schedule
+from interlock.traffic import read_routing
 
 SEEDS = Path(__file__).parent / "seeds"
 SLOWEST_S = 20.0
@@ -58,6 +63,27 @@ def _workload(folder: Path, data: bytes) -> None:
     read_simai_workload(folder / "w.txt")
 
 
+def _npz(folder: Path, data: bytes) -> None:
+    (folder / "a.npz").write_bytes(data)
+    read_routing(folder / "a.npz", 4)
+
+
+def _ours(folder: Path, data: bytes) -> None:
+    (folder / "a.ilk").write_bytes(data)
+    read_schedule(folder / "a.ilk")
+
+
+def _trace(file_name: str) -> Callable[[Path, bytes], None]:
+    def read(folder: Path, data: bytes) -> None:
+        (folder / file_name).write_bytes(data)
+        if file_name.endswith(".pt"):
+            with contextlib.suppress(il.InvalidInput):
+                read_expert_counts(folder / file_name)
+        read_routing_trace(folder / file_name, 4, max_tokens=1 << 16)
+
+    return read
+
+
 READERS: dict[str, Callable[[Path, bytes], None]] = {
     "msccl-xml": _foreign("msccl-xml", Intent(), "a.xml"),
     "msccl-xml-demand": _foreign("msccl-xml", Intent(demand=DEMAND), "a.xml"),
@@ -71,7 +97,13 @@ READERS: dict[str, Callable[[Path, bytes], None]] = {
     "smi-topology": _topology("a.txt"),
     "astra-network": _topology("a.yml"),
     "simai-workload": _workload,
+    "npz": _npz,
+    "ilk": _ours,
 }
+if importlib.util.find_spec("pyarrow") is not None:
+    READERS["parquet"] = _trace("a.parquet")
+if importlib.util.find_spec("torch") is not None:
+    READERS["pt"] = _trace("a.pt")
 WORDS = [b"-1", b"0", b"1", b"4294967296", b"99999999999999999999", b"NaN", b"null", b'"', b"<", b">", b"[", b"]", b"{"]
 WORDS += [
     b"}",
@@ -148,7 +180,7 @@ class Hunt:
 
     def _trace(self, frame, event: str, argument: object):  # type: ignore[no-untyped-def]
         name = frame.f_code.co_filename
-        if "interchange" not in name:
+        if not any(part in name for part in ("interchange", "interlock/traffic", "interlock/schedule")):
             return None
         short = name.rsplit("/", 1)[-1]
 

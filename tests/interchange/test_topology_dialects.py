@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -113,14 +114,35 @@ def system(tmp_path: Path, inside: str) -> ImportedTopology:
     return read(tmp_path, f'<system version="1">{inside}</system>', "a.xml")
 
 
-def test_pci_devices_without_a_class_are_taken_for_gpus(tmp_path: Path) -> None:
-    """So a provider describes servers without NVLink."""
+def test_gpus_and_links_that_a_file_does_not_name_are_asked_for(tmp_path: Path) -> None:
+    """Files of AWS (eight A10G over PCIe) and of Azure (eight V100, one NIC) name neither."""
     cpus = "".join(
         f'<cpu numaid="{n}">' + "".join(f'<pci busid="0000:{n}{k}:00.0"/>' for k in range(4)) + "</cpu>" for n in (0, 1)
     )
-    found = system(tmp_path, cpus)
-    assert len(found.servers[0].gpus) == 8
-    assert "PCI devices without a class: all 8 are taken for GPUs" in found.guesses
+    with pytest.raises(ValueError, match="lists 8 PCI devices and says neither which are GPUs nor how"):
+        system(tmp_path, cpus)
+    found = import_topology([tmp_path / "a.xml"], 2, gpu="a10g", nic_bytes_per_s=12.5e9)
+    assert found.cluster is not None and found.cluster.gpus_per_server == 8
+    assert found.cluster.nic_bandwidth_bytes_per_s.max() == pytest.approx(12.5e9 / 8)
+    stated = {field.name: field.is_stated for field in found.fields}
+    assert stated["scale_up_bandwidth"] and stated["scale_out_bandwidth"] and not stated["message_overhead"]
+    pci = '<pci busid="{}:00:00.0" class="{}" link_speed="16 GT/s" link_width="16"/>'
+    azure = "".join(pci.format(f"000{k}", "0x030200") for k in range(8)) + pci.format("0101", "0x020700")
+    with pytest.raises(ValueError, match="says neither what its 8 GPUs are nor how they are joined"):
+        system(tmp_path, f'<cpu numaid="0">{azure}</cpu>')
+    with pytest.raises(ValueError, match="unknown GPU 'a11'"):
+        import_topology([tmp_path / "a.xml"], gpu="a11")
+
+
+def test_every_field_of_a_cluster_is_stated_or_guessed_with_a_reason(shared_data: Path) -> None:
+    found = import_topology([shared_data / "nccl_topo/nccl_topo_hgx_h100_8gpu_8nic.xml"], 2)
+    assert found.cluster is not None and found.cluster.stage_overhead_s == 10e-6
+    names = {field.name.removesuffix("_bytes_per_s").removesuffix("_s") for field in dataclasses.fields(found.cluster)}
+    assert {field.name for field in found.fields} == names - {"name", "faults", "nic_rates"}
+    assert all(field.why and field.value for field in found.fields)
+    said = {field.name: field for field in found.fields}
+    assert said["scale_up_bandwidth"].is_stated and "below the nominal" in said["scale_up_bandwidth"].why
+    assert not said["message_overhead"].is_stated and not said["fabric"].is_stated
 
 
 def test_both_ports_of_a_nic_behind_one_switch_serve_its_gpu(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from interlock.errors import InvalidInput
 from interlock.interchange import import_topology
 from interlock.interchange.machines.join import ImportedTopology
 from interlock.interchange.machines.server import Server
-from interlock.units import format_bandwidth, format_seconds
+from interlock.units import format_bandwidth, format_seconds, parse_bandwidth
 
 __all__ = ["command"]
 
@@ -22,6 +22,12 @@ __all__ = ["command"]
 def command(
     files: Annotated[list[Path], typer.Argument(help="NCCL XML, nvidia-smi topo -m, ASTRA-sim, SimAI or htsim files.")],
     servers: Annotated[int, typer.Option("--servers", help="How many equal servers one server's file stands for.")] = 1,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="What the GPUs are, where the file does not say it: a100, h100, a10g, …")
+    ] = None,
+    nic: Annotated[
+        str | None, typer.Option("--nic", help="Rate of a NIC, where the file does not say it, like '100 Gb/s'.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="TOML file to write.")] = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -34,11 +40,13 @@ def command(
       interlock import-topology node0.xml node1.xml
 
       nvidia-smi topo -m > topo.txt && interlock import-topology topo.txt
+
+      interlock import-topology g5.48xl-topo.xml --gpu a10g --nic '100 Gb/s' --servers 4
     """
     if output is not None and output.suffix != ".toml":
         raise InvalidInput(f"-o {output}: clusters and topologies are saved as .toml")
     outputs = Outputs({"-o": output})
-    found = import_topology(files, servers)
+    found = import_topology(files, servers, gpu, None if nic is None else parse_bandwidth(nic, "--nic"))
     if output is not None:
         _save(found, output)
     if as_json:
@@ -56,6 +64,8 @@ def command(
         notes,
         drop=("PCI", "nearest"),
     )
+    rows = [[field.name, field.value, "stated" if field.is_stated else "guessed", field.why] for field in found.fields]
+    print_table("\nfields", ["field", "value", "", "why"], rows, [], drop=("why",))
     outputs.say()
     return 0
 
@@ -150,6 +160,10 @@ def _as_dict(found: ImportedTopology, output: Path | None) -> dict[str, object]:
         "num_nodes": found.topology.num_nodes,
         "num_links": found.topology.num_links,
         "guesses": list(found.guesses),
+        "fields": [
+            {"name": field.name, "value": field.value, "stated": field.is_stated, "why": field.why}
+            for field in found.fields
+        ],
         "written_to": None if output is None else str(output),
     }
     if found.cluster is not None:

@@ -223,12 +223,15 @@ def build_traffic(words: str, where: HasRanks, size: str | None, seed: int, defa
     from interlock.traffic.words import is_file
 
     asked = default_size if size is None else size
-    if words.endswith((".parquet", ".pt")):
-        from interlock.interchange.workloads.routing_traces import demand_of_routing, read_routing_trace
+    if any(ending in words.lower() for ending in (".npz", ".npy", ".parquet", ".pt")):
+        from interlock.interchange.workloads.routing_traces import parse_trace_words
         from interlock.units import parse_bytes
 
-        trace = read_routing_trace(words, where.num_ranks)
-        return demand_of_routing(trace, parse_bytes(asked, "--size"))
+        trace = parse_trace_words(words)
+        if trace is not None:
+            if trace.token_bytes is not None:
+                refuse({"--size": size}, "token= says how large tokens are")
+            return trace.demand(where.num_ranks, parse_bytes(asked, "--size"))
     words = from_stdin(words, "--traffic")
     if is_file(words):
         refuse({"--size": size}, "a file of traffic says its own bytes")

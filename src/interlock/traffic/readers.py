@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import tokenize
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from interlock.files import FilePath, check_file, read_text
 from interlock.memory import check_memory
 from interlock.traffic.demand import MAX_RANKS, Demand, matrix
 
-__all__ = ["npz_names", "read_array", "read_demand", "read_integers", "read_npz"]
+__all__ = ["npz_names", "read_array", "read_demand", "read_integers", "read_npy", "read_npz"]
 
 MAX_TEXT_BYTES = 1 << 29
 MAX_NPZ_BYTES = 1 << 32
@@ -30,6 +31,14 @@ MAX_CELL = 20  # characters: a sign and the digits of 2^63
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
+BROKEN_ARCHIVE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+)
 
 
 def read_demand(path: FilePath, scale_bytes: int = 1) -> Demand:
@@ -107,8 +116,9 @@ def read_npz(path: FilePath, names: Sequence[str], *, or_only: bool = True) -> N
             if chosen is None:
                 known = nearest(names[0], by_name) if by_name else "it holds none"
                 raise InvalidInput(f"{path} has no array named {' or '.join(names)}; {known}")
-            return _npy(archive, by_name[chosen], f"{path}: {chosen}")
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            entry = by_name[chosen]
+            return _npy(lambda: archive.open(entry), f"{path}: {chosen}")
+    except BROKEN_ARCHIVE as error:
         raise InvalidInput(f"{path} is not an npz file: {error}") from None
 
 
@@ -118,13 +128,22 @@ def npz_names(path: FilePath) -> list[str]:
     try:
         with zipfile.ZipFile(file) as archive:
             return [name[: -len(".npy")] for name in archive.namelist() if name.endswith(".npy")]
-    except (zipfile.BadZipFile, OSError) as error:
+    except BROKEN_ARCHIVE as error:
         raise InvalidInput(f"{path} is not an npz file: {error}") from None
 
 
-def _npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    """The array of one member, its header checked before a byte of data is expanded."""
-    with archive.open(entry) as member:
+def read_npy(path: FilePath) -> NDArray[Any]:
+    """The array of an npy file."""
+    file = check_file(path, MAX_NPZ_BYTES)
+    try:
+        return _npy(lambda: file.open("rb"), str(path))
+    except (OSError, EOFError) as error:
+        raise InvalidInput(f"{path} is not an npy file: {error}") from None
+
+
+def _npy(open_file: Callable[[], IO[bytes]], where: str) -> NDArray[Any]:
+    """The array of one file or member, its header checked before a byte of data is expanded."""
+    with open_file() as member:
         try:
             version = np.lib.format.read_magic(member)
             read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -140,7 +159,7 @@ def _npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, where: str) -> NDArra
     if int(np.prod(shape, dtype=object)) > MAX_ENTRIES:
         raise LimitExceeded(f"{where} has shape {shape}; at most {MAX_ENTRIES} entries are read")
     check_memory(3 * dtype.itemsize * float(np.prod(shape, dtype=object)), where)
-    with archive.open(entry) as member:
+    with open_file() as member:
         try:
             array: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
         except ValueError as error:

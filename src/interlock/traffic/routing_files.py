@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.files import FilePath
 from interlock.traffic.placement import MAX_EXPERTS, Placement, check_count, contiguous_placement
-from interlock.traffic.readers import npz_names, read_array, read_npz
+from interlock.traffic.readers import npz_names, read_array, read_npy, read_npz
 from interlock.traffic.routing import Routing
 
 __all__ = ["read_expert_loads", "read_routing"]
@@ -24,7 +24,7 @@ def read_routing(
     num_experts: int | None = None,
     placement: Placement | None = None,
 ) -> Routing:
-    """Routing of one layer from an npz of expert ids, ``[tokens, top_k]`` or ``[layers, tokens, top_k]``.
+    """Routing of one layer from an npy or npz of expert ids, ``[tokens, top_k]`` or ``[layers, tokens, top_k]``.
 
     Tokens are dealt to the ranks in contiguous, nearly equal blocks. Gate weights are read from an array called
     ``ARRAY_weights`` (or ``weights``) where there is one of the same shape.
@@ -38,9 +38,12 @@ def read_routing(
     placement
         Where the experts are; contiguous by default.
     """
-    held = npz_names(path)
+    is_npy = Path(path).suffix.lower() == ".npy"
+    if is_npy and array is not None:
+        raise InvalidInput(f"{path} holds one array without a name; {array!r} is not in it")
+    held = [] if is_npy else npz_names(path)
     chosen_name = array or (held[0] if len(held) == 1 else "experts")
-    ids = read_npz(path, (chosen_name,), or_only=False)
+    ids = read_npy(path) if is_npy else read_npz(path, (chosen_name,), or_only=False)
     where = f"{path}: {chosen_name}"
     if ids.dtype.kind not in "iu" or ids.ndim not in (2, 3) or 0 in ids.shape:
         raise InvalidInput(
@@ -59,7 +62,7 @@ def read_routing(
             experts=np.ascontiguousarray(chosen, np.int32),
             rank_of_token=(np.arange(len(chosen)) * placed.num_ranks // len(chosen)).astype(np.int32),
             placement=placed,
-            gate_weights=_weights(path, chosen_name, ids.shape, layer),
+            gate_weights=None if is_npy else _weights(path, chosen_name, ids.shape, layer),
             name=f"{Path(path).stem}/{chosen_name}" + (f", layer {layer}" if ids.ndim == 3 else ""),
         )
     except InvalidInput as error:

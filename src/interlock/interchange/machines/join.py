@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from interlock.errors import InvalidInput
+from interlock.interchange.machines.fields import Field, fields_of_cluster, fields_of_graph
 from interlock.interchange.machines.server import Server
 from interlock.topology import Cluster, MissingGpu, NicFault, Topology, from_edges
 
 __all__ = ["ImportedTopology", "from_graph", "join_servers"]
 
+# What no file of a server says: as in the presets.
 SCALE_UP_LATENCY_S = 1e-6
 SCALE_OUT_LATENCY_S = 3e-6
+MESSAGE_OVERHEAD_S = 0.2e-6
+STAGE_OVERHEAD_S = 10e-6
 MAX_SERVERS = 65_536
 NEARLY = 0.01  # rates that differ by less are the same
 
@@ -28,11 +32,12 @@ class ImportedTopology:
     cluster: Cluster | None
     topology: Topology
     guesses: tuple[str, ...]
+    fields: tuple[Field, ...]
 
 
 def from_graph(source: str, topology: Topology, guesses: list[str], cluster: Cluster | None = None) -> ImportedTopology:
     """A file that describes a network rather than servers."""
-    return ImportedTopology(source, (), cluster, topology, tuple(guesses))
+    return ImportedTopology(source, (), cluster, topology, tuple(guesses), fields_of_graph(topology, [], source))
 
 
 def join_servers(servers: list[Server], copies: int = 1) -> ImportedTopology:
@@ -46,7 +51,11 @@ def join_servers(servers: list[Server], copies: int = 1) -> ImportedTopology:
     source = ", ".join(server.source for server in servers)
     cluster = _cluster(all_servers, guesses)
     topology = cluster.topology if cluster is not None else _graph(all_servers, guesses)
-    return ImportedTopology(source, tuple(all_servers), cluster, topology, tuple(guesses))
+    if cluster is not None:
+        fields = fields_of_cluster(cluster, all_servers, files=len(servers))
+    else:
+        fields = fields_of_graph(topology, all_servers, source)
+    return ImportedTopology(source, tuple(all_servers), cluster, topology, tuple(guesses), fields)
 
 
 def _cluster(servers: list[Server], guesses: list[str]) -> Cluster | None:
@@ -86,6 +95,8 @@ def _cluster(servers: list[Server], guesses: list[str]) -> Cluster | None:
         scale_out_bandwidth_bytes_per_s=nominal or 1e9,
         nics_per_gpu=per_gpu,
         scale_out_latency_s=SCALE_OUT_LATENCY_S,
+        message_overhead_s=MESSAGE_OVERHEAD_S,
+        stage_overhead_s=STAGE_OVERHEAD_S,
         faults=tuple(faults),
     )
 

@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.errors import InvalidInput, LimitExceeded
+from interlock.errors import InvalidInput, LimitExceeded, nearest
 from interlock.interchange.machines.server import Gpu, Nic, NicShare, Server, distance_of, share_nics, unused_nics
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml
 
-__all__ = ["read_nccl_topology"]
+__all__ = ["GPU_MODELS", "read_nccl_topology"]
 
 MAX_GPUS = 4096
 MAX_NICS = 4096
@@ -23,7 +23,30 @@ GB = 1e9
 LANE_BY_SPEED = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}  # NCCL's, in 1/80 GB/s
 NVLINK_BY_SM = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}  # GB/s per link and direction
 XGMI_BY_GCN = {"906": 24.0, "908": 24.0, "910": 36.0, "90a": 36.0, "94": 48.0, "95": 48.0}  # RCCL's, GB/s per link
-GUESSED_SWITCH = {16.0: (80, 12), 32.0: (90, 18)}  # PCIe speed -> (sm, NVLinks) of the boards that have it
+BOARDS = {16.0: (80, 12), 32.0: (90, 18)}  # PCIe speed -> (sm, NVLinks) of boards of eight GPUs and eight NICs
+# sm, and NVLinks to a switch; none: GPUs meet over PCIe.
+GPU_MODELS = {
+    "a100": (80, 12),
+    "h100": (90, 18),
+    "h200": (90, 18),
+    "b200": (100, 18),
+    "a10g": (86, 0),
+    "t4": (75, 0),
+    "l4": (89, 0),
+    "l40s": (89, 0),
+}
+MODEL_BY_DEVICE = {  # PCI device ids
+    "0x20b0": "a100",
+    "0x20b2": "a100",
+    "0x2330": "h100",
+    "0x2335": "h200",
+    "0x2901": "b200",
+    "0x2237": "a10g",
+    "0x1eb8": "t4",
+    "0x27b8": "l4",
+    "0x26b9": "l40s",
+}
+LINKS_BY_SM = {75: 0, 80: 12, 86: 0, 89: 0, 90: 18, 100: 18}
 DEFAULT_NET_MBIT = 10_000
 MAX_NET_MBIT = 10_000_000  # above it, a speed is in kb/s: Slingshot's plug-in reports so
 VIRTUAL_SWITCH = re.compile(r"f{4,8}:ff:ff\.[0-9a-f]")
@@ -47,20 +70,31 @@ class _Found:
     nets: list[_Device] = field(default_factory=list)
     unnamed: list[_Device] = field(default_factory=list)  # PCI devices that do not say what they are
     guesses: list[str] = field(default_factory=list)
+    model: str | None = None  # of GPUs, as the user says
+    nic_bytes_per_s: float | None = None  # likewise
+    links_why: str = "links in the file, at the rate NCCL counts for one, which is below the nominal one"
+    says_links: bool = True
+    nics_why: str = "speeds in the file"
+    says_nic_rates: bool = True
 
     def guess(self, text: str) -> None:
         if text not in self.guesses:
             self.guesses.append(text)
 
 
-def read_nccl_topology(path: Path) -> list[Server]:
-    """Servers of a file: one, or one per `host_hash` in a dump of several hosts."""
+def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: float | None = None) -> list[Server]:
+    """Servers of a file: one, or one per `host_hash` in a dump of several hosts.
+
+    `gpu` and `nic_bytes_per_s` say what the file does not; it is asked for where nothing in the file tells.
+    """
+    if gpu is not None and gpu not in GPU_MODELS:
+        raise InvalidInput(f"unknown GPU {gpu!r}; {nearest(gpu, GPU_MODELS)}")
     root = parse_xml(read_bytes(path), path).root
     if root.name == "graphs":
         raise InvalidInput(f"{path} holds NCCL's graphs (rings and trees), not the topology they run on")
     if root.name != "system":
         raise InvalidInput(f"{path}: the root is <{root.name[:64]}>, not <system>; this is no NCCL topology")
-    found = _Found(str(path))
+    found = _Found(str(path), model=gpu, nic_bytes_per_s=nic_bytes_per_s)
     for cpu in root.children:
         if cpu.name != "cpu":
             found.guess(f"<{cpu.name[:40]}> below <system> is not known and was left out")
@@ -68,6 +102,11 @@ def read_nccl_topology(path: Path) -> list[Server]:
         numa = f"{cpu.attributes.get('host_hash', '')}/{cpu.attributes.get('numaid', '?')}"
         _collect(found, cpu, None, (), numa, cpu.attributes.get("host_hash", ""))
     if not found.gpus and found.unnamed:
+        if gpu is None:
+            raise InvalidInput(
+                f"{path} lists {len(found.unnamed)} PCI devices and says neither which are GPUs nor how they are "
+                f"joined; say --gpu ({', '.join(GPU_MODELS)}) if all are, or import the machine's `nvidia-smi topo -m`"
+            )
         found.gpus = found.unnamed
         found.guess(f"PCI devices without a class: all {len(found.gpus)} are taken for GPUs")
     if not found.gpus:
@@ -92,7 +131,18 @@ def _one_domain(name: str, hosts: list[Server]) -> Server:
         nics += host.nics
     guess = f"one file holds {len(hosts)} hosts: taken as one NVLink domain of {len(gpus)} GPUs"
     guesses = dict.fromkeys(text for host in hosts for text in host.guesses)
-    return Server(name, tuple(gpus), tuple(nics), tuple(shares), (*guesses, guess))
+    first = hosts[0]
+    return Server(
+        name,
+        tuple(gpus),
+        tuple(nics),
+        tuple(shares),
+        (*guesses, guess),
+        says_links=first.says_links,
+        links_why=first.links_why,
+        says_nic_rates=first.says_nic_rates,
+        nics_why=first.nics_why,
+    )
 
 
 def _collect(
@@ -152,15 +202,28 @@ def _server(found: _Found, host: str, *, several: bool) -> Server:
     nets = [n for n in found.nets if n.host == host]
     number_of_busid = {_busid(gpu): k for k, gpu in enumerate(gpus)}
     made = [_gpu(found, k, device, number_of_busid) for k, device in enumerate(gpus)]
-    made = _guess_scale_up(found, gpus, made)
+    made = _guess_scale_up(found, gpus, made, len(nets))
     nics = _drop_management(found, [_nic(found, device) for device in nets])
+    if not nics and found.nic_bytes_per_s is not None:
+        nics = [Nic("nic", found.nic_bytes_per_s)]
+        found.nics_why = "as said (--nic): one for all GPUs, as the file names none"
     shares = share_nics([[distance_of(gpu, nic) for nic in nics] for gpu in made], len(nics))
     if not nics:
         found.guess("the file names no NIC; the server stands alone")
     for text in unused_nics(nics, shares):
         found.guess(text)
     source = f"{Path(found.file).name}, host {host}" if several else Path(found.file).name
-    return Server(source, tuple(made), tuple(nics), shares, tuple(found.guesses))
+    return Server(
+        source,
+        tuple(made),
+        tuple(nics),
+        shares,
+        tuple(found.guesses),
+        says_links=found.says_links,
+        links_why=found.links_why,
+        says_nic_rates=found.says_nic_rates,
+        nics_why=found.nics_why if nics else "the file names no NIC",
+    )
 
 
 def _gpu_order(device: _Device) -> tuple[int, int, str]:
@@ -256,10 +319,14 @@ def _speed(text: str) -> float:
 def _nic(found: _Found, device: _Device) -> Nic:
     attributes = device.element.attributes
     if device.element.name == "pci":
+        name = attributes.get("busid", f"line {device.element.line}")
+        if found.nic_bytes_per_s is not None:
+            found.nics_why = "as said (--nic)"
+            return Nic(name, found.nic_bytes_per_s, device.numa, device.bridges)
         rate = 200e9 / 8 if _speed(attributes.get("link_speed", "")) < 32 else 400e9 / 8
         if attributes.get("device", "").lower().startswith("0xefa"):
             rate = 100e9 / 8
-        name = attributes.get("busid", f"line {device.element.line}")
+        found.says_nic_rates, found.nics_why = False, "not in the file; by the speed of its PCI entry (say --nic)"
         found.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
         return Nic(name, rate, device.numa, device.bridges)
     mbit = _net_mbit(found, attributes)
@@ -300,24 +367,45 @@ def _drop_management(found: _Found, nics: list[Nic]) -> list[Nic]:
     return kept or nics
 
 
-def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu]) -> list[Gpu]:
+def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu], num_nics: int) -> list[Gpu]:
     """A file without any link between GPUs: providers leave NVLink to be detected."""
     if any(gpu.switch_bytes_per_s or gpu.peers for gpu in gpus) or len(gpus) < 2:
         return gpus
+    found.says_links = found.model is not None
     if any(device.element.attributes.get("gcn") for device in devices):
+        found.links_why = "no links between GPUs in the file: they reach each other over PCIe"
         found.guess("no links between GPUs: they reach each other over PCIe")
         return gpus
-    sms = {device.element.attributes.get("sm") for device in devices if device.element.name == "gpu"} - {None}
-    speeds = [_speed(d.pci.attributes.get("link_speed", "")) for d in devices if d.pci is not None]
-    sm, links = GUESSED_SWITCH.get(max(speeds, default=0.0), GUESSED_SWITCH[16.0])
-    if len(sms) == 1 and (text := str(sms.pop())).isdigit() and int(text) in NVLINK_BY_SM:
-        sm = int(text)
-        links = {90: 18, 100: 18, 80: 12}.get(sm, 6)
-    elif len(gpus) == 8 and max(speeds, default=0.0) <= 8.0:
-        sm, links = 80, 12
+    sm, links, why = _model(found, devices, num_nics)
+    if links == 0:
+        found.links_why = f"{why}: no NVLink, GPUs reach each other over PCIe"
+        found.guess(found.links_why)
+        return gpus
     rate = links * NVLINK_BY_SM[sm] * GB
+    found.links_why = f"{why}: {links} links of {NVLINK_BY_SM[sm]:g} GB/s, as NCCL counts them (below the nominal rate)"
     found.guess(
         f"NVLink is not in the file (providers leave it to be detected): counted as a switch with {links} links of "
-        f"{NVLINK_BY_SM[sm]:g} GB/s per GPU"
+        f"{NVLINK_BY_SM[sm]:g} GB/s per GPU, as {why} has"
     )
     return [Gpu(gpu.name, gpu.busid, gpu.numa, gpu.bridges, gpu.pcie_bytes_per_s, rate, gpu.peers) for gpu in gpus]
+
+
+def _model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[int, int, str]:
+    """`sm`, NVLinks per GPU and how that is known: said, by PCI id, by sm, or by the board; otherwise asked for."""
+    if found.model is not None:
+        return *GPU_MODELS[found.model], f"{found.model} (--gpu)"
+    ids = {d.pci.attributes.get("device", "").lower() for d in devices if d.pci is not None}
+    models = {MODEL_BY_DEVICE[one] for one in ids if one in MODEL_BY_DEVICE}
+    if len(models) == 1:
+        model = models.pop()
+        return *GPU_MODELS[model], f"{model}, by its PCI device id"
+    sms = {device.element.attributes.get("sm", "") for device in devices if device.element.name == "gpu"} - {""}
+    if len(sms) == 1 and (text := sms.pop()).isdigit() and int(text) in LINKS_BY_SM:
+        return int(text), LINKS_BY_SM[int(text)], f"a GPU of sm {text}"
+    speed = max((_speed(d.pci.attributes.get("link_speed", "")) for d in devices if d.pci is not None), default=0.0)
+    if len(devices) == 8 and num_nics >= 4 and not sms:
+        return *BOARDS.get(speed, BOARDS[16.0]), f"a board of eight GPUs and {num_nics} NICs on PCIe of {speed:g} GT/s"
+    raise InvalidInput(
+        f"{found.file} says neither what its {len(devices)} GPUs are nor how they are joined; say --gpu "
+        f"({', '.join(GPU_MODELS)}), or import the machine's `nvidia-smi topo -m`, which shows its links"
+    )

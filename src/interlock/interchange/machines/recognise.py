@@ -41,7 +41,9 @@ def topology_kind(path: Path) -> str:
     )
 
 
-def import_topology(paths: list[Path], servers: int = 1) -> ImportedTopology:
+def import_topology(
+    paths: list[Path], servers: int = 1, gpu: str | None = None, nic_bytes_per_s: float | None = None
+) -> ImportedTopology:
     """Read one network, or one server per file.
 
     Parameters
@@ -50,6 +52,10 @@ def import_topology(paths: list[Path], servers: int = 1) -> ImportedTopology:
         Files of one kind; several are several servers, in that order.
     servers
         How many equal servers a single server's file stands for.
+    gpu
+        One of `GPU_MODELS`, for files that do not say what their GPUs are.
+    nic_bytes_per_s
+        Rate of a NIC, for files that do not say it.
     """
     if not paths:
         raise InvalidInput("no file was given")
@@ -57,7 +63,11 @@ def import_topology(paths: list[Path], servers: int = 1) -> ImportedTopology:
     found: list[Server] = []
     for path, kind in zip(paths, kinds, strict=True):
         if kind in ("nccl-xml", "nvidia-smi"):
-            found += read_nccl_topology(path) if kind == "nccl-xml" else read_smi_topology(path)
+            found += (
+                read_nccl_topology(path, gpu, nic_bytes_per_s)
+                if kind == "nccl-xml"
+                else read_smi_topology(path, nic_bytes_per_s)
+            )
         elif len(paths) > 1:
             raise InvalidInput(f"{path} describes a whole network; it cannot be joined with other files")
     if found:

@@ -62,6 +62,10 @@ class Server:
     nics: tuple[Nic, ...]
     nics_of_gpu: tuple[tuple[NicShare, ...], ...]
     guesses: tuple[str, ...] = field(default=())
+    says_links: bool = True  # the file says how GPUs are joined
+    links_why: str = ""  # where the rate of scale-up comes from
+    says_nic_rates: bool = True
+    nics_why: str = "speeds in the file"
 
     def nic_bytes_per_s(self, gpu: int) -> float:
         """Rate of a GPU's NICs together."""

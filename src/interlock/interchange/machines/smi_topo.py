@@ -28,7 +28,7 @@ def looks_like_smi_topology(text: str) -> bool:
     return bool(re.search(r"^\s*GPU0\b.*\bX\b", plain, re.MULTILINE))
 
 
-def read_smi_topology(path: Path) -> list[Server]:
+def read_smi_topology(path: Path, nic_bytes_per_s: float | None = None) -> list[Server]:
     """The server whose matrix is in a file."""
     text = ANSI.sub("", read_text(path, MAX_BYTES))
     columns, rows = _matrix(path, text)
@@ -39,15 +39,31 @@ def read_smi_topology(path: Path) -> list[Server]:
     links = [[_links(codes[a][columns.index(gpus[b])]) for b in range(len(gpus))] for a in range(len(gpus))]
     made, nic_gbit = _scale_up(gpus, links, guesses)
     names = dict(re.findall(r"^\s*(NIC[0-9]+):\s*(\S{1,64})\s*$", text, re.MULTILINE))
-    if nics:
+    rate = nic_gbit * GB / 8 if nic_bytes_per_s is None else nic_bytes_per_s
+    if nics and nic_bytes_per_s is None:
         guesses.append(f"NIC rates are not in the matrix: counted as {nic_gbit} Gb/s each")
-    else:
+    elif not nics:
         guesses.append("the matrix names no NIC; the server stands alone")
-    cards = [Nic(names.get(nic, nic), nic_gbit * GB / 8) for nic in nics]
+    cards = [Nic(names.get(nic, nic), rate) for nic in nics]
     distances = [[_distance(codes[a][columns.index(nic)]) for nic in nics] for a in range(len(gpus))]
     shares = share_nics(distances, len(cards))
     guesses += unused_nics(cards, shares)
-    return [Server(path.name, tuple(made), tuple(cards), shares, tuple(guesses))]
+    why = "number of links in the matrix, at the rate NCCL counts for one, which is below the nominal one"
+    nics_why = "as said (--nic)" if nic_bytes_per_s is not None else "usual beside that many links (say --nic)"
+    has_links = any(gpu.switch_bytes_per_s or gpu.peers for gpu in made)
+    return [
+        Server(
+            path.name,
+            tuple(made),
+            tuple(cards),
+            shares,
+            tuple(guesses),
+            says_links=has_links,
+            links_why=why if has_links else "no NVLink in the matrix; 12 GB/s is a PCIe 3.0 slot of 16 lanes",
+            says_nic_rates=nic_bytes_per_s is not None,
+            nics_why=nics_why,
+        )
+    ]
 
 
 def _matrix(path: Path, text: str) -> tuple[list[str], dict[str, list[str]]]:

@@ -19,11 +19,29 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, MissingDependency
 from interlock.files import FilePath, check_file
-from interlock.traffic import Demand, Routing, contiguous_placement, matrix, read_expert_loads, read_routing
+from interlock.traffic import (
+    Demand,
+    Routing,
+    contiguous_placement,
+    eplb_placement,
+    matrix,
+    read_expert_loads,
+    read_routing,
+)
+from interlock.traffic.readers import npz_names, read_npz
+from interlock.units import parse_bytes
 
-__all__ = ["ExpertCounts", "demand_of_routing", "read_expert_counts", "read_routing_trace"]
+__all__ = [
+    "ExpertCounts",
+    "TraceWords",
+    "demand_of_routing",
+    "parse_trace_words",
+    "read_expert_counts",
+    "read_routing_trace",
+]
 
 MAX_PT_BYTES = 4 << 30
+TRACES = (".npz", ".npy", ".parquet", ".pt")
 MAX_TOKENS = 1 << 22
 MAX_EXPERTS = 1 << 16
 LOGICAL = ("logical_count", "logical_expert_load", "expert_load", "weight", "loads")
@@ -103,6 +121,80 @@ def read_routing_trace(
         )
     except InvalidInput as error:
         raise InvalidInput(f"{file}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceWords:
+    """A routing trace as the command line names it: ``FILE[:ARRAY[:LAYER]][,token=BYTES][,placement=KIND]``.
+
+    ARRAY is a task of an npz; `.npy`, parquet and `.pt` take ``FILE:LAYER``. A placement is "contiguous", or "eplb:N"
+    for EPLB with N extra slots per GPU.
+    """
+
+    file: str
+    array: str | None = None
+    layer: int = 0
+    token_bytes: int | None = None  # None: scaled to bytes per GPU
+    extra_slots: int | None = None  # of EPLB; None: contiguous
+
+    def demand(self, num_ranks: int, bytes_per_gpu: int) -> Demand:
+        """Its dispatch, every token at its size or all of them scaled to `bytes_per_gpu`."""
+        if self.file.lower().endswith(".npz"):
+            routing = read_routing(self.file, num_ranks, self.array, self.layer)
+        else:
+            routing = read_routing_trace(self.file, num_ranks, self.layer)
+        if self.extra_slots is not None:
+            routing = routing.with_placement(eplb_placement(routing.expert_loads(), num_ranks, self.extra_slots))
+        if self.token_bytes is not None:
+            return routing.to_demand(self.token_bytes)
+        return demand_of_routing(routing, bytes_per_gpu)
+
+
+def parse_trace_words(words: str) -> TraceWords | None:
+    """The trace that words name; None where they name something else, as a byte matrix."""
+    place, *options = words.split(",")
+    file, array, layer = _file_words(place)
+    if file is None or (file.lower().endswith(".npz") and not array and not options and _holds_a_matrix(file)):
+        return None
+    token_bytes = extra_slots = None
+    for option in options:
+        key, _, value = option.partition("=")
+        if key == "token":
+            token_bytes = parse_bytes(value, "token")
+        elif key == "placement" and value == "contiguous":
+            extra_slots = None
+        elif key == "placement" and value.partition(":")[0] == "eplb" and value.partition(":")[2].isdecimal():
+            extra_slots = int(value.partition(":")[2][:6])
+        else:
+            raise InvalidInput(
+                f"traffic {words[:80]!r}: {option[:40]!r} is none of token=BYTES, placement=contiguous and "
+                "placement=eplb:EXTRA_SLOTS"
+            )
+    return TraceWords(file, array, layer, token_bytes, extra_slots)
+
+
+def _file_words(place: str) -> tuple[str | None, str | None, int]:
+    """File, array and layer; no file where the words do not name a trace."""
+    for ending in TRACES:
+        at = place.lower().find(ending)
+        if at < 0 or place[at + len(ending) : at + len(ending) + 1] not in ("", ":"):
+            continue
+        file, rest = place[: at + len(ending)], place[at + len(ending) + 1 :].split(":")
+        array = rest[0] if ending == ".npz" else ""
+        number = (rest[1] if len(rest) > 1 else "") if ending == ".npz" else rest[0]
+        if len(rest) > 2 or (number and not (number.isdecimal() and len(number) < 7)):
+            raise InvalidInput(f"traffic {place[:80]!r}: after the file comes {'ARRAY:' * (ending == '.npz')}LAYER")
+        return file, array or None, int(number or 0)
+    return None, None, 0
+
+
+def _holds_a_matrix(file: str) -> bool:
+    """Whether an npz is a byte matrix: one by its name, or one square array."""
+    names = npz_names(file)
+    if any(name in names for name in ("demand", "bytes_matrix", "matrix")):
+        return True
+    array = read_npz(file, (names[0],)) if len(names) == 1 else None
+    return array is not None and array.ndim == 2 and array.shape[0] == array.shape[1]
 
 
 def demand_of_routing(routing: Routing, bytes_per_gpu: int) -> Demand:
@@ -193,6 +285,12 @@ def _recorded_tokens(file: Path, layer: int) -> NDArray[np.int64]:
     dump = _load_pt(file)
     if not isinstance(dump, Mapping):
         raise InvalidInput(f"{file} holds one tensor; routing needs sglang's per-token records")
+    loads = next((name for name in (*LOGICAL, *PHYSICAL) if name in dump), None)
+    if "records" not in dump and loads is not None:
+        raise InvalidInput(
+            f"{file} holds {loads}, the loads of experts, not which expert each token chose; traffic needs a recording "
+            "in mode per_token"
+        )
     parts = []
     for record in _records(file, dump):
         if "topk_ids_of_layer" not in record:
