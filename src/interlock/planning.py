@@ -66,15 +66,16 @@ class Plan:
         *,
         seed: int = 0,
         parameters: Mapping[str, object] = MappingProxyType({}),
-        plan_s: float = 0.0,
+        decide_s: float = 0.0,
     ) -> None:
         self._problem = problem
         self.compact = compact
         self.algorithm = algorithm
         self.seed = seed
         self.parameters = dict(parameters)
-        self.plan_s = plan_s
+        self.decide_s = decide_s
         self._certificates: dict[float | None, Certificate] = {}
+        self._program: tuple[tuple[int, bool], Program] | None = None
         self._results: dict[float | None, Result] = {}
 
     @property
@@ -83,6 +84,12 @@ class Plan:
         if not isinstance(self._problem, Problem):
             self._problem = self._problem()
         return self._problem
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster it was made for; None where that is any other graph."""
+        made = getattr(self.compact, "compact", self.compact)
+        return made.cluster if isinstance(made, TwoTierPlan) else self.problem.cluster
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -122,10 +129,12 @@ class Plan:
         problem = demand_problem(cluster, demand.transposed())
         schedule = reverse_copies(self.schedule, self.problem, problem)
         took = time.perf_counter() - start
-        return Plan(problem, schedule, f"{self.algorithm}, reversed", seed=self.seed, plan_s=took)
+        return Plan(problem, schedule, f"{self.algorithm}, reversed", seed=self.seed, decide_s=took)
 
-    def program(self, rank: int, layout: Layout | None = None, *, rounds: bool = False) -> Program:
-        """What one rank runs, in columns.
+    def program(
+        self, rank: int, layout: Layout | None = None, *, rounds: bool = False, previous: Plan | None = None
+    ) -> Program:
+        """What one rank runs, in columns. The last one is kept, where it has no layout of its own.
 
         Parameters
         ----------
@@ -133,6 +142,8 @@ class Plan:
             Where its bytes lie; None: end to end in item order, as collectives order their buffers.
         rounds
             Also say what a backend that works in batches does together.
+        previous
+            An earlier plan: where nothing has changed since, which costs a digest, its program is taken over.
 
         Examples
         --------
@@ -142,6 +153,17 @@ class Plan:
         >>> program.columns["send_peer"].tolist() == list(range(1, 16))
         True
         """
+        if layout is not None:
+            return self._lowered(rank, layout, rounds)
+        key = (rank, rounds)
+        if self._program is None or self._program[0] != key:
+            kept = None if previous is None else previous._program
+            if kept is None or kept[0] != key or previous is None or previous.digest != self.digest:
+                kept = key, self._lowered(rank, None, rounds)
+            self._program = kept
+        return self._program[1]
+
+    def _lowered(self, rank: int, layout: Layout | None, rounds: bool) -> Program:
         made = getattr(self.compact, "compact", self.compact)
         num_ranks = made.cluster.num_ranks if isinstance(made, TwoTierPlan) else self.problem.num_ranks
         if not 0 <= rank < num_ranks:
@@ -151,6 +173,19 @@ class Plan:
         rows = self.schedule if rounds else self.compact.rows_of(rank)
         where = Layout.packed(self.problem, rank) if layout is None else layout
         return lower(rows, self.problem, where, rounds=rounds)
+
+    @cached_property
+    def plan_s(self) -> float:
+        """Seconds until a rank can run: deciding, and making a rank's program, which is done for this once more.
+
+        The decision alone is `decide_s`. To be asked before rows are written out for anything else.
+        """
+        start = time.perf_counter()
+        try:
+            self.program(0)
+        except InvalidInput:  # nobody can run it
+            return self.decide_s
+        return self.decide_s + time.perf_counter() - start
 
     @cached_property
     def port_loads(self) -> PortLoads:
@@ -358,7 +393,7 @@ def solve(
             watched["time_of"] = lambda compact: Plan(problem, compact, algorithm)._makespan_s(TIMING_TOLERANCE)
         compact = chosen.build(problem, seed=seed, **parameters, **watched)
     took = time.perf_counter() - start
-    return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, plan_s=took)
+    return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, decide_s=took)
 
 
 class DemandPlan(Protocol):
@@ -414,7 +449,7 @@ def _planner(cluster: Cluster, algorithm: str) -> DemandPlan:
         start = time.perf_counter()
         compact = build(traffic, None if previous is None else previous.compact)
         took = time.perf_counter() - start
-        return Plan(lambda: demand_problem(cluster, traffic), compact, algorithm, plan_s=took)
+        return Plan(lambda: demand_problem(cluster, traffic), compact, algorithm, decide_s=took)
 
     return plan_demand
 

@@ -64,12 +64,18 @@ class Report:
     reason: str
     measured_s: float  # moving the bytes
     exchange_s: float  # learning every rank's demand; 0 where it was held
-    plan_s: float  # planning and lowering; 0 where the plan was kept
+    plan_s: float  # from there until this rank can run; 0 where the plan was kept
+    program_s: float  # of that, making this rank's program
     stages: int
     messages: int  # that this rank sends
     plan: Plan | None
     cluster: Cluster
     demand_bytes: NDArray[np.int64]  # by ranks of the cluster
+
+    @property
+    def total_s(self) -> float:
+        """The whole call: exchange, planning and moving."""
+        return self.exchange_s + self.plan_s + self.measured_s
 
     @property
     def predicted_s(self) -> float:
@@ -313,6 +319,7 @@ class AllToAll:
             measured_s=measured_s,
             exchange_s=exchange_s,
             plan_s=plan_s,
+            program_s=prepared.program_s if plan_s > 0 else 0.0,
             stages=1 if plan is None else plan.num_stages,
             messages=0 if prepared.lowered is None else prepared.lowered.program.num_sends,
             plan=plan,

@@ -110,6 +110,21 @@ def test_a_program_from_one_servers_tiles_is_that_of_the_whole_schedule(servers:
                 assert np.array_equal(own.columns[name], whole.columns[name]), name
 
 
+def test_a_program_is_taken_over_where_nothing_has_changed(h200_2x4: il.Cluster) -> None:
+    traffic, other = (il.traffic.zipf(h200_2x4, bytes_per_gpu="8 MB", seed=seed) for seed in range(2))
+    first, same, new = (il.plan(h200_2x4, demand, algorithm="adaptive") for demand in (traffic, traffic, other))
+    program = first.program(3)
+    assert first.program(3) is program
+    assert same.program(3, previous=first) is program
+    assert same.program(2, previous=first).rank == 2
+    assert new.program(3, previous=first) is not program
+
+
+def test_planning_is_over_when_a_rank_can_run(h200_2x4: il.Cluster) -> None:
+    plan = il.plan(h200_2x4, il.traffic.zipf(h200_2x4, bytes_per_gpu="8 MB"), algorithm="fast")
+    assert plan.plan_s > plan.decide_s > 0
+
+
 def test_rounds_are_above_those_of_all_that_a_message_waits_for(h200_2x4: il.Cluster) -> None:
     plan = il.plan(h200_2x4, il.traffic.zipf(h200_2x4, bytes_per_gpu="8 MB"), algorithm="adaptive", way="burst")
     for rank in range(8):

@@ -42,7 +42,7 @@ def plan_dispatch(cluster: Cluster, routing: Routing, bytes_per_token: int, algo
     problem = dispatch_problem(cluster, routing, bytes_per_token)
     schedule = _Dispatch.of(cluster, problem, bytes_per_token, algorithm, DISPATCH_FINENESS).to_schedule()
     took = time.perf_counter() - start
-    return Plan(problem, schedule, f"inswitch, {algorithm} on the wire", plan_s=took)
+    return Plan(problem, schedule, f"inswitch, {algorithm} on the wire", decide_s=took)
 
 
 def plan_combine(cluster: Cluster, routing: Routing, bytes_per_token: int, algorithm: str = "adaptive") -> Plan:
@@ -53,7 +53,7 @@ def plan_combine(cluster: Cluster, routing: Routing, bytes_per_token: int, algor
     schedule = played_backwards(forward, cluster)
     problem = combine_problem(cluster, routing, bytes_per_token)
     took = time.perf_counter() - start
-    return Plan(problem, schedule, f"inswitch, {algorithm} on the wire", plan_s=took)
+    return Plan(problem, schedule, f"inswitch, {algorithm} on the wire", decide_s=took)
 
 
 def deduplicated_demand(cluster: Cluster, routing: Routing, bytes_per_token: int) -> Demand:

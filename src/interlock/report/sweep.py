@@ -34,7 +34,7 @@ __all__ = ["Grid", "Point", "read_grid", "run_point", "sweep"]
 
 MAX_GRID_BYTES = 1 << 20
 MAX_POINTS = 100_000
-MEASURED = ("plan_s", "total_s")  # differ from run to run; kept in the points, not in the table
+MEASURED = ("plan_s", "decide_s", "total_s")  # differ from run to run; kept in the points, not in the table
 KEYS = {"clusters", "traffic", "sizes", "algorithms", "seeds"}
 
 Row = dict[str, object]

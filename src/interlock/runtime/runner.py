@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InterlockError
-from interlock.problem import Problem
 from interlock.runtime.buffers import Arena, Combine
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
@@ -24,6 +23,7 @@ from interlock.runtime.posting import Posting
 from interlock.runtime.rounds import Rounds
 from interlock.runtime.together import Together, fits_slots
 from interlock.schedule import Layout, PortLoads, Program
+from interlock.topology import Cluster
 
 if TYPE_CHECKING:
     import torch
@@ -71,11 +71,10 @@ class Planned(Protocol):
     """What the runtime needs of a plan."""
 
     algorithm: str
-    plan_s: float
 
     @property
-    def problem(self) -> Problem:
-        """What is moved, and on what."""
+    def cluster(self) -> Cluster | None:
+        """Where it runs; None where that is no cluster."""
         ...
 
     @property
@@ -178,7 +177,7 @@ class Runner:
         program = plan.program(layout.rank, layout, rounds=self.uses_batches)
         if self.uses_batches:
             return Lowered(program, None)
-        cluster = plan.problem.cluster
+        cluster = plan.cluster
         is_paced = self._lanes is not None and may_pace(cluster)
         return Lowered(program, Posting.of(program, cluster, lambda: plan.port_loads, is_paced=is_paced))
 

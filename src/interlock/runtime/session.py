@@ -66,7 +66,8 @@ class Prepared:
     sends: list[int]  # bytes for each rank of the group
     receives: list[int]  # bytes from each
     lowered: Lowered | None  # None: the backend's own call
-    prepare_s: float
+    prepare_s: float  # until this rank can run: planning, comparing plans, its program
+    program_s: float = 0.0  # of that, making the program
 
 
 class Session:
@@ -203,14 +204,17 @@ class Session:
         demand_bytes = self.placement.to_cluster_order(matrix)
         choice = self._choose(self.cluster, Demand(demand_bytes, "shared"))
         self.runner.compare(choice.plan)
-        lowered = None
+        lowered, program_s = None, 0.0
         if choice.plan is not None:
             if may_pace(self.cluster):
                 self.runner.open_lanes()
+            planned_s = time.perf_counter()
             layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
             lowered = self.runner.lower(choice.plan, layout)
+            program_s = time.perf_counter() - planned_s
         sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
-        made = Prepared(choice, matrix, demand_bytes, sends, receives, lowered, time.perf_counter() - start_s)
+        took_s = time.perf_counter() - start_s
+        made = Prepared(choice, matrix, demand_bytes, sends, receives, lowered, took_s, program_s)
         self._prepared[key] = made
         if len(self._prepared) > MAX_PLANS:
             self._prepared.popitem(last=False)
