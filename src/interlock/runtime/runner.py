@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InterlockError
+from interlock.problem import Problem
 from interlock.runtime.buffers import Arena, Combine
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
@@ -71,6 +72,11 @@ class Planned(Protocol):
     """What the runtime needs of a plan."""
 
     algorithm: str
+
+    @property
+    def problem(self) -> Problem:
+        """What is moved, and on what."""
+        ...
 
     @property
     def cluster(self) -> Cluster | None:
