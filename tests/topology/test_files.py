@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -156,3 +157,37 @@ def test_a_file_is_written_whole_or_not_at_all(write, tmp_path: Path) -> None:  
         write(ring, tmp_path / "no" / "folder.toml")
 
     assert [path.name for path in tmp_path.iterdir()] == ["kept.toml"]
+
+
+def test_groups_of_servers_differ_in_their_nics(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.toml"
+    file.write_text(
+        'preset = "h200"\n[[servers]]\ncount = 2\nscale_out_bandwidth = "400 Gb/s"\n'
+        '[[servers]]\ncount = 1\nscale_out_bandwidth = "200 Gb/s"\n[[faults]]\nkind = "dead-nic"\nserver = 0\ngpu = 5\n'
+    )
+    cluster = read_cluster(file)
+    rates = cluster.nic_bandwidth_bytes_per_s.reshape(3, 8)
+    assert cluster.servers == 3
+    assert rates[0].tolist() == [50e9] * 5 + [0.0] + [50e9] * 2
+    assert (rates[1] == 50e9).all() and (rates[2] == 25e9).all()
+    file.write_text('preset = "gb200-nvl72"\n' + '[[servers]]\nscale_out_bandwidth = "40 GB/s"\n' * 2)
+    assert read_cluster(file).num_ranks == 144 and read_cluster(file).faults == ()
+    again = tmp_path / "again.toml"
+    again.write_text(cluster_to_toml(cluster))
+    assert read_cluster(again) == cluster
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[servers]]\ncount = 0\nscale_out_bandwidth = '1 GB/s'", "count=0 must be"),
+        ("[[servers]]\ncount = 2", "scale_out_bandwidth is missing"),
+        ("[[servers]]\nspeed = 2", "unknown key 'speed'"),
+        ("servers = []", "groups with a count each"),
+        ("scale_out_bandwidth = '1 GB/s'\n[[servers]]\nscale_out_bandwidth = '1 GB/s'", "the cluster must not"),
+    ],
+)
+def test_bad_groups_are_refused(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "mixed.toml").write_text(text)
+    with pytest.raises(il.InvalidInput, match=re.escape(says)):
+        read_cluster(tmp_path / "mixed.toml")

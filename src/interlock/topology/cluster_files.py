@@ -2,6 +2,8 @@
 
 Keys are the keywords of `interlock.cluster`; `preset` names a base to change. A table `[fabric]` holds the fields of
 `Fabric`; each `[[faults]]` has a `kind` (slow-nic, dead-nic, missing-gpu) and the arguments of that function.
+Instead of a number, `[[servers]]` may list groups with a `count` and the `scale_out_bandwidth` of their NICs each; NICs
+below the fastest rate are kept as slow ones.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, dead_nic, missing_gpu, slow_nic
 from interlock.topology.presets import CLUSTER_KEYS, cluster, cluster_with
 from interlock.topology.toml_text import check_keys, read_toml, table, to_toml
-from interlock.units import write_bandwidth, write_seconds
+from interlock.units import parse_bandwidth, write_bandwidth, write_seconds
 
 __all__ = [
     "cluster_from_table",
@@ -30,6 +32,7 @@ __all__ = [
 
 MAX_FILE_BYTES = 1 << 22
 MAX_FAULTS = 10_000
+MAX_NICS = 65_536  # of a cluster in groups
 
 _FAULT_KEYS: dict[str, tuple[Callable[..., Fault], set[str], set[str]]] = {
     "slow-nic": (slow_nic, {"server", "gpu", "bandwidth"}, {"nic"}),
@@ -57,6 +60,9 @@ def cluster_from_table(values: dict[str, object], where: str, default_name: str 
         changes["fabric"] = fabric_from_table(changes["fabric"], f"{where}: fabric")
     if "faults" in changes:
         changes["faults"] = _faults(changes["faults"], f"{where}: faults")
+    if isinstance(servers, list):
+        servers, slower = _groups(servers, preset, changes, f"{where}: servers")
+        changes["faults"] = [*slower, *changes.get("faults", [])]  # type: ignore[misc]
     if servers is None:
         raise InvalidInput(f"{where}: servers is missing; it must be a whole number")
     if preset is not None and not isinstance(preset, str):
@@ -69,6 +75,42 @@ def cluster_from_table(values: dict[str, object], where: str, default_name: str 
         return cluster_with(Cluster(default_name[:100] or "cluster", servers), **changes)
     except InvalidInput as error:
         raise type(error)(f"{where}: {error}") from None
+
+
+def _groups(groups: list[object], preset: object, changes: dict[str, object], where: str) -> tuple[int, list[Fault]]:
+    """Servers that differ in their NICs, group after group: how many there are, and the NICs below the fastest rate.
+
+    Each `[[servers]]` has a `count` and the `scale_out_bandwidth` of its NICs. All have equally many GPUs and NICs.
+    """
+    if "scale_out_bandwidth" in changes or "nic_rates" in changes:
+        raise InvalidInput(f"{where}: each group says its own scale_out_bandwidth; the cluster must not")
+    counts, rates = [], []
+    for place, entry in enumerate(groups):
+        held = table(entry, f"{where}[{place}]")
+        check_keys(held, {"count", "scale_out_bandwidth"}, f"{where}[{place}]")
+        count, rate = held.get("count", 1), held.get("scale_out_bandwidth")
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_FAULTS:
+            raise InvalidInput(f"{where}[{place}]: count={count!r} must be a whole number of at least 1")
+        if not isinstance(rate, str | int | float):
+            raise InvalidInput(f"{where}[{place}]: scale_out_bandwidth is missing; it must be the rate of a NIC")
+        counts.append(count)
+        rates.append(parse_bandwidth(rate, f"{where}[{place}]: scale_out_bandwidth"))
+    if not groups:
+        raise InvalidInput(f"{where} must be a number, or groups with a count each")
+    fastest = max(rates)
+    changes["scale_out_bandwidth"] = fastest
+    base = cluster(preset, 1) if isinstance(preset, str) else Cluster("base", 1)
+    gpus, nics = (changes.get(name, getattr(base, name)) for name in ("gpus_per_server", "nics_per_gpu"))
+    if not isinstance(gpus, int) or not isinstance(nics, int) or sum(counts) * gpus * nics > MAX_NICS:
+        raise InvalidInput(f"{where}: gpus_per_server and nics_per_gpu must be whole numbers, {MAX_NICS} NICs at most")
+    slower: list[Fault] = []
+    first = 0
+    for count, rate in zip(counts, rates, strict=True):
+        if rate < fastest:
+            places = ((s, g, n) for s in range(first, first + count) for g in range(gpus) for n in range(nics))
+            slower += [slow_nic(server, gpu, rate, nic) for server, gpu, nic in places]
+        first += count
+    return first, slower
 
 
 def cluster_to_toml(cluster: Cluster) -> str:
