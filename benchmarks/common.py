@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -78,7 +79,7 @@ def machine() -> dict[str, object]:
     commit = _git("merge-base", "HEAD", "main") or _git("rev-parse", "HEAD")
     names = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     return {
-        "commit": commit[:7],
+        "commit": commit[:7] or os.environ.get("INTERLOCK_COMMIT", ""),
         "code_differs": bool(commit and _git("diff", "--stat", commit, "--", "src", "cpp")),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": names[0] if names else platform.processor(),

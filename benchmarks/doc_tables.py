@@ -425,6 +425,28 @@ def switched() -> str:
     return markdown(["all problems", ""], [[words, f"{result[key]:.3f}"] for key, words in names.items()])
 
 
+def gpu() -> str:
+    """A device's times beside what CUDA itself does."""
+    result = stored("gpu")
+    lines = [
+        [
+            str(row["case"]),
+            str(row["messages"]),
+            f"{row['ours_us']:.0f} us",
+            str(row["rival"]),
+            f"{row['rival_us']:.0f} us",
+            f"{row['rival_over_ours']:.2f}",
+        ]
+        for row in rows_of(result)
+    ]
+    hop = rows_of(result)[-1]
+    facts = (
+        f"{result['device']}, torch {result['torch']}; a dependent hop takes {hop['hop_us']:.2f} us, queueing a launch "
+    )
+    header = ["plan", "messages", "ours", "beside it", "takes", "its time over ours"]
+    return markdown(header, lines) + f"\n{facts}{hop['host_us']:.0f} us of the host.\n"
+
+
 WRITERS = (
     clusters,
     switched,
@@ -440,6 +462,7 @@ WRITERS = (
     rails_faults,
     export,
     fuzz,
+    gpu,
     *MOE,
     *FAST,
     *LAB,

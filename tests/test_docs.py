@@ -28,7 +28,7 @@ SNIPPET = re.compile(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", re.S)
 SHELL = re.compile(r"```(?:sh|bash)\n(.*?)```", re.S)
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 # Modules whose import needs an extra that may be missing.
-OPTIONAL = ("interlock.torch", "interlock.runtime", "interlock.lab")
+OPTIONAL = ("interlock.torch", "interlock.runtime", "interlock.lab", "interlock.gpu")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from interlock.errors import InterlockError, InvalidInput
 
 if TYPE_CHECKING:
-    from interlock import topology, traffic
+    from interlock import gpu, topology, traffic
     from interlock.collectives import (
         Collective,
         all_gather,
@@ -52,7 +52,7 @@ _NAMES_BY_MODULE = {
     "interlock.traffic": ("Demand",),
 }
 _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
-_MODULES = ("topology", "traffic")
+_MODULES = ("gpu", "topology", "traffic")
 # A collective is asked for to be planned: with its planner loaded along, the first plan is as quick as the next.
 _LOADED_ALONG = {"interlock.collectives": ("interlock.planning", "interlock.algorithms.guided")}
 
@@ -82,6 +82,7 @@ __all__ = [
     "compare_sizes",
     "dead_nic",
     "gather",
+    "gpu",
     "load",
     "missing_gpu",
     "plan",

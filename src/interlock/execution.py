@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 __all__ = [
+    "check_whole_elements",
     "execute",
     "least_seconds",
     "native_seconds",
@@ -240,7 +241,7 @@ def execute(
     """
     import torch
 
-    _check_elements(plan, source.element_size())
+    check_whole_elements(plan, source.element_size())
     if not target.is_contiguous():
         raise InvalidInput("target must be contiguous")
     runner = Runner(group, timeout_s)
@@ -253,7 +254,7 @@ def execute(
         runner.close()
 
 
-def _check_elements(plan: Plan, size_bytes: int) -> None:
+def check_whole_elements(plan: Plan, size_bytes: int) -> None:
     """Raise where a plan that sums would cut an element in two."""
     if not plan.problem.items.are_reduced:
         return

@@ -24,6 +24,7 @@ from torch.distributed.distributed_c10d import _world
 
 from interlock.errors import InvalidInput
 from interlock.execution import execute, native_seconds, open_session, with_gaps
+from interlock.gpu.all_to_all import find_mover
 from interlock.planning import Plan
 from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate
@@ -146,6 +147,7 @@ class AllToAll:
                 fallback=fallback,
                 timeout_s=timeout_s,
             )
+            self._device_mover = find_mover(self.session)
         self._verifies = verify
         self.rank, self.placement = self.session.rank, placement
         self._held: Prepared | None = None
@@ -282,6 +284,8 @@ class AllToAll:
             self.session.hand_out(prepared, received)
         elif sent.device == runner.device:
             self.session.move(prepared, sent, received)
+        elif self._device_mover is not None:
+            self._device_mover.move(prepared, sent, received)
         else:
             # gloo's point-to-point cannot read device memory: stage through host memory.
             host_sent = runner.host_memory("input", sent.numel()).copy_(sent)

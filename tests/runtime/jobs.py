@@ -227,8 +227,9 @@ def move_device_memory(
     """CUDA tensors over gloo: whether they arrive, twice, and whether they are staged through pinned memory."""
     rank, device = context.rank, torch.device("cuda", 0)
     sends, receives = rows[rank].tolist(), rows[:, rank].tolist()
-    source = torch.repeat_interleave(torch.arange(len(rows)) + 10.0 * rank, rows[rank]).to(device)
-    wanted = torch.repeat_interleave(10.0 * torch.arange(len(rows)) + rank, rows[:, rank]).to(device)
+    counts = torch.from_numpy(np.ascontiguousarray(rows, np.int64))
+    source = torch.repeat_interleave(torch.arange(len(rows)) + 10.0 * rank, counts[rank]).to(device)
+    wanted = torch.repeat_interleave(10.0 * torch.arange(len(rows)) + rank, counts[:, rank]).to(device)
     is_right = True
     with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), algorithm=algorithm, fallback=False) as move:
         for _ in range(2):
@@ -314,19 +315,19 @@ class NativeMover:
         return output
 
 
-def moe_layer(context: RankContext, ranks_per_server: int) -> tuple[bool, bool, bool]:
+def moe_layer(context: RankContext, ranks_per_server: int, device: str = "cpu") -> tuple[bool, bool, bool]:
     """One MoE layer against every expert run on every token: copies on the wire, values, gradients."""
     ranks, rank, hidden, per_rank, choices, tokens = context.num_ranks, context.rank, 6, 2, 3, 11
     experts = ranks * per_rank
-    weight = torch.rand((experts, hidden, hidden), generator=seeded(99))
-    source = torch.rand((tokens, hidden), generator=seeded(rank))
-    idx = torch.rand((tokens, experts), generator=seeded(rank + 10)).argsort(dim=1)[:, :choices]
+    weight = torch.rand((experts, hidden, hidden), generator=seeded(99)).to(device)
+    source = torch.rand((tokens, hidden), generator=seeded(rank)).to(device)
+    idx = torch.rand((tokens, experts), generator=seeded(rank + 10)).argsort(dim=1)[:, :choices].to(device)
     idx[0, 1] = -1
-    gates = torch.rand((tokens, choices), generator=seeded(rank + 20))
+    gates = torch.rand((tokens, choices), generator=seeded(rank + 20)).to(device)
     hosts = [f"server{peer // ranks_per_server}" for peer in range(ranks)]
     dense_x, ours_x = source.clone().requires_grad_(), source.clone().requires_grad_()
     dense_gates, ours_gates = gates.clone().requires_grad_(), gates.clone().requires_grad_()
-    dense = torch.zeros(tokens, hidden)
+    dense = torch.zeros(tokens, hidden, device=device)
     for choice in range(choices):
         chosen = idx[:, choice].clamp(min=0)
         known = (idx[:, choice] >= 0).float().unsqueeze(1)

@@ -8,6 +8,9 @@ import os
 import platform
 import shutil
 import sys
+from typing import Annotated
+
+import typer
 
 from interlock.cli.options import JsonOption
 from interlock.cli.show import print_json, print_table
@@ -22,14 +25,23 @@ _OPTIONAL = {
 }
 
 
-def command(as_json: JsonOption = False) -> int:
+def command(
+    gpu: Annotated[bool, typer.Option("--gpu", help="Look at the GPU too, and run a plan on it.")] = False,
+    as_json: JsonOption = False,
+) -> int:
     """Say what is installed and what works here.
 
     Examples:
 
       interlock doctor
+
+      interlock doctor --gpu
     """
     checks = [_core(), *(_optional(name, use) for name, use in _OPTIONAL.items()), _lab()]
+    if gpu:
+        from interlock.gpu.doctor import findings
+
+        checks += [{"name": name, "works": works, "detail": detail} for name, works, detail in findings()]
     if as_json:
         print_json({"version": version_line(), "checks": checks})
     else:

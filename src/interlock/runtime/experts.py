@@ -109,15 +109,16 @@ class Experts:
                 f"topk_idx {tuple(topk_idx.shape)} and topk_weights {tuple(topk_weights.shape)} must be [tokens, k] "
                 f"for the {x.shape[0]} tokens of x"
             )
+        server_of, carrier_of = self._server_of.to(x.device), self._carrier_of.to(x.device)
         rank_of_choice = torch.where(topk_idx >= 0, topk_idx // self._per_rank, -1)
         known = rank_of_choice.clamp(min=0)
-        across = self._hop(torch.where(rank_of_choice >= 0, self._carrier_of[self._server_of[known]], -1))
+        across = self._hop(torch.where(rank_of_choice >= 0, carrier_of[server_of[known]], -1))
         carried = across.forth(self._mover, x)
         carried_weights = across.forth(self._mover, topk_weights)
         carried_idx = self._forth_plain(across, topk_idx)
-        here = self._server_of[self._rank]
+        here = server_of[self._rank]
         ranks = torch.where(carried_idx >= 0, carried_idx // self._per_rank, -1)
-        ranks = torch.where((ranks >= 0) & (self._server_of[ranks.clamp(min=0)] == here), ranks, -1)
+        ranks = torch.where((ranks >= 0) & (server_of[ranks.clamp(min=0)] == here), ranks, -1)
         inside = self._hop(ranks)
         arrived = inside.forth(self._mover, carried)
         arrived_weights = inside.forth(self._mover, carried_weights)
@@ -149,7 +150,7 @@ class Experts:
 
     def _hop(self, ranks: torch.Tensor) -> _Hop:
         """Each row once to each rank its choices name."""
-        wanted = torch.zeros((self._num_ranks, ranks.shape[0]), dtype=torch.bool)
+        wanted = torch.zeros((self._num_ranks, ranks.shape[0]), dtype=torch.bool, device=ranks.device)
         row, choice = torch.nonzero(ranks >= 0, as_tuple=True)
         wanted[ranks[row, choice], row] = True
         sends: list[int] = wanted.sum(dim=1).tolist()

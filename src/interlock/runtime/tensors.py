@@ -16,7 +16,9 @@ Splits = Sequence[int] | None
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's bytes in order; its own memory where it is contiguous."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    whole = tensor.contiguous().reshape(-1)
+    # A single element counts as contiguous whatever its stride, as in the gradient of a sum, but cannot be viewed so.
+    return whole.as_strided(whole.shape, (1,)).view(torch.uint8)
 
 
 def row_bytes(tensor: torch.Tensor) -> int:

@@ -1,0 +1,141 @@
+"""`AllToAll` and `Experts` on CUDA tensors with a process per rank: over gloo on the device itself, and over NCCL."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+pytest.importorskip("torch")
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import interlock as il
+import interlock.torch as ilt
+from interlock.gpu.device import missing
+from runtime import jobs
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
+
+
+@dataclass
+class Context:
+    """What jobs of the runtime's tests need to know of their rank."""
+
+    rank: int
+    num_ranks: int
+    group: dist.ProcessGroup
+
+
+def _join(rank: int, num_ranks: int, file: str, backend: str) -> Context:
+    torch.cuda.set_device(0)
+    device = torch.device("cuda", 0) if backend == "nccl" else None
+    dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=num_ranks, device_id=device)
+    group = dist.group.WORLD
+    assert group is not None
+    return Context(rank, num_ranks, group)
+
+
+def _leave(backend: str) -> None:
+    torch.cuda.synchronize()
+    if backend == "nccl":
+        os._exit(0)  # several ranks on one GPU: taking the communicator down may wait for ever
+    dist.destroy_process_group()
+
+
+def _calls(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
+    context = _join(rank, num_ranks, file, backend)
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=num_ranks // servers)
+    hosts = [f"server{peer // cluster.gpus_per_server}" for peer in range(num_ranks)]
+    rng = np.random.default_rng(1)
+    for algorithm in ("adaptive", "pxn", "native"):
+        with ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm=algorithm, fallback=False) as move:
+            for _ in range(3):
+                rows = rng.integers(0, 5000, (num_ranks, num_ranks)) * rng.integers(0, 2, (num_ranks, num_ranks))
+                counts = torch.from_numpy(rows)
+                sends, receives = rows[rank].tolist(), rows[:, rank].tolist()
+                source = torch.repeat_interleave(torch.arange(num_ranks) + 10.0 * rank, counts[rank]).cuda()
+                right = torch.repeat_interleave(10.0 * torch.arange(num_ranks) + rank, counts[:, rank]).cuda()
+                source.requires_grad_()
+                output = torch.zeros(sum(receives), device="cuda")
+                move(output, source, receives, sends)
+                assert torch.equal(output.detach(), right), (algorithm, backend)
+                output.sum().backward()
+                assert source.grad is not None and bool((source.grad == 1).all())
+    equal = 1000 * torch.arange(num_ranks, device="cuda") + rank
+    given = torch.empty_like(equal)
+    ilt.all_to_all_single(given, equal)
+    assert given.tolist() == [1000 * rank + peer for peer in range(num_ranks)]
+    _leave(backend)
+
+
+def _experts(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
+    context = _join(rank, num_ranks, file, backend)
+    assert jobs.moe_layer(context, num_ranks // servers, "cuda") == (True, True, True)  # type: ignore[arg-type]
+    _leave(backend)
+
+
+def _killed(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
+    context = _join(rank, num_ranks, file, backend)
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=num_ranks // servers)
+    hosts = [f"server{peer // cluster.gpus_per_server}" for peer in range(num_ranks)]
+    move = ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm="pxn", fallback=False, timeout_s=5.0)
+    source, output = torch.ones(num_ranks, device="cuda"), torch.zeros(num_ranks, device="cuda")
+    move(output, source)
+    torch.cuda.synchronize()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises((ilt.PeerFailed, il.gpu.Stuck), match="rank 1"):
+        for _ in range(3):
+            move(output, source)
+            torch.cuda.synchronize()
+            if move._device_mover is not None:
+                move._device_mover.wait()
+    os._exit(0)
+
+
+def _nccl_version() -> int:
+    """Of the library that is loaded, which need not be the one that torch was built with."""
+    version = ctypes.c_int(0)
+    ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version))
+    return version.value
+
+
+def _start(job: object, num_ranks: int, folder: object, backend: str, servers: int, most_exits: int = 0) -> None:
+    if backend == "nccl":
+        if _nccl_version() < 23000:
+            pytest.skip("NCCL before 2.30 takes one rank per GPU")
+        os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+    arguments = (num_ranks, f"{folder}/store", backend, servers)
+    ranks = mp.start_processes(job, args=arguments, nprocs=num_ranks, start_method="spawn", join=False)
+    assert ranks is not None
+    if most_exits == 0:
+        while not ranks.join(100):
+            pass
+        return
+    codes = []
+    for process in ranks.processes:
+        process.join(100)
+        codes.append(process.exitcode)
+    assert sum(code != 0 for code in codes) == most_exits, codes
+
+
+@pytest.mark.parametrize(("backend", "num_ranks"), [("gloo", 2), ("gloo", 4), ("nccl", 2), ("nccl", 4), ("nccl", 8)])
+def test_tensors_arrive_with_their_gradients(backend: str, num_ranks: int, tmp_path: object) -> None:
+    _start(_calls, num_ranks, tmp_path, backend, 1 if backend == "gloo" else 2)
+
+
+@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1), ("gloo", 2), ("nccl", 2)])
+def test_an_moe_layer_is_right_with_gradients(backend: str, servers: int, tmp_path: object) -> None:
+    _start(_experts, 4, tmp_path, backend, servers)
+
+
+@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1)])
+def test_a_killed_rank_is_named(backend: str, servers: int, tmp_path: object) -> None:
+    _start(_killed, 4, tmp_path, backend, servers, most_exits=1)
