@@ -13,7 +13,8 @@ constexpr int kMostMoves = 1024;         // per server
 /// The links between the GPUs of one server.
 class Mesh {
 public:
-    Mesh(std::size_t first, std::size_t width) : first_(first), width_(width), load_(width * width), movable_(width * width) {}
+    Mesh(std::span<const std::uint8_t> present, std::size_t first, std::size_t width)
+        : present_(present), first_(first), width_(width), load_(width * width), movable_(width * width) {}
 
     void add(std::size_t from, std::size_t to, double bytes) { load_[from * width_ + to] += bytes; }
     void add_movable(std::size_t from, std::size_t to, double bytes) {
@@ -29,6 +30,7 @@ public:
             const std::size_t from = busiest / width_, to = busiest % width_;
             if (load_[busiest] <= most) break;
             const std::size_t relay = best_relay(from, to);
+            if (relay == width_) break;
             const double least = kLeastPart * load_[busiest];
             const double bytes = std::min({movable_[busiest], (load_[busiest] - busier(from, to, relay)) / 2, 4 * least,
                                            std::max(load_[busiest] - most, least)});
@@ -53,12 +55,13 @@ private:
     [[nodiscard]] std::size_t best_relay(std::size_t from, std::size_t to) const {
         std::size_t best = width_;
         for (std::size_t relay = 0; relay < width_; ++relay) {
-            if (relay == from || relay == to) continue;
+            if (relay == from || relay == to || present_[first_ + relay] == 0) continue;
             if (best == width_ || busier(from, to, relay) < busier(from, to, best)) best = relay;
         }
         return best;
     }
 
+    std::span<const std::uint8_t> present_;
     std::size_t first_, width_;
     std::vector<double> load_, movable_;  // [width, width]
 };
@@ -66,14 +69,15 @@ private:
 }  // namespace
 
 std::vector<NearRelay> near_relays(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, std::int64_t least_bytes, std::span<const HeavyPair> pairs) {
+                                   double seconds, std::int64_t least_bytes, std::span<const HeavyPair> pairs,
+                                   std::span<const std::uint8_t> present) {
     std::vector<NearRelay> relays;
     const std::size_t width = rates.width, ranks = rates.nic.size();
     if (width < 3) return relays;
     const auto gpus = static_cast<double>(width);
     const double most = seconds * rates.scale_up / (gpus - 1);
     for (std::size_t first = 0; first < ranks; first += width) {
-        Mesh mesh(first, width);
+        Mesh mesh(present, first, width);
         double out = 0;
         for (std::size_t gpu = 0; gpu < width; ++gpu) out += static_cast<double>(loads.out_far[first + gpu]) / gpus;
         for (std::size_t from = 0; from < width; ++from) {

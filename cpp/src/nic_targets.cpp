@@ -258,45 +258,6 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     return targets;
 }
 
-NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs) {
-    const Taken taken(rates.nic.size(), pairs);
-    const auto limits = [&](const Direction& way) {
-        std::vector<std::int64_t> limit(rates.nic.size());
-        for (std::size_t first = 0; first < limit.size(); first += rates.width) {
-            std::int64_t lacking = sum(std::span(way.far).subspan(first, rates.width)), room = 0;
-            const auto most = [&](std::size_t rank) {
-                return std::max<std::int64_t>(0, static_cast<std::int64_t>(rates.nic[rank] * seconds) - way.taken[rank]);
-            };
-            for (std::size_t rank = first; rank < first + rates.width; ++rank) {
-                // A helper's port of the other direction has its own bytes to pass first: near ones, and those that
-                // other NICs carry for it.
-                const auto other_nic = static_cast<std::int64_t>(rates.nic[rank] * seconds) - way.other_taken[rank];
-                const std::int64_t busy = way.other_near[rank] - way.other_taken[rank] +
-                                          std::max<std::int64_t>(0, way.other_far[rank] - other_nic);
-                const auto port = static_cast<std::int64_t>(kPortShare * seconds * rates.scale_up);
-                limit[rank] = std::min(most(rank), way.far[rank] + std::max<std::int64_t>(0, port - busy));
-                lacking -= limit[rank];
-                room += most(rank) - limit[rank];
-            }
-            // Where the others cannot take it all, those that are short must help after all.
-            for (std::size_t rank = first; rank < first + rates.width && lacking > 0; ++rank) {
-                limit[rank] += std::min(most(rank) - limit[rank], portion(lacking, most(rank) - limit[rank], room) + 1);
-            }
-            // Whole bytes may fall short of the time by a few: the fastest NIC takes them, a dead one must not.
-            const auto part = std::span(limit).subspan(first, rates.width);
-            const auto own = rates.nic.subspan(first, rates.width);
-            const std::int64_t short_by = sum(std::span(way.far).subspan(first, rates.width)) - sum(part);
-            const auto fastest = std::ranges::max_element(own) - own.begin();
-            if (short_by > 0) part[static_cast<std::size_t>(fastest)] += short_by;
-        }
-        return limit;
-    };
-    return {limits({loads.out_far, loads.out_near, loads.in_far, loads.in_near, taken.out, taken.in}),
-            limits({loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out}),
-            nic_bytes(rates, seconds),
-            {}};
-}
-
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
                                    double seconds, const Loops& loops) {
     const std::size_t ranks = rates.nic.size();

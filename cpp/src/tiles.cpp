@@ -11,18 +11,22 @@ Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers,
     require(demand_bytes.size() == ranks * ranks, "demand_bytes must be [ranks, ranks]");
     Tiles tiles{servers, width, std::vector<std::int64_t>(servers * servers, 0),
                 std::vector<std::int64_t>(ranks * servers), std::vector<std::int64_t>(servers * ranks, 0),
-                std::vector<std::int32_t>(ranks)};
+                std::vector<std::int32_t>(ranks), 0};
     std::int64_t all_bits = 0;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::int64_t* row = demand_bytes.data() + rank * ranks;
         const std::size_t server = rank / width;
         std::int64_t* into = tiles.received.data() + server * ranks;
-        std::int64_t peers = 0;
+        std::int64_t peers = 0, largest = 0;
         for (std::size_t peer = 0; peer < ranks; ++peer) {
             into[peer] += row[peer];
             all_bits |= row[peer];
             peers += row[peer] != 0;
         }
+        // Inside its own server a pair does not count, however large.
+        for (std::size_t peer = 0; peer < server * width; ++peer) largest = std::max(largest, row[peer]);
+        for (std::size_t peer = (server + 1) * width; peer < ranks; ++peer) largest = std::max(largest, row[peer]);
+        tiles.largest_far = std::max(tiles.largest_far, largest);
         for (std::size_t peer = server * width; peer < (server + 1) * width; ++peer) peers -= row[peer] != 0;
         tiles.num_far[rank] = static_cast<std::int32_t>(peers);
         into[rank] -= row[rank];

@@ -13,6 +13,7 @@ constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; t
 constexpr std::size_t kStreams = 3;  // of balance out of one GPU that do not wait for each other
 constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
+constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
 constexpr std::int32_t kNone = -1;
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
@@ -147,7 +148,9 @@ private:
             ids.clear();
             for (std::size_t turn = 1; turn < width_; ++turn) {
                 const std::size_t dst = first + (src - first + turn) % width_;
-                const std::int64_t bytes = demand_[src * ranks_ + dst];
+                std::int64_t bytes = demand_[src * ranks_ + dst];
+                if (bytes == 0) continue;
+                bytes = add_routed(src, dst, bytes);
                 if (bytes == 0) continue;
                 if (const HeavyPair* heavy = find_heavy(src, dst)) {
                     const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
@@ -163,6 +166,52 @@ private:
                 add_parts(src, dst, 0, straight, 1, MessagePhase::kLocal);
             }
         }
+    }
+
+    /// The last of a pair's first `bytes` that the assignment sends another way: by a relay or by NICs, in slices that hop on
+    /// as they come, or all at once where there is no hop.
+    /// @returns how many are left to go straight
+    std::int64_t add_routed(std::size_t src, std::size_t dst, std::int64_t bytes) {
+        if (plan_.assignment == nullptr) return bytes;
+        const auto routes = std::ranges::equal_range(plan_.assignment->near, std::pair{to_int32(src), to_int32(dst)}, {},
+                                                     [](const RouteBytes& part) { return std::pair{part.route.from, part.route.to}; });
+        for (const auto& [route, wanted] : routes) {
+            const std::int64_t taken = std::min(bytes, wanted), first = bytes - taken;
+            bytes = first;
+            struct Leg {
+                std::int32_t from, to;
+                MessagePhase phase;
+            };
+            std::array<Leg, 3> legs;
+            std::size_t num_legs = 0;
+            const auto leg = [&](std::int32_t from, std::int32_t to, MessagePhase phase) {
+                if (from != to) legs[num_legs++] = {from, to, phase};
+            };
+            if (route.relay >= 0) {
+                leg(route.from, route.relay, MessagePhase::kLocal);
+                leg(route.relay, route.to, MessagePhase::kLocal);
+            } else {
+                leg(route.from, route.out, MessagePhase::kLocal);
+                leg(route.out, route.in, MessagePhase::kScaleOut);
+                leg(route.in, route.to, MessagePhase::kLocal);
+            }
+            const std::int64_t slices = std::clamp<std::int64_t>(taken / (4 * plan_.least_part_bytes), 1, kRelaySlices);
+            const std::int64_t parts = num_legs == 1 ? std::min<std::int64_t>(slices, kLoopParts) : slices;
+            std::int32_t before = kNone;
+            for (std::int64_t slice = 0; slice < parts; ++slice) {
+                const std::int64_t start = first + portion(taken, slice, parts);
+                const std::int64_t length = first + portion(taken, slice + 1, parts) - start;
+                if (length == 0) continue;
+                for (std::size_t n = 0; n < num_legs; ++n) {
+                    if (n > 0) rows_.deps.push_back(to_int32(rows_.src.size()) - 1);
+                    if (n == 0 && num_legs > 1 && before != kNone) rows_.deps.push_back(before);
+                    if (n == 0) before = to_int32(rows_.src.size());
+                    add_piece(item_of(src, dst), start, length);
+                    add_message(legs[n].from, legs[n].to, legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
+                }
+            }
+        }
+        return bytes;
     }
 
     /// The last of a pair's first `bytes` go around its link, in slices, each passed on when it has come.

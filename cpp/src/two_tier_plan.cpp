@@ -11,13 +11,16 @@ namespace {
 constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
 constexpr double kWorthHops = 16;  // of a message inside a server, that bytes must take to be worth going around a link
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
+constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
+constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
+constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers gets routes of its own
 constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
 constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
 
 class Planner {
 public:
-    Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs)
-        : demand_(demand), rates_(rates), costs_(costs), times_(demand, rates, costs), tiles_(times_.tiles()) {}
+    Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports)
+        : demand_(demand), rates_(rates), costs_(costs), ports_(ports), times_(demand, rates, costs, ports), tiles_(times_.tiles()) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         TwoTierDecision decision;
@@ -39,10 +42,24 @@ public:
                 stages.num_stages = 1;
             }
         }
-        if (wanted(Way::kDetour)) decision.predicted_s[3] = times_.detour_seconds();
+        // With NICs of unlike rates, what each carries is counted on the lanes themselves.
+        if (!is_even()) {
+            const NicTargets burst = nic_targets(times_.loads(), rates_, times_.cut_s(), {}), staged = rate_targets(rates_);
+            decision.predicted_s[1] += late_seconds(burst, Pace::kBurst, decision.predicted_s[1]);
+            decision.predicted_s[2] += late_seconds(staged, Pace::kExclusive, decision.predicted_s[2]);
+        }
+        Assignment spread;
+        if (wanted(Way::kDetour) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+            const std::vector<double> busy = times_.busy_seconds();
+            // A NIC with a sender more than the fabric likes would lose by loops.
+            const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
+            const AssignmentGoal goal{0.0, busy, 2 * costs_.message_overhead_s, may_loop, true};
+            spread = assign_bytes(demand_, times_.loads(), ports_, goal);
+            if (spread.is_whole) decision.predicted_s[3] = times_.detour_seconds(spread, slices_per_lane);
+        }
         const auto is_any = [&] { return std::ranges::any_of(decision.predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
-        if (wanted(Way::kDirect) && (slices <= 0 || only >= 0 || !is_any())) decision.predicted_s[0] = times_.direct_seconds();
+        if (wanted(Way::kDirect) && (slices <= 0 || only >= 0 || !is_any())) decision.predicted_s[0] = times_.direct_seconds(demand_);
         require(is_any(),
                 only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
         const auto best = std::min_element(decision.predicted_s, decision.predicted_s + kNumWays) - decision.predicted_s;
@@ -55,7 +72,16 @@ public:
         }
         if (!costs_.is_switched) decision.local_window = static_cast<std::int32_t>(rates_.width);  // each on a link of its own
         if (decision.way == Way::kDirect) return decision;
-        if (decision.way != Way::kStaged) {
+        if (decision.way == Way::kDetour) {
+            decision.assignment = std::move(spread);
+            // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
+            if (decision.assignment.has_hops) {
+                decision.heavy_pairs = heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(), {});
+            } else {
+                decision.local_window = static_cast<std::int32_t>(rates_.width);
+                decision.heavy_pairs = near_flows();
+            }
+        } else if (decision.way != Way::kStaged) {
             // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
             const bool is_pair_burst = tiles_.servers == 2 && decision.way == Way::kBurst;
             const bool has_loops = times_.joins_own() && (costs_.fan_in == 0 || is_pair_burst);
@@ -65,19 +91,19 @@ public:
                                        : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(),
                                                      {has_loops, decision.way == Way::kBurst, decision.loops_in_turn});
         }
-        if (!costs_.is_switched) {
+        if (!costs_.is_switched && decision.way != Way::kDetour) {
             const double hop_s = costs_.message_overhead_s + costs_.scale_up_latency_s;
             const double link = rates_.scale_up / static_cast<double>(std::max<std::size_t>(2, rates_.width) - 1);
             const auto least = static_cast<std::int64_t>(kWorthHops * hop_s * link) + 1;
             decision.near_relays =
-                near_relays(demand_, times_.loads(), rates_, times_.cut_s(), least, decision.heavy_pairs);
+                near_relays(demand_, times_.loads(), rates_, times_.cut_s(), least, decision.heavy_pairs, ports_.present);
         }
         if (decision.way == Way::kBurst) {
             decision.targets = nic_targets(times_.loads(), rates_, times_.cut_s(), decision.heavy_pairs);
-            const bool is_even = std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
-            decision.crosses_rails = times_.joins_own() && (is_even || rails_mismatch()) && costs_.fan_in == 0;
+            decision.crosses_rails = crosses_rails();
         } else if (decision.way == Way::kDetour) {
-            decision.targets = nic_limits(times_.loads(), rates_, times_.cut_s(), decision.heavy_pairs);
+            decision.crosses_rails = true;
+            decision.flow_bytes = times_.flow_bytes();
         } else {
             decision.targets = rate_targets(rates_);
             const bool is_strict = (costs_.fan_in <= 1 || !needs_stages) && costs_.uplink_bytes_per_s <= 0;
@@ -94,6 +120,56 @@ public:
     }
 
 private:
+    [[nodiscard]] bool is_even() const {
+        return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
+    }
+    [[nodiscard]] bool crosses_rails() const {
+        return times_.joins_own() && (is_even() || rails_mismatch()) && costs_.fan_in == 0;
+    }
+
+    /// By how much the NIC with most to do on its lanes exceeds what was predicted.
+    [[nodiscard]] double late_seconds(const NicTargets& targets, Pace pace, double predicted_s) const {
+        if (predicted_s == kNever || tiles_.servers == 1) return 0;
+        const LaneTable table = lanes_of(demand_, tiles_, targets, pace, pace == Pace::kBurst && crosses_rails());
+        std::vector<double> out(rates_.nic.size(), 0.0), in(rates_.nic.size(), 0.0);
+        std::vector<Lane> scratch;
+        for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+            const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
+            if (src == dst || tiles_.bytes[tile] == 0) continue;
+            for (const Lane& lane : table.of(src, dst, tiles_.bytes[tile], scratch)) {
+                out[src * tiles_.width + static_cast<std::size_t>(lane.out_gpu)] += static_cast<double>(lane.bytes);
+                in[dst * tiles_.width + static_cast<std::size_t>(lane.in_gpu)] += static_cast<double>(lane.bytes);
+            }
+        }
+        double most = 0;
+        for (std::size_t rank = 0; rank < rates_.nic.size(); ++rank) {
+            const double bytes = std::max(out[rank], in[rank] / ports_.efficiency);
+            if (bytes > 0) most = std::max(most, bytes / std::max(rates_.nic[rank], 1e-9));
+        }
+        return std::max(0.0, costs_.stage_overhead_s + most + costs_.scale_out_latency_s - predicted_s);
+    }
+
+    /// Pairs inside servers, all at once: flows share ports evenly, so each is cut in parts of about equal size.
+    [[nodiscard]] std::vector<HeavyPair> near_flows() const {
+        const std::size_t ranks = rates_.nic.size();
+        std::int64_t largest = 0;
+        std::vector<HeavyPair> pairs;
+        const auto each = [&](auto visit) {
+            for (std::size_t src = 0; src < ranks; ++src) {
+                for (std::size_t dst = src / rates_.width * rates_.width; dst < (src / rates_.width + 1) * rates_.width; ++dst) {
+                    if (src != dst) visit(src, dst, demand_[src * ranks + dst]);
+                }
+            }
+        };
+        each([&](std::size_t, std::size_t, std::int64_t bytes) { largest = std::max(largest, bytes); });
+        const std::int64_t flow = std::max<std::int64_t>({1, largest / kMostNearFlows, static_cast<std::int64_t>(costs_.message_overhead_s / kFlowsCost * rates_.scale_up)});
+        each([&](std::size_t src, std::size_t dst, std::int64_t bytes) {
+            const std::int64_t parts = (bytes + flow / 2) / flow;
+            if (parts > 1) pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), static_cast<std::int32_t>(parts), 0});
+        });
+        return pairs;
+    }
+
     /// Whether every two servers that must talk have a GPU index whose NICs work at both.
     [[nodiscard]] bool all_tiles_have_rails() const {
         if (std::ranges::all_of(rates_.nic, [](double rate) { return rate > 0; })) return true;
@@ -130,18 +206,30 @@ private:
     std::span<const std::int64_t> demand_;
     const Rates& rates_;
     const TwoTierCosts& costs_;
+    const Ports& ports_;
     const TwoTierTimes times_;
     const Tiles& tiles_;
 };
 
 }  // namespace
 
+LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
+                   bool crosses_rails) {
+    if (targets.are_equal()) return {tiles.servers, tiles.width, {}, {}, {}};
+    if (crosses_rails) return cross_lanes(demand_bytes, tiles, targets);
+    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with NICs of unlike rates.
+    const auto& most = targets.most_bytes;
+    const bool is_even = std::ranges::all_of(most, [&](std::int64_t bytes) { return bytes == most[0]; });
+    const bool has_side_by_side = pace == Pace::kBurst && (tiles.servers > 2 || is_even);
+    return rail_lanes(tiles, targets, has_side_by_side ? ShareRule::kServer : ShareRule::kTile);
+}
+
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              std::int32_t only, std::int32_t slices) {
+                              const Ports& ports, std::int32_t only, std::int32_t slices) {
     require(rates.servers > 0 && rates.width > 0 && rates.nic.size() == rates.servers * rates.width,
             "nic rates must be [ranks]");
     require(only < static_cast<std::int32_t>(kNumWays), "no such way");
-    return Planner(demand_bytes, rates, costs).decide(only, slices);
+    return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
 }
 
 }  // namespace interlock

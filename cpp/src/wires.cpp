@@ -6,6 +6,8 @@
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/port_swaps.hpp"
+#include "interlock/two_tier/parcels.hpp"
+#include <optional>
 
 namespace interlock {
 namespace {
@@ -15,6 +17,7 @@ constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
 constexpr std::size_t kMostPairs = 1024;  // of GPUs and lanes into a NIC whose moves are kept apart
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
+constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
 constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
@@ -72,8 +75,10 @@ public:
           lanes_out_(ranks_),
           lanes_in_(ranks_),
           typical_in_flight_(plan.lane_flows),
-          advances_evenly_(plan.is_pair_burst || plan.lane_flows > usual_flows(plan.servers)) {
+          advances_evenly_(plan.is_pair_burst || plan.lane_flows > usual_flows(plan.servers) ||
+                           (plan.assignment != nullptr && plan.assignment->has_far())) {
         require(plan.lane_flows > 0, "a lane needs at least one flow");
+        if (plan.assignment != nullptr && plan.assignment->has_far()) parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
     }
 
     WireTable cut() {
@@ -99,8 +104,9 @@ public:
             const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
             require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
                     "a segment must lie inside its tile");
-            const auto lanes = plan_.lanes.of(src, dst, tile_bytes, scratch);
-            const auto loads = loads_of(assigner, src, dst, lanes);
+            if (parcels_) parcels_->cut(src, dst);
+            const auto lanes = parcels_ ? parcels_->lanes() : plan_.lanes.of(src, dst, tile_bytes, scratch);
+            const std::span<const LaneLoad> loads = parcels_ ? parcels_->loads() : loads_of(assigner, src, dst, lanes);
             std::int64_t most_slices = 1;
             lane_cuts_.resize(lanes.size());
             number_turns(lanes);
@@ -218,7 +224,9 @@ private:
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
         // partner two are needed to keep the wire busy while an arrival is on its way.
-        const std::int64_t share = (2 * typical_in_flight_ * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
+        const bool is_cut = hops && lane.bytes >= 2 * plan_.slice_bytes[to_size(segment.src_server)];
+        const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? typical_in_flight_ : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
+                                            : (2 * typical_in_flight_ * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
             const std::int64_t of_pair = 4 * lane.bytes < typical ? 1 : 2;
             cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
@@ -226,6 +234,10 @@ private:
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
             const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > typical_in_flight_;
+            if (parcels_) {
+                // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide behind.
+                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), cut.in_flight > typical_in_flight_ ? kSlicesPerFlow * cut.in_flight : 1, kMostSlices);
+            } else
             cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? cut.in_flight : 1));
         } else if (plan_.pace == Pace::kBurst) {
             cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
@@ -242,12 +254,18 @@ private:
             bytes[src] += segment.bytes;
             const std::size_t tile = src * plan_.servers + dst;
             const auto& offsets = plan_.lanes.offsets;
-            lanes[src] += offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
+            lanes[src] += parcels_ ? num_pairs(tile_of(src, dst)) : offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
         }
         std::int64_t most = 0;
         for (std::size_t s = 0; s < plan_.servers; ++s) most = std::max(most, lanes[s] == 0 ? 0 : bytes[s] / lanes[s]);
         std::ranges::fill(typical, most);
         return typical;
+    }
+
+    [[nodiscard]] std::int64_t num_pairs(const std::int64_t* tile) const {
+        std::int64_t pairs = 0;
+        for (std::size_t i = 0; i < width_; ++i) pairs += std::count_if(tile + i * ranks_, tile + i * ranks_ + width_, [](std::int64_t bytes) { return bytes > 0; });
+        return pairs;
     }
 
     [[nodiscard]] std::int64_t sum_tile(const std::int64_t* tile) const {
@@ -333,6 +351,7 @@ private:
     std::span<const std::int32_t> item_ids_;
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
+    std::optional<TileParcels> parcels_;
     PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::vector<LaneCut> lane_cuts_;
     std::vector<std::uint8_t> is_skipped_;  // per lane

@@ -69,11 +69,13 @@ void lanes_cover_the_tile() {
 void rows_are_whole() {
     const std::size_t servers = 3, width = 4, ranks = 12;
     const std::vector<double> nic(ranks, 50e9);
+    const std::vector<std::uint8_t> present(ranks, 1);
     const Rates rates{servers, width, nic, 450e9};
+    const Ports ports{servers, width, nic, present, 450e9, false, 1, ScaleOut::kFlat, 1, nic, 0};
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
         const auto demand = random_demand(ranks, seed);
         for (const std::int32_t way : {1, 2}) {
-            const TwoTierDecision decision = plan_two_tier(demand, rates, {}, way, 3);
+            const TwoTierDecision decision = plan_two_tier(demand, rates, {}, ports, way, 3);
             const Tiles tiles = sum_tiles(demand, servers, width);
             const LaneTable lanes{servers, width, {}, {}, {}};
             const std::vector<Segment> segments = way == 1 ? whole_tiles(tiles) : decision.segments;

@@ -117,6 +117,12 @@ class Plan:
         """Why the plan is as it is, where the algorithm says; empty where it does not."""
         return str(getattr(self.compact, "reason", ""))
 
+    @property
+    def predicted_s(self) -> float | None:
+        """Seconds that the plan is predicted to take, without simulating; None where its algorithm predicts nothing."""
+        said = getattr(self.compact, "predicted_s", None)
+        return None if said is None else float(said)
+
     def reversed(self) -> Plan:
         """The same messages backwards: combine from dispatch, or the backward pass, for free.
 

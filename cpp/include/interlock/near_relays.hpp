@@ -18,7 +18,9 @@ struct NearRelay {
 /// `seconds`, or as little longer as can be. Counted beside it is what balancing over NICs will ask of the links.
 /// @param least_bytes less is not worth the messages
 /// @param pairs whose bytes take NICs in part
+/// @param present [ranks] whether a GPU is there to pass bytes on
 std::vector<NearRelay> near_relays(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, std::int64_t least_bytes, std::span<const HeavyPair> pairs);
+                                   double seconds, std::int64_t least_bytes, std::span<const HeavyPair> pairs,
+                                   std::span<const std::uint8_t> present);
 
 }  // namespace interlock

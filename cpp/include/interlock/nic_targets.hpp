@@ -63,9 +63,6 @@ std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, 
 /// @param pairs inside servers whose bytes take NICs too
 NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
 
-/// What NICs may carry in `seconds`; less where the GPU's scale-up ports have much to do.
-NicTargets nic_limits(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
-
 /// Loads in proportion to rates, whatever the traffic; equal shares where all rates are.
 NicTargets rate_targets(const Rates& rates);
 

@@ -15,6 +15,7 @@ struct Tiles {
     std::vector<std::int64_t> sent;      ///< [ranks, servers] what a rank owes a server
     std::vector<std::int64_t> received;  ///< [servers, ranks] what a server owes a rank
     std::vector<std::int32_t> num_far;   ///< [ranks] ranks of other servers that a rank sends to
+    std::int64_t largest_far = 0;        ///< bytes of the largest pair of ranks of unlike servers
 };
 
 /// One pass over the demand.

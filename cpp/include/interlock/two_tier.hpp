@@ -7,6 +7,7 @@
 
 #include "interlock/lane_table.hpp"
 #include "interlock/near_relays.hpp"
+#include "interlock/two_tier/assignment.hpp"
 
 namespace interlock {
 
@@ -45,6 +46,8 @@ struct TwoTierPlan {
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
     std::span<const NearRelay> near_relays{};  ///< by src and dst
+    std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
+    const Assignment* assignment = nullptr;    ///< what takes which NICs, and which bytes inside servers do not go straight
     /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut, rows may lack what it takes no part in, and
     /// items are numbered src * ranks + dst.
     std::int32_t only_rank = kEveryone;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "interlock/flow_sim.hpp"
 #include "interlock/near_relays.hpp"
 #include "interlock/nic_targets.hpp"
 #include "interlock/two_tier.hpp"
@@ -16,7 +17,7 @@ struct TwoTierCosts {
     double message_overhead_s = 0;  ///< holds the sending port, per message
     double stage_overhead_s = 0;    ///< when a rank starts a stage
     std::int32_t fan_in = 0;        ///< senders that a receiver tolerates; 0: any number
-    double loss_per_sender = 0;     ///< part of goodput lost per sender beyond
+    Congestion congestion;          ///< what a receiver loses to more
     bool crosses_rails = true;      ///< whether NIC i reaches NIC j of another server
     double uplink_bytes_per_s = 0;  ///< what all NICs of a server share; 0: nothing
     bool is_switched = true;        ///< whether a GPU's whole scale-up rate can go to one neighbour
@@ -50,6 +51,8 @@ struct TwoTierDecision {
     std::vector<HeavyPair> heavy_pairs;
     std::vector<NearRelay> near_relays;
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers]
+    Assignment assignment;  ///< of a detour
+    std::int64_t flow_bytes = 1;
 };
 
 /// Decides how to move a demand, by predicted time.
@@ -57,7 +60,11 @@ struct TwoTierDecision {
 /// @param only considers this way alone where it is not negative
 /// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              std::int32_t only, std::int32_t slices);
+                              const Ports& ports, std::int32_t only, std::int32_t slices);
+
+/// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
+LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
+                   bool crosses_rails);
 
 /// Every tile with bytes as one segment of stage 0, or as `rounds` equal parts, part k of all tiles in stage k.
 std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds = 1);

@@ -17,7 +17,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 /// What each way of moving a demand would take, and how finely its lanes should be sliced, predicted without writing it out.
 class TwoTierTimes {
 public:
-    TwoTierTimes(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs);
+    TwoTierTimes(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports);
 
     [[nodiscard]] const Tiles& tiles() const { return tiles_; }
     [[nodiscard]] const RankLoads& loads() const { return loads_; }
@@ -34,13 +34,17 @@ public:
     /// the next message leaves, which tells where everything takes little time.
     [[nodiscard]] bool may_take_turns(double burst_s) const;
     /// Every pair on its own; `kNever` where that cannot be, as with the other ways.
-    [[nodiscard]] double direct_seconds() const;
+    [[nodiscard]] double direct_seconds(std::span<const std::int64_t> demand) const;
     [[nodiscard]] double burst_seconds(double slices) const;
     [[nodiscard]] double staged_seconds(const Stages& stages) const;
     /// A few partners at a time: lanes that end early leave a little idle time, and each turn waits for an arrival.
     [[nodiscard]] double window_seconds(double slices) const;
     /// Straight ways as long as no NIC is above what the bound lets it carry; the rest takes other NICs of the server.
-    [[nodiscard]] double detour_seconds() const;
+    [[nodiscard]] double detour_seconds(const Assignment& spread, double slices) const;
+    /// What NICs are busy with besides bytes: messages of their own, and opening a stage for others.
+    [[nodiscard]] std::vector<double> busy_seconds() const;
+    /// Bytes of a lane for which it has one slice on the wire at once.
+    [[nodiscard]] std::int64_t flow_bytes() const;
     /// Slices of an average lane: more hide more of the last redistribution, but each costs its overhead.
     [[nodiscard]] double choose_slices() const;
     /// Slices of a typical lane on the wire at once: the more, the closer unlike lanes come to their parts of a NIC.
@@ -52,18 +56,20 @@ private:
     /// Whether many servers send so much to one GPU that its last moves may come all at once at the end of a burst.
     [[nodiscard]] bool has_busy_receiver() const;
     /// Part of a receiver's rate that many senders leave.
-    [[nodiscard]] double goodput(double senders) const;
+    [[nodiscard]] double goodput(double senders, double bytes_per_sender) const;
+    /// How many times longer the busiest receivers take with everybody's own senders at once.
+    [[nodiscard]] double crowd_factor(std::span<const std::int64_t> demand) const;
+    /// What the NICs of a server share.
+    [[nodiscard]] double uplink_seconds() const;
+    /// Uplinks when every tile takes all rails alike.
+    [[nodiscard]] double rail_uplink_seconds() const;
     /// What a server's NICs take to send and receive its traffic when they share it.
     [[nodiscard]] double nics_seconds(std::size_t server) const;
-    [[nodiscard]] double detour_helpers() const;
     /// How many GPUs of other servers one sends to, on average.
     [[nodiscard]] double mean_partners() const;
-    /// A single server, whose NICs take a part of every pair's bytes.
-    [[nodiscard]] double loop_seconds() const;
-    /// Whether very many senders share one receiver that sets the bound: their detours through its neighbours end late.
-    [[nodiscard]] bool has_crowded_receiver() const;
     /// The scale-up port that is busiest when traffic is balanced over NICs, without anything to hide behind.
-    [[nodiscard]] double burst_port_seconds() const;
+    [[nodiscard]] double burst_port_seconds(bool is_relieved) const;
+    [[nodiscard]] bool is_idle(std::size_t rank) const;
     /// Whether, with few servers, a GPU's scale-up port sets the time, not the NICs, and balancing over them would ask even
     /// more of it.
     [[nodiscard]] bool is_port_bound() const;
@@ -79,6 +85,8 @@ private:
     [[nodiscard]] double likeness() const;
     /// Whether no GPU sends more to other servers than its neighbours do.
     [[nodiscard]] bool is_balanced() const;
+    /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it hides behind nothing else.
+    [[nodiscard]] double stage_port_seconds() const;
     /// What opening a stage costs where some wait for others to have done so.
     [[nodiscard]] double opening_seconds() const;
     /// Part of its share of a server's traffic that the GPU with least of its own lacks.
@@ -86,6 +94,8 @@ private:
 
     const Rates& rates_;
     const TwoTierCosts& costs_;
+    const Ports& ports_;
+    std::span<const std::int64_t> demand_;
     Tiles tiles_;
     RankLoads loads_;
     std::size_t ranks_ = 0;

@@ -13,6 +13,7 @@ What goes where is decided natively (`cpp/src/two_tier_plan.cpp`); messages and 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +89,7 @@ def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Pla
         cluster.message_overhead_s,
         cluster.stage_overhead_s,
         fabric.fan_in or 0,
-        fabric.loss_per_sender,
+        fabric.reference_bytes,
         joins_all,
         _uplink_bytes_per_s(cluster),
         cluster.scale_up == "switch",
@@ -100,6 +101,33 @@ def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Pla
         costs=np.array(costs, np.float64),
         only=-1 if way is None else int(_WAYS[way]),
         slices=slices,
+        facts={
+            "present": np.ascontiguousarray(cluster.present, np.uint8),
+            "nominal_nic": np.ascontiguousarray(cluster.nominal_nic_bandwidth_bytes_per_s, np.float64),
+            "scale_up": cluster.scale_up_bandwidth_bytes_per_s,
+            "is_mesh": cluster.scale_up == "mesh",
+            "efficiency": fabric.efficiency,
+            "scale_out": ("flat", "rail-spine", "rail").index(cluster.scale_out),
+            "oversubscription": cluster.oversubscription,
+            # Pairs with many flows spread over all uplinks: nothing to choose.
+            "hash_radix": (fabric.ecmp_radix or 0) if fabric.ecmp_flows == 1 else 0,
+            "hash_uplinks": fabric.ecmp_uplinks or 0,
+            "hash_seed": fabric.ecmp_seed,
+            "losses": np.array(
+                [
+                    fabric.fan_in or 0,
+                    fabric.loss_per_sender,
+                    fabric.sender_exponent,
+                    fabric.size_exponent,
+                    fabric.collapse_fan_in or 0,
+                    fabric.collapse_loss,
+                    fabric.collapse_sender_exponent,
+                    fabric.collapse_size_exponent,
+                    fabric.max_loss,
+                ],
+                np.float64,
+            ),
+        },
     )
 
 
@@ -112,6 +140,7 @@ class Planner:
     costs: NDArray[np.float64]
     only: int
     slices: int
+    facts: dict[str, Any]
 
     def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> TwoTierPlan:
         """Plan a demand; from an earlier plan, if the traffic has only drifted since."""
@@ -120,12 +149,14 @@ class Planner:
             if kept is not None:
                 return kept
         matrix, servers = demand.bytes_matrix, self.cluster.servers
-        decided = _core.plan_two_tier(matrix, servers, self.nic, self.costs, self.only, self.slices)
+        decided = _core.plan_two_tier(matrix, servers, self.nic, self.costs, self.only, self.slices, **self.facts)
         return TwoTierPlan(self.cluster, demand, *decided)
 
 
 def _carried_over(previous: TwoTierPlan, demand: Demand) -> TwoTierPlan | None:
     """The earlier decisions for new traffic: shares follow the demand, stages are scaled to it. None after a jump."""
+    if len(previous.far):  # routes of single pairs do not stretch
+        return None
     before, now = previous.demand.bytes_matrix, demand.bytes_matrix
     if before.shape != now.shape or _core.sampled_drift(before, now, previous.servers) > MOST_DRIFT:
         return None

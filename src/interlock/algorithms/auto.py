@@ -40,6 +40,12 @@ class Chosen:
         return self.words()
 
     @property
+    def predicted_s(self) -> float | None:
+        """Seconds that the schedule is predicted to take; None where its algorithm predicts nothing."""
+        said = getattr(self.compact, "predicted_s", None)
+        return None if said is None else float(said)
+
+    @property
     def num_messages(self) -> int:
         """Rows that `expand` would make."""
         return self.compact.num_messages

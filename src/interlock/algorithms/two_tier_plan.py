@@ -51,7 +51,7 @@ class TwoTierPlan:
     cluster: Cluster
     demand: Demand
     settings: NDArray[np.int64]  # [11]
-    predicted_s: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
+    way_seconds: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
     segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
     nic_targets: NDArray[np.int64]  # [3, ranks] bytes out, in and at most, or empty: equal shares
     hot_ends: NDArray[np.uint8]  # [ranks] bits: whose scale-up ports have hardly any time to spare (`lanes.hpp`)
@@ -59,6 +59,10 @@ class TwoTierPlan:
     heavy_pairs: NDArray[np.int64]  # [n, 4] src, dst, parts, nic_bytes: pairs inside a server that press a port
     near_relays: NDArray[np.int64]  # [n, 4] src, dst, relay, bytes: what goes around a narrow link inside a server
     tile_bytes: NDArray[np.int64]  # [servers, servers], or empty: to be summed again
+    out_bytes: NDArray[np.int64]  # [ranks, gpus] how what a rank sends divides over the NICs of its server, or empty
+    in_bytes: NDArray[np.int64]  # [ranks, gpus] the same, received
+    far: NDArray[np.int64]  # [n, 6] from, to, out, in, relay, bytes: routes between servers, or empty
+    near: NDArray[np.int64]  # [n, 6] routes inside servers of what does not go straight
 
     @property
     def servers(self) -> int:
@@ -86,11 +90,16 @@ class TwoTierPlan:
         return int(self.settings[5])
 
     @property
+    def predicted_s(self) -> float:
+        """Seconds that the plan is expected to take."""
+        return float(self.way_seconds[self.way])
+
+    @property
     def reason(self) -> str:
         """Why this way, in words."""
         times = ", ".join(
             f"{way.name.lower()} {seconds * 1e6:.0f} us"
-            for way, seconds in zip(Way, self.predicted_s.tolist(), strict=True)
+            for way, seconds in zip(Way, self.way_seconds.tolist(), strict=True)
             if np.isfinite(seconds)
         )
         return f"{self.way.name.lower()}: predicted {times}"
@@ -111,6 +120,10 @@ class TwoTierPlan:
             self.heavy_pairs,
             self.near_relays,
             self.tile_bytes,
+            self.out_bytes,
+            self.in_bytes,
+            self.far,
+            self.near,
         )
         src, dst, phase = columns[:3]
         return from_native(
@@ -122,7 +135,7 @@ class TwoTierPlan:
 
     def _paths(self, src: NDArray[np.int32], dst: NDArray[np.int32], phase: NDArray[np.uint8]) -> Ragged:
         """Routed by the topology, but for bytes between neighbours that take the NICs."""
-        if not len(self.heavy_pairs):
+        if not len(self.heavy_pairs) and not len(self.near):
             return Ragged.empty(len(src))
         loops = (phase == Phase.SCALE_OUT) & (self.cluster.server_of(src) == self.cluster.server_of(dst))
         ranks, gpus = self.cluster.num_ranks, self.cluster.gpus_per_server
@@ -165,6 +178,10 @@ class TwoTierPlan:
             self.heavy_pairs,
             self.near_relays,
             self.tile_bytes,
+            self.out_bytes,
+            self.in_bytes,
+            self.far,
+            self.near,
             rank,
             _NOTHING if pairs is None else pairs.input,
             _NOTHING if pairs is None else pairs.output,
@@ -175,7 +192,8 @@ class TwoTierPlan:
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""
         tables = (self.segments, self.nic_targets, self.hot_ends, self.slice_bytes, self.heavy_pairs, self.near_relays)
-        return (self.demand.bytes_matrix, self.settings, *tables)
+        assigned = (self.out_bytes, self.in_bytes, self.far, self.near)
+        return (self.demand.bytes_matrix, self.settings, *tables, *assigned)
 
 
 def _write_direct(demand: Demand, servers: int) -> Schedule:
