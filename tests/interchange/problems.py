@@ -43,6 +43,9 @@ def collectives() -> Iterator[tuple[str, Problem]]:
         yield f"{wanted.kind} on links", collective_problem(graph, wanted, 2)
         yield f"{wanted.kind} on servers", collective_problem(servers.topology, wanted, 1, servers)
         yield f"{wanted.kind} on a ring", collective_problem(ring, wanted, 1)
+    server = il.cluster("h200", servers=1, gpus_per_server=4)
+    for wanted in COLLECTIVES[:3]:
+        yield f"{wanted.kind} in a server", collective_problem(server.topology, wanted, 1, server)
 
 
 def problems() -> list[tuple[str, Problem]]:
