@@ -41,6 +41,7 @@ KINDS = (*SPREADING, *COLLECTING, CollectiveKind.ALL_REDUCE)
 
 SLICES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 MOST_MESSAGES = 1_000  # of a rank
+MOST_ROWS = 6_500_000  # pairs of part and message: some seconds
 MOST_WAITS = 8_000_000  # pairs of messages of which one waits for the other, before repetitions are struck out
 MOST_TO_TIME = 60_000  # messages of all schedules that are timed: some 0.2 s
 MOST_TIMED = 12
@@ -256,7 +257,12 @@ def _in_rounds(count: int) -> list[tuple[int, ...]]:
 def _is_affordable(scene: Scene, way: Way) -> bool:
     radices = way.radices or (len(scene.servers),)
     waits = scene.carriers.rank.size * len(way.weights) * max(radices) ** 2 * len(radices)
-    return _messages(scene, way) <= MOST_MESSAGES and waits <= MOST_WAITS
+    intervals, count = scene.carriers.rank.shape
+    owners = 1 if scene.is_rooted else count
+    inside = next((tier.messages for tier in _ledger(scene, way) if tier.ports != "nic"), 1)
+    rows = intervals * len(way.weights) * owners * count * (1 + inside)
+    rows *= 2 if scene.kind is CollectiveKind.ALL_REDUCE else 1
+    return _messages(scene, way) <= MOST_MESSAGES and waits <= MOST_WAITS and rows <= MOST_ROWS
 
 
 def _messages(scene: Scene, way: Way) -> int:
