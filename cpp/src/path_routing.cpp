@@ -1,5 +1,6 @@
 #include "interlock/path_routing.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "interlock/prices.hpp"
@@ -130,7 +131,15 @@ void check(const ArcGraph& graph, const PathDemand& demand, const PathOptions& o
                 "demands must be between nodes of the graph");
         require(i == 0 || demand.src[i] >= demand.src[i - 1], "demands must be sorted by source");
     }
-    require(options.passes >= 1 && options.batch >= 1, "passes and batch must be at least 1");
+    double most_bytes = 0.0;
+    for (const std::int64_t bytes : demand.bytes) {
+        require(bytes >= 0, "sizes must not be negative");
+        most_bytes = std::max(most_bytes, static_cast<double>(bytes));
+    }
+    graph.check_load(most_bytes);
+    require(options.passes >= 1 && options.passes <= 100'000 && options.batch >= 1,
+            "passes must be between 1 and 100000, batch at least 1");
+    require(options.haste >= 0.0 && options.haste < 1e9, "haste must be between 0 and 1e9");
 }
 
 }  // namespace

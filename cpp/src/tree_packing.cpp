@@ -1,5 +1,7 @@
 #include "interlock/tree_packing.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "interlock/laid_trees.hpp"
@@ -105,7 +107,13 @@ private:
 void check_demand(const ArcGraph& graph, const TreeDemand& demand) {
     graph.check();
     const std::size_t nodes = at(graph.num_nodes), trees = demand.root.size();
+    double graph_bytes = 0.0;
     require(demand.bytes.size() == trees, "every tree needs a size");
+    for (const std::int64_t bytes : demand.bytes) {
+        require(bytes >= 0, "sizes must not be negative");
+        graph_bytes = std::max(graph_bytes, static_cast<double>(bytes));
+    }
+    graph.check_load(graph_bytes);
     require(demand.wanted.size() % nodes == 0, "wanted must have one entry per node");
     require(demand.mask.empty() || demand.mask.size() == trees, "every tree needs a mask, or none");
     for (const std::int32_t mask : demand.mask) {
@@ -118,8 +126,9 @@ void check_demand(const ArcGraph& graph, const TreeDemand& demand) {
 
 Packing pack_trees(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options) {
     check_demand(graph, demand);
-    require(options.passes >= 1, "passes must be at least 1");
+    require(options.passes >= 1 && options.passes <= 100'000, "passes must be between 1 and 100000");
     require(options.slack >= 0.0 && options.haste >= 0.0, "slack and haste must not be negative");
+    require(std::isfinite(options.slack) && std::isfinite(options.haste), "slack and haste must be finite");
     if (demand.root.empty()) return {{}, {}, {}, std::vector<std::int64_t>(at(graph.num_resources))};
     return Packer(graph, demand, options).pack();
 }
@@ -138,6 +147,7 @@ std::vector<double> arc_ticks(const ArcGraph& graph, std::int64_t bytes) {
 std::vector<std::int32_t> alike_trees(const ArcGraph& graph, std::span<const std::int32_t> roots, std::int64_t bytes,
                                       bool descending) {
     graph.check();
+    graph.check_load(static_cast<double>(bytes));
     const std::size_t nodes = at(graph.num_nodes), arcs = graph.num_arcs();
     const std::vector<double> ticks = arc_ticks(graph, bytes);
     ShortestTree tree(graph.num_nodes, graph.arc_src, graph.arc_dst);
@@ -161,6 +171,7 @@ std::vector<std::int32_t> alike_trees(const ArcGraph& graph, std::span<const std
 
 std::vector<std::int64_t> eccentricities(const ArcGraph& graph, std::int64_t bytes) {
     graph.check();
+    graph.check_load(static_cast<double>(bytes));
     const std::vector<double> ticks = arc_ticks(graph, bytes);
     ShortestTree tree(graph.num_nodes, graph.arc_src, graph.arc_dst);
     std::vector<std::int64_t> farthest;

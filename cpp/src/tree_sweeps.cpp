@@ -148,7 +148,9 @@ Packing sweep_trees(const ArcGraph& graph, const TreeDemand& demand, const Sweep
     require(options.passes >= 1 && options.haste >= 0.0, "at least one pass, and haste that is not negative");
     require(options.hop_ticks.size() == graph.num_arcs(), "every arc needs the time of a hop");
     for (const double ticks : options.hop_ticks) require(ticks > 0.0 && ticks < kNever, "every hop must take time");
+    require(options.haste < 1e9, "haste must be below 1e9");
     require(demand.bytes.size() == demand.root.size(), "every tree needs a size");
+    for (const std::int64_t bytes : demand.bytes) graph.check_load(static_cast<double>(bytes));
     require(demand.wanted.empty() && demand.mask.empty(), "trees must span all nodes");
     for (const std::span<const std::int32_t> roots : {demand.root, demand.free_roots}) {
         for (const std::int32_t root : roots) require(root >= 0 && root < graph.num_nodes, "roots must be nodes");

@@ -23,6 +23,8 @@ struct ArcGraph {
     [[nodiscard]] std::size_t num_arcs() const { return arc_src.size(); }
     /// Throws InvalidInput unless every id is in range and no time is negative.
     void check() const;
+    /// Throws InvalidInput where so many bytes over the slowest arc could overflow a count of ticks.
+    void check_load(double most_bytes) const;
 };
 
 /// Arc ids grouped by one of their ends, ascending within a node.

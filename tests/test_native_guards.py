@@ -1,0 +1,59 @@
+"""The core called with arguments that no algorithm gives it: refused, and never a crash or an endless loop.
+
+Each function is called in a process of its own, with real arguments of which a few numbers are changed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SETUP = """
+import itertools, numpy as np
+from interlock._native import _core
+from interlock.errors import InterlockError
+i32, i64, f8 = (lambda x: np.array(x, np.int32)), (lambda x: np.array(x, np.int64)), (lambda x: np.array(x, float))
+graph = (4, 8, i32([0,1,2,3,0,2,1,3]), i32([2,3,0,1,1,3,0,2]), i64(range(9)), i32(range(8)), i64([0]*8), f8([1000.0]*8))
+ODD = {bool: [True], float: [float("inf"), float("nan"), -1.0, 0.0, 1e300], int: [-1, 0, 2**31 - 1, -(2**31)]}
+ODD_ENTRIES = {"i": [-1, 2**31 - 1, 10**6], "f": [np.inf, np.nan, -1.0, 0.0, 1e300], "u": [255]}
+
+def mutants(value):
+    if isinstance(value, tuple):
+        for place, part in enumerate(value):
+            yield from ((*value[:place], changed, *value[place + 1:]) for changed in mutants(part))
+    elif isinstance(value, np.ndarray):
+        yield value[:0]
+        yield value[:-1]
+        yield np.append(value, value[:1])
+        for odd in ODD_ENTRIES[value.dtype.kind] + ([2**62, -2**62] if value.dtype == np.int64 else []):
+            for place in {0, len(value) - 1} if len(value) else ():
+                changed = value.copy(); changed[place] = odd; yield changed
+    else:
+        yield from ODD[type(value)]
+
+def attack(function, *arguments):
+    refused = allowed = 0
+    for changed in mutants(arguments):
+        try:
+            function(*changed); allowed += 1
+        except (InterlockError, TypeError, ValueError, OverflowError, MemoryError):
+            refused += 1
+    print(refused, allowed)
+"""
+CALLS = {
+    "share_trees": "i32(range(4)), i64([225]*4), np.ones(4, np.uint8), i32([0]*4), i32([]), f8([9e5]*8), 1., .01, 9",
+    "share_trees, empty": "i32(range(4)), i64([225]*4), np.zeros(0, np.uint8), *[i32([])] * 2, f8([9e5]*8), 1., 1., 9",
+    "route_paths": "i32([0]*6), i32([1,1,2,2,3,3]), i64([113,112]*3), 6, 1, 1.0, 0",
+    "eccentricities": "1000",
+    "alike_trees": "i32([0,1,2,3]), 1000, False",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_odd_arguments_are_refused_or_borne(name: str) -> None:
+    code = f"{SETUP}\nattack(_core.{name.split(',')[0]}, graph, {CALLS[name]})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout.split()[0]) > 10  # most are refused
