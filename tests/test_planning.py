@@ -99,3 +99,18 @@ def test_a_plan_can_be_read_by_columns(h200_2x4: il.Cluster) -> None:
         plan.messages["colour"]
     with pytest.raises(InvalidInput, match="rank=99"):
         plan.program(99)
+
+
+@pytest.mark.parametrize("algorithm", ["adaptive", "auto"])
+def test_simulating_the_ways_is_never_slower_than_predicting(algorithm: str) -> None:
+    cluster = il.cluster("mi300x", servers=2, gpus_per_server=4, scale_out_bandwidth="800 Gb/s")
+    demand = il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="4 MB", seed=3)
+    simulated = il.plan(cluster, demand, algorithm=algorithm, effort="simulate")
+    assert simulated.certificate().valid
+    fastest = min(
+        il.plan(cluster, demand, algorithm="adaptive", way=way).simulate(1e-3).makespan_s
+        for way in ("direct", "burst", "staged", "detour")
+    )
+    assert simulated.simulate(1e-3).makespan_s <= fastest
+    with pytest.raises(InvalidInput, match="effort='much'"):
+        il.plan(cluster, demand, effort="much")

@@ -51,6 +51,8 @@ __all__ = ["Certificate", "Plan", "load", "plan", "planner", "solve", "synthesiz
 
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
 CACHED_PLANS = 64
+MOST_GUIDED = 16  # ranks up to which effort="simulate" tries synthesis
+SIMULATED = 1e-3  # tolerance with which it compares
 TIMING_TOLERANCE = 1e-3  # of candidates that are compared
 PIECE_COLUMNS = ("message", "item", "offset", "length")
 
@@ -353,6 +355,7 @@ def plan(
     *,
     previous: Plan | None = None,
     seed: int = 0,
+    effort: str = "predict",
     **parameters: object,
 ) -> Plan:
     """Plan an All-to-Allv on a cluster.
@@ -366,10 +369,30 @@ def plan(
     previous
         An earlier plan of this algorithm on this cluster. Where traffic has only drifted since, its decisions are kept
         and fitted to the new bytes; after a jump, or by an algorithm that cannot, all is planned anew.
+    effort
+        "predict" takes what is predicted to be fastest; "simulate" tries every way of "adaptive" (the choice of "auto"
+        too), and up to `MOST_GUIDED` ranks "guided", and takes the fastest by simulation.
     seed, parameters
         Passed to the algorithm.
     """
+    if effort not in ("predict", "simulate"):
+        raise InvalidInput(f"effort={effort!r} must be 'predict' or 'simulate'")
+    if effort == "simulate" and algorithm in ("adaptive", "auto") and not parameters:
+        return _fastest_simulated(demand_problem(cluster, traffic), algorithm, seed)
     return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, **parameters)  # type: ignore[arg-type]
+
+
+def _fastest_simulated(problem: Problem, algorithm: str, seed: int) -> Plan:
+    """The fastest by simulation of all ways to plan, with what was planned by default among them."""
+    made = [solve(problem, algorithm, seed=seed)]
+    for way in ("direct", "burst", "staged", "detour"):
+        try:
+            made.append(solve(problem, "adaptive", seed=seed, way=way))
+        except InvalidInput:
+            continue
+    if problem.num_ranks <= MOST_GUIDED:
+        made.append(solve(problem, "guided", seed=seed))
+    return min(made, key=lambda plan: plan.simulate(SIMULATED).makespan_s)
 
 
 def solve(
