@@ -141,7 +141,7 @@ def _in_bytes(made: Plan, cluster: Cluster, wanted: Collective, element_bytes: i
     pieces = replace(rows.pieces, offset=rows.pieces.offset * element_bytes, length=rows.pieces.length * element_bytes)
     schedule = replace(rows, size_bytes=rows.size_bytes * element_bytes, pieces=pieces)
     problem = Problem(cluster.topology, items, cluster=cluster, collective=wanted)
-    return Plan(problem, schedule, made.algorithm, seed=made.seed, decide_s=made.plan_s)
+    return Plan(problem, schedule, made.algorithm, seed=made.seed, decide_s=made.decide_s)
 
 
 def _sums_once(made: Plan) -> bool:
