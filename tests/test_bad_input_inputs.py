@@ -112,7 +112,7 @@ GRAPHS: list[Case] = [
     (lambda: T.torus(4, 4, bandwidth=1e9, latency="-1 us"), "latency='-1 us'"),
     (lambda: T.hypercube(0, bandwidth=1e9), "num_dims=0"),
     (lambda: T.hypercube(17, bandwidth=1e9), "num_dims=17 must be a whole number between 1 and 16"),
-    (lambda: T.fully_connected(10_000, bandwidth=1e9), "above the limit of 50000000 links"),
+    (lambda: T.fully_connected(10_000, bandwidth=1e9), "99990000 links; at most 50000000 are supported"),
     (lambda: T.product(("moebius", 4), bandwidth=1e9), "unknown kind of dimension 'moebius'"),
     (lambda: T.dragonfly(1, 1, bandwidth=1e9), "single rank"),
     (lambda: T.dragonfly(0, 5, bandwidth=1e9), "at least 1"),
@@ -201,7 +201,7 @@ DEMAND: list[Case] = [
     (lambda: D.moe(SMALL, experts=4, top_k=5), "top_k=5 is more than experts=4"),
     (lambda: D.moe(SMALL, hidden=0), "hidden=0"),
     (lambda: D.moe(SMALL, dtype="bf61"), "dtype='bf61' is unknown; did you mean 'bf16'?"),
-    (lambda: D.moe(SMALL, popularity="pareto"), "popularity='pareto' must be zipf or power-law"),  # type: ignore[arg-type]
+    (lambda: D.moe(SMALL, popularity="pareto"), "popularity='pareto' must be zipf, power-law or softmax"),  # type: ignore[arg-type]
     (lambda: D.moe(SMALL, drift=1.5), "drift=1.5 must be between 0 and 1"),
     (lambda: D.moe(SMALL, step=-1), "step=-1"),
     (lambda: D.moe(SMALL, tokens=2**40, top_k=1, hidden=2**23, dtype="fp32"), "more than 2^62 bytes"),

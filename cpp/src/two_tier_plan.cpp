@@ -49,7 +49,10 @@ public:
             decision.predicted_s[2] += late_seconds(staged, Pace::kExclusive, decision.predicted_s[2]);
         }
         Assignment spread;
-        if (wanted(Way::kDetour) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+        const auto is_any = [&] { return std::ranges::any_of(decision.predicted_s, [](double s) { return s < kNever; }); };
+        // Who asks for slices wants a way that has some, where there is one.
+        const bool may_be_whole = slices <= 0 || only >= 0 || !is_any();
+        if (wanted(Way::kDetour) && may_be_whole && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
             const std::vector<double> busy = times_.busy_seconds();
             // A NIC with a sender more than the fabric likes would lose by loops.
             const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
@@ -57,9 +60,7 @@ public:
             spread = assign_bytes(demand_, times_.loads(), ports_, goal);
             if (spread.is_whole) decision.predicted_s[3] = times_.detour_seconds(spread, slices_per_lane);
         }
-        const auto is_any = [&] { return std::ranges::any_of(decision.predicted_s, [](double s) { return s < kNever; }); };
-        // Who asks for slices wants a way that has some, where there is one.
-        if (wanted(Way::kDirect) && (slices <= 0 || only >= 0 || !is_any())) decision.predicted_s[0] = times_.direct_seconds(demand_);
+        if (wanted(Way::kDirect) && may_be_whole) decision.predicted_s[0] = times_.direct_seconds(demand_);
         require(is_any(),
                 only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
         const auto best = std::min_element(decision.predicted_s, decision.predicted_s + kNumWays) - decision.predicted_s;
