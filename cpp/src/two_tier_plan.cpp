@@ -16,6 +16,7 @@ constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of th
 constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers gets routes of its own
 constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
 constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
+constexpr double kToldApart = 0.01;  // of a time, that a prediction must differ to tell two ways apart
 
 class Planner {
 public:
@@ -48,11 +49,15 @@ public:
             decision.predicted_s[1] += late_seconds(burst, Pace::kBurst, decision.predicted_s[1]);
             decision.predicted_s[2] += late_seconds(staged, Pace::kExclusive, decision.predicted_s[2]);
         }
-        Assignment spread;
         const auto is_any = [&] { return std::ranges::any_of(decision.predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
         const bool may_be_whole = slices <= 0 || only >= 0 || !is_any();
-        if (wanted(Way::kDetour) && may_be_whole && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+        if (wanted(Way::kDirect) && may_be_whole) decision.predicted_s[0] = times_.direct_seconds(demand_);
+        // The assignment is most of the work: not made where it can gain nothing that is worth telling.
+        const double beaten_s = std::ranges::min(decision.predicted_s) / (1 + kToldApart);
+        const bool may_gain = only >= 0 || times_.least_detour_seconds() < beaten_s;
+        Assignment spread;
+        if (wanted(Way::kDetour) && may_be_whole && may_gain && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
             const std::vector<double> busy = times_.busy_seconds();
             // A NIC with a sender more than the fabric likes would lose by loops.
             const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
@@ -60,7 +65,6 @@ public:
             spread = assign_bytes(demand_, times_.loads(), ports_, goal);
             if (spread.is_whole) decision.predicted_s[3] = times_.detour_seconds(spread, slices_per_lane);
         }
-        if (wanted(Way::kDirect) && may_be_whole) decision.predicted_s[0] = times_.direct_seconds(demand_);
         require(is_any(),
                 only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
         const auto best = std::min_element(decision.predicted_s, decision.predicted_s + kNumWays) - decision.predicted_s;

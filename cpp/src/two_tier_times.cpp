@@ -241,6 +241,11 @@ double TwoTierTimes::detour_seconds(const Assignment& spread, double slices) con
     return costs_.stage_overhead_s + std::max(wire, spread.up_s + waiting + move + (hops ? costs_.scale_out_latency_s + move : 0.0));
 }
 
+double TwoTierTimes::least_detour_seconds() const {
+    const double move = costs_.scale_up_latency_s + 2 * costs_.message_overhead_s;
+    return costs_.stage_overhead_s + floor_seconds(loads_, ports_) + std::min(costs_.scale_out_latency_s, move);
+}
+
 bool TwoTierTimes::is_idle(std::size_t rank) const { return loads_.out_far[rank] + loads_.out_near[rank] == 0; }
 
 double TwoTierTimes::nics_seconds(std::size_t server) const {

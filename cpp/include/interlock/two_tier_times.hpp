@@ -41,6 +41,8 @@ public:
     [[nodiscard]] double window_seconds(double slices) const;
     /// Straight ways as long as no NIC is above what the bound lets it carry; the rest takes other NICs of the server.
     [[nodiscard]] double detour_seconds(const Assignment& spread, double slices) const;
+    /// What `detour_seconds` says of no assignment less than.
+    [[nodiscard]] double least_detour_seconds() const;
     /// What NICs are busy with besides bytes: messages of their own, and opening a stage for others.
     [[nodiscard]] std::vector<double> busy_seconds() const;
     /// Bytes of a lane for which it has one slice on the wire at once.
