@@ -297,3 +297,38 @@ def test_buffers_beyond_32_bits_are_refused() -> None:
     plan = il.plan(cluster, il.traffic.matrix(np.array([[0, 5 * 2**30], [2**30, 0]])), "direct")
     with pytest.raises(il.InvalidInput, match="above 4 GiB"):
         to_mscclpp_json(plan.schedule, plan.problem)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "waits"), [("memory", "put", 1), ("port", "put", 0), ("port", "pws", 0), ("port", "pwsf", 1)]
+)
+def test_a_threadblock_goes_on_after_posting_a_put_to_a_port(kind: str, name: str, waits: int, tmp_path: Path) -> None:
+    def put(k: int) -> list[dict[str, Any]]:
+        channel = {"channel_type": kind, "channel_ids": [k]}
+        moved = {"src_buff": [part("i", 0)], "dst_buff": [{"buffer_id": k, "index": 0, "size": 1}]}
+        return [{"name": name, **moved, **channel}, *([{"name": "signal", **channel}] if name == "put" else [])]
+
+    def gpu(rank: int, peers: list[int], operations: list[dict[str, Any]]) -> dict[str, Any]:
+        mine = list(range(len(peers)))
+        block = {
+            "id": 0,
+            "ops": operations,
+            "channels": [{"channel_type": kind, "channel_ids": mine}],
+            "remote_buffer_refs": [{"access_channel_type": kind, "remote_buffer_ids": mine}],
+        }
+        return {
+            "id": rank,
+            **dict.fromkeys(("input_chunks", "output_chunks", "scratch_chunks"), 1),
+            "threadblocks": [block],
+            "channels": [{"channel_type": kind, "connected_to": peers}],
+            "remote_buffers": [{"rank": peer, "type": "o", "access_channel_types": [kind]} for peer in peers],
+            "semaphores": [],
+        }
+
+    wait = {"name": "wait", "channel_type": kind, "channel_ids": [0]}
+    gpus = [gpu(0, [1, 2], [*put(0), *put(1)]), gpu(1, [0], [wait]), gpu(2, [0], [wait])]
+    top = {"name": "x", "collective": "broadcast", "protocol": "Simple", "inplace": False, "gpus": gpus}
+    (tmp_path / "a.json").write_text(json.dumps(top))
+    found = read_foreign(tmp_path / "a.json", Intent(collective="broadcast"))
+    assert found.schedule.dst.values.tolist() == [1, 2]
+    assert found.schedule.deps.counts.tolist() == [0, waits]

@@ -20,6 +20,7 @@ ADDS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt", "glr
 WRITES_PACKETS = ("ppkt", "rppkt", "cpkt", "gstorepkt")
 SIGNALS = ("signal", "rlxsignal", "pws", "pwsf")
 WAITS = ("wait", "rlxwait")
+FLUSHES = ("flush", "pwsf")
 
 Cell = tuple[int, str, int]
 
@@ -63,6 +64,7 @@ class _Run:
         self.packets: dict[Cell, tuple[Clock, int | None]] = {}
         self.released: dict[tuple[int, int], list[tuple[Clock, int | None]]] = {}
         self.acquired: dict[tuple[int, int], int] = {}
+        self.posted: dict[tuple[int, int], tuple[int | None, int]] = {}  # (thread, peer) -> last two puts on ports
         self.barriers: dict[tuple[int, int], list[int]] = {}  # (gpu, barrier) -> threads that have come
         self.threads: list[Thread] = []
         self.block_of: list[Block] = []
@@ -158,12 +160,16 @@ class _Run:
             thread.take(transfer)
 
     def _give(self, thread: Thread, op: Operation) -> None:
-        """Signal and release."""
+        """Flush, signal and release. A signal overtakes no put to the same peer; a release waits for none on a port."""
+        if op.name in FLUSHES:
+            for channel in op.channels:
+                thread.take(self._last_posted(thread, channel.peer))
         if op.name in SIGNALS:
             for channel in op.channels:
                 key = (channel.pair, channel.peer)
                 box = self.signals.setdefault(key, _Signals())
-                box.sent.append((self.memory.snapshot(thread), thread.last_transfer))
+                last = later(thread.last_transfer, self._last_posted(thread, channel.peer))
+                box.sent.append((self.memory.snapshot(thread), last))
                 self.ready.extend(self.waiting.pop(key, ()))
         if op.name == "sem_release":
             for k in op.semaphores:
@@ -198,9 +204,12 @@ class _Run:
 
     def _move(self, thread: Thread, op: Operation) -> None:
         if op.name in ("put", "pws", "pwsf", "ppkt", "get"):
+            posts = op.name != "get" and any(channel.type == "port" for channel in op.channels)
             for source, target in zip(op.sources, op.targets, strict=True):
                 values = self._read(thread, source)
-                self._write(thread, op, target, self._carried(thread, source.ranks[0], target.ranks[0], values))
+                ends = source.ranks[0], target.ranks[0]
+                carried = self._posted(thread, *ends, values) if posts else self._carried(thread, *ends, values)
+                self._write(thread, op, target, carried)
         elif op.name in ("copy", "cpkt", "upkt"):
             self._write(thread, op, op.targets[0], self._read(thread, op.sources[0]))
         elif op.name in ("rppkt", "gstore", "gstorepkt"):
@@ -254,6 +263,19 @@ class _Run:
         number = self.moves.send((src,), (dst,), [[value] for value in values], [thread.last_transfer])
         thread.send(number)
         return [self.moves.arrived(number, [value]) for value in values]
+
+    def _posted(self, thread: Thread, src: int, dst: int, values: list[Value | None]) -> list[Value | None]:
+        """Values after a put on a port: a proxy carries it, and the threadblock goes on.
+
+        Puts to one peer follow each other, the next being posted while one is under way.
+        """
+        before, last = self.posted.get((thread.id, dst), (None, None))
+        number = self.moves.send((src,), (dst,), [[value] for value in values], [thread.last_transfer, before])
+        self.posted[thread.id, dst] = (last, number)
+        return [self.moves.arrived(number, [value]) for value in values]
+
+    def _last_posted(self, thread: Thread, peer: int) -> int | None:
+        return self.posted.get((thread.id, peer), (None, None))[1]
 
     def _gather(self, thread: Thread, stretch: Stretch) -> list[Value | None]:
         """Sums formed in the switch, over all ranks of its group."""
