@@ -203,6 +203,19 @@ def export() -> str:
     return markdown(["schedule", "messages", "format", "written", "processor time", "elapsed"], lines)
 
 
+def imported() -> str:
+    """Fields of the shared topology files, stated or guessed; or what is asked."""
+    cells: dict[str, dict[str, list[str]]] = {}
+    for row in rows_of(stored("imported")):
+        of = cells.setdefault(str(row["file"]), {"stated": [], "guessed": []})
+        if "asked" in row:
+            of["guessed"].append(f"nothing; it asks: {row['asked']}")
+        else:
+            of["stated" if row["stated"] else "guessed"].append(f"{row['field']} {row['value']}")
+    lines = [[f"`{file}`", "; ".join(of["stated"]), "; ".join(of["guessed"])] for file, of in cells.items()]
+    return markdown(["file", "stated", "guessed"], lines)
+
+
 def fuzz() -> str:
     """What the fuzzer fed to every reader."""
     result = stored("fuzz")
@@ -461,6 +474,7 @@ WRITERS = (
     rails_fabrics,
     rails_faults,
     export,
+    imported,
     fuzz,
     gpu,
     *MOE,

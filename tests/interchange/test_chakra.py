@@ -17,6 +17,7 @@ from interlock.interchange import Intent, read_foreign
 from interlock.interchange.chakra.parse import find_traces, parse_trace
 from interlock.interchange.shared.protobuf import text_field, varint, varint_field
 from interlock.planning import solve
+from interlock.problem import collective_problem
 from interlock.validate import check
 
 CASES = [
@@ -60,6 +61,33 @@ def test_the_configurations_are_what_astra_sim_reads(tmp_path: Path) -> None:
     assert "topology: [ Switch, Switch ]" in network and "npus_count: [ 4, 2 ]" in network
     assert "bandwidth: [ 419.095159, 46.566129 ]" in network  # 450 and 50 GB/s, in units of 2^30 bytes
     assert (tmp_path / "out" / "run.sh").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(
+    ("graph", "shape", "build"),
+    [
+        (il.topology.ring(5, bandwidth=2**30, latency="1 us"), "Ring", "Congestion_Aware"),
+        (il.topology.fully_connected(4, bandwidth=2**30, latency="1 us"), "FullyConnected", "Congestion_Aware"),
+        (il.topology.torus(3, 3, bandwidth=2**30, latency="1 us"), "Switch", "Congestion_Aware"),
+    ],
+)
+def test_shapes_that_the_backend_has_are_named(graph: il.Topology, shape: str, build: str, tmp_path: Path) -> None:
+    plan = solve(collective_problem(graph, il.all_gather("96 KiB"), 1), "tacos")
+    report = plan.export("chakra", tmp_path / "out")
+    latency = 500.0 if shape == "Switch" else 1000.0  # a switch has two links between ranks
+    assert (tmp_path / "out" / "network.yml").read_text() == (
+        f"topology: [ {shape} ]\nnpus_count: [ {graph.num_ranks} ]\nbandwidth: [ 1.0 ]\nlatency: [ {latency} ]\n"
+    )
+    assert build in (tmp_path / "out" / "run.sh").read_text()
+    assert any("no general graphs" in note for note in report.notes) == (shape == "Switch")
+
+
+def test_servers_with_a_mesh_inside_are_fully_connected(tmp_path: Path) -> None:
+    cluster = il.cluster("mi300x", servers=2)
+    il.plan(cluster, il.traffic.uniform(cluster, "1 MB"), "direct").export("chakra", tmp_path / "out")
+    network = (tmp_path / "out" / "network.yml").read_text()
+    assert "topology: [ FullyConnected, Switch ]" in network and "npus_count: [ 8, 2 ]" in network
+    assert "Congestion_Unaware" in (tmp_path / "out" / "run.sh").read_text()
 
 
 def test_names_survive_gzip_and_single_files_name_the_set(tmp_path: Path) -> None:

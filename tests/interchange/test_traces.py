@@ -109,3 +109,10 @@ def test_negative_loads_are_refused(tmp_path: Path) -> None:
 def test_eplb_loads_in_text_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("90 132 40\n20 107 104\n")
     assert read_expert_counts(tmp_path / "a.txt").counts.tolist() == [[90, 132, 40], [20, 107, 104]]
+
+
+@pytest.mark.parametrize("name", ["logical_count", "expert_load_pass"])
+def test_loads_given_as_traffic_are_told_from_routing(name: str, tmp_path: Path) -> None:
+    torch.save({name: torch.ones(2, 3, 4)}, tmp_path / "a.pt")
+    with pytest.raises(il.InvalidInput, match=f"{name}, the loads of experts, not which expert each token chose"):
+        read_routing_trace(tmp_path / "a.pt", num_ranks=2)
