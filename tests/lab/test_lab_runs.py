@@ -31,6 +31,10 @@ def namespaces() -> list[str]:
     return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.split()
 
 
+def pids_in(namespace: str) -> list[str]:
+    return subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout.split()
+
+
 @pytest.fixture
 def small_spec() -> LabSpec:
     """Two servers of two, fast enough for tests."""
@@ -190,6 +194,51 @@ def test_termination_removes_the_lab() -> None:
     process.terminate()
     assert process.wait(30) == 128 + 15
     assert not labs_of_process()
+
+
+@needs_lab
+def test_removing_a_lab_ends_what_runs_in_it(small_spec: LabSpec) -> None:
+    with Network(small_spec) as network:
+        inside = subprocess.Popen(["ip", "netns", "exec", network.namespace(1), "sleep", "120"])
+        deadline_s = time.monotonic() + 20
+        while str(inside.pid) not in pids_in(network.namespace(1)) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+    assert inside.wait(20) == -9
+
+
+@needs_lab
+@pytest.mark.slow
+def test_ranks_end_when_the_command_is_killed() -> None:
+    pytest.importorskip("torch")
+    # One call of many repeats: ranks are busy with each other, and ask nobody for more.
+    words = "lab run --servers 2 --gpus 2 --repeat 10000 --size 100kB --calibrate 0 --algorithms adaptive"
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from interlock.cli.main import main; main()", *words.split()],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def inside() -> list[str]:
+        """Four ranks and their store."""
+        mine = f"ilk-run{process.pid}x"
+        return [pid for name in namespaces() if name.startswith(mine) for pid in pids_in(name)]
+
+    try:
+        deadline_s = time.monotonic() + 90
+        while len(inside()) < 5 and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        time.sleep(5)  # until they are in the call
+        assert len(inside()) == 5
+        process.kill()
+        process.wait()
+        deadline_s = time.monotonic() + 10
+        while inside() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        assert not inside()
+    finally:
+        process.kill()
+        process.wait()
+        reap()
 
 
 @needs_lab

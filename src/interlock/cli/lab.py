@@ -207,7 +207,7 @@ def up(
 def down(
     name: Annotated[str, typer.Option("--name", help="Name of the lab.")] = "lab", as_json: JsonOption = False
 ) -> int:
-    """Remove a lab, and labs whose run was killed before it could clean up.
+    """Remove a lab and end what runs in it, also labs whose run was killed before it could clean up.
 
     Examples:
 

@@ -8,11 +8,13 @@ live in one more namespace, the hub, so the machine's own network is never touch
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -131,7 +133,7 @@ class Network:
             raise
 
     def down(self) -> None:
-        """Remove the lab's namespaces, and with them its interfaces; processes inside lose their network."""
+        """End what runs in the lab's namespaces, and remove them, and with them their interfaces."""
         _remove(self.name)
 
     def __enter__(self) -> Network:
@@ -263,12 +265,23 @@ def _lab_names() -> list[str]:
 def _remove(name: str) -> None:
     mine = re.compile(re.escape(f"{PREFIX}{name}-") + r"(hub|r\d+)")
     ours = [namespace for namespace in _namespaces() if mine.fullmatch(namespace)]
+    for namespace in ours:
+        _end_inside(namespace)
     if ours:
         # The hub goes first: one deletion takes every veth pair with it.
         ours.sort(key=lambda namespace: not namespace.endswith("-hub"))
         subprocess.run(
             ["ip", "-force", "-batch", "-"], input="\n".join(f"netns delete {n}" for n in ours), text=True, check=False
         )
+
+
+def _end_inside(namespace: str) -> None:
+    """Kill the processes in a namespace: ranks whose parent is gone, or whatever was started there by hand."""
+    found = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
+    for pid in map(int, found.stdout.split()):
+        if pid != os.getpid():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _namespaces() -> list[str]:

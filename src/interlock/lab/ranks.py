@@ -1,7 +1,7 @@
 """Processes that play ranks: started in their namespaces, joined in one gloo group, told what to run.
 
-A server process imports torch once and forks every rank, so sixteen of them start in seconds. Ranks die with it, and
-it dies with the process that started it, however that ends.
+A server process imports torch once and forks every rank, so sixteen of them start in seconds. Ranks die with it and
+with the process that asked for them, however that ends.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import select
 import signal
 import socket
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -100,7 +102,7 @@ class Ranks:
             self._store, port = self._start_store(store_seat or Seat(), store_host)
             for rank, seat in enumerate(seats):
                 ours, theirs = self._starter.Pipe()
-                arguments = (seat, rank, len(seats), store_host, port, timeout_s, lazy, theirs)
+                arguments = (seat, os.getpid(), rank, len(seats), store_host, port, timeout_s, lazy, theirs)
                 process = self._starter.Process(target=_rank_main, args=arguments, daemon=True)
                 process.start()
                 theirs.close()
@@ -114,7 +116,7 @@ class Ranks:
     def _start_store(self, seat: Seat, host: str) -> tuple[BaseProcess, int]:
         """The store has a process of its own, so that any rank may die."""
         ours, theirs = self._starter.Pipe()
-        process = self._starter.Process(target=_store_main, args=(seat, host, theirs), daemon=True)
+        process = self._starter.Process(target=_store_main, args=(seat, os.getpid(), host, theirs), daemon=True)
         process.start()
         theirs.close()
         self._processes_of_store = (process, ours)
@@ -187,11 +189,12 @@ class Ranks:
             raise RankFailed(f"rank {failed[0].rank}{others}: {failed[0].error}")
 
 
-def _enter(seat: Seat) -> None:
-    """Move this process into its namespace, and tie its life to the process that forked it."""
+def _enter(seat: Seat, owner: int) -> None:
+    """Move this process into its namespace, and tie its life to the process that forked it and to its owner."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _end_with(owner)
     if seat.namespace is not None:
         handle = os.open(Path(NAMESPACE_FOLDER) / seat.namespace, os.O_RDONLY)
         if libc.setns(handle, CLONE_NEWNET):
@@ -199,8 +202,25 @@ def _enter(seat: Seat) -> None:
         os.close(handle)
 
 
-def _store_main(seat: Seat, host: str, pipe: Connection) -> None:
-    _enter(seat)
+def _end_with(owner: int) -> None:
+    """End this process when its owner is gone, whatever it is doing.
+
+    The server that forked it does not: every rank holds an end of the pipe whose closing would tell that server.
+    """
+    try:
+        handle = os.pidfd_open(owner)
+    except ProcessLookupError:
+        os._exit(1)
+
+    def watch() -> None:
+        select.select([handle], [], [])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _store_main(seat: Seat, owner: int, host: str, pipe: Connection) -> None:
+    _enter(seat, owner)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     # A socket of our own: the store's would listen on every interface.
@@ -217,6 +237,7 @@ def _store_main(seat: Seat, host: str, pipe: Connection) -> None:
 
 def _rank_main(
     seat: Seat,
+    owner: int,
     rank: int,
     num_ranks: int,
     store_host: str,
@@ -226,7 +247,7 @@ def _rank_main(
     pipe: Connection,
 ) -> None:
     try:
-        _enter(seat)
+        _enter(seat, owner)
         context = _join(seat, rank, num_ranks, store_host, store_port, timeout_s, lazy)
     except Exception:
         pipe.send((None, traceback.format_exc()))
