@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms import registry
-from interlock.algorithms.two_tier_plan import TwoTierPlan
+from interlock.algorithms.two_tier_plan import TwoTierPlan, check_fit
 from interlock.certificate import Certificate
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
@@ -421,8 +421,26 @@ def solve(
         if chosen.times:
             watched["time_of"] = lambda compact: Plan(problem, compact, algorithm)._makespan_s(TIMING_TOLERANCE)
         compact = chosen.build(problem, seed=seed, **parameters, **watched)
+    _check_ends(compact, problem.cluster)
     took = time.perf_counter() - start
     return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, decide_s=took)
+
+
+def _check_ends(compact: CompactSchedule, cluster: Cluster | None) -> None:
+    """Refuse rows to or from a GPU that is not there, or between servers by a NIC that carries nothing.
+
+    Decisions of `adaptive` are checked where they are made.
+    """
+    rows = getattr(compact, "compact", compact)
+    if cluster is None or not cluster.faults or not isinstance(rows, Schedule):
+        return
+    for ends in (rows.src.values, rows.dst.values):
+        check_fit(ends, cluster.present, "a GPU that is missing")
+    if len(rows.src.values) == len(rows.dst.values) == rows.num_messages:
+        width = cluster.gpus_per_server
+        leaves = rows.src.values // width != rows.dst.values // width
+        for ends in (rows.src.values, rows.dst.values):
+            check_fit(ends[leaves], cluster.nic_bandwidth_bytes_per_s > 0, "a NIC that is dead")
 
 
 class DemandPlan(Protocol):

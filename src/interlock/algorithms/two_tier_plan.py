@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.errors import InterlockError
 from interlock.ragged import Ragged
 from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule, from_native
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["Pace", "TwoTierPlan", "Way"]
+__all__ = ["Pace", "TwoTierPlan", "Way", "check_fit"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -63,6 +65,25 @@ class TwoTierPlan:
     in_bytes: NDArray[np.int64]  # [ranks, gpus] the same, received
     far: NDArray[np.int64]  # [n, 6] from, to, out, in, relay, bytes: routes between servers, or empty
     near: NDArray[np.int64]  # [n, 6] routes inside servers of what does not go straight
+
+    def __post_init__(self) -> None:
+        if self.cluster.faults:
+            self._check_ends()
+
+    def _check_ends(self) -> None:
+        """Refuse a decision that takes a GPU that is not there or a NIC that carries nothing; rows follow from it."""
+        cluster, width = self.cluster, self.cluster.gpus_per_server
+        is_wired = cluster.nic_bandwidth_bytes_per_s > 0
+        for routes in (self.far, self.near):
+            if len(routes):
+                check_fit(routes[:, [0, 1, 4]], cluster.present, "a GPU that is missing")
+                check_fit(routes[:, 2:4], is_wired, "a NIC that is dead")
+        if len(self.near_relays):
+            check_fit(self.near_relays[:, :3], cluster.present, "a GPU that is missing")
+        for shares in (self.out_bytes, self.in_bytes):
+            if shares.size:
+                by_nic = shares.reshape(self.servers, width, width).sum(axis=1).reshape(-1)
+                check_fit(np.flatnonzero(by_nic), is_wired, "a NIC that is dead")
 
     @property
     def servers(self) -> int:
@@ -194,6 +215,14 @@ class TwoTierPlan:
         tables = (self.segments, self.nic_targets, self.hot_ends, self.slice_bytes, self.heavy_pairs, self.near_relays)
         assigned = (self.out_bytes, self.in_bytes, self.far, self.near)
         return (self.demand.bytes_matrix, self.settings, *tables, *assigned)
+
+
+def check_fit(ranks: NDArray[np.integer[Any]], is_fit: NDArray[np.bool_], what: str) -> None:
+    """Raise at the first rank of a decision that is not fit for it; negative ones are nobody."""
+    used = ranks[ranks >= 0]
+    unfit = used[~is_fit[used]]
+    if len(unfit):
+        raise InterlockError(f"the plan takes {what}, of rank {unfit[0]}: refused; please report cluster and demand")
 
 
 def _write_direct(demand: Demand, servers: int) -> Schedule:
