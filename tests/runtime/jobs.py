@@ -196,6 +196,51 @@ def small_calls_in_a_row(
     return told
 
 
+def changed_on_the_way(
+    context: RankContext, cluster: il.Cluster, algorithm: str, victim: int
+) -> tuple[bool, tuple[tuple[int, int], ...], bool, bool]:
+    """With one bit of what the victim receives flipped while `flips` is set, before anybody looks at it.
+
+    Whether bytes are right before, the pairs that verifying names, whether bytes pass changed where nobody verifies,
+    and whether the handle works afterwards.
+    """
+    ranks, rank = context.num_ranks, context.rank
+    matrix = np.full((ranks, ranks), 20_000)
+    flips = False
+    named: tuple[tuple[int, int], ...] = ()
+
+    def calls(handle: ilt.AllToAll) -> bool:
+        splits = [20_000] * ranks
+        target = torch.zeros(sum(splits), dtype=torch.uint8)
+        handle(target, filled(matrix, rank), splits, splits)
+        return torch.equal(target, expected(matrix, rank))
+
+    def opened(verify: bool) -> ilt.AllToAll:
+        handle = ilt.AllToAll(
+            cluster, context.group, hosts=hosts_of(cluster), algorithm=algorithm, fallback=False, verify=verify
+        )
+        moves = handle.session.move
+
+        def move(prepared: Any, source: torch.Tensor, target: torch.Tensor) -> None:
+            moves(prepared, source, target)
+            if flips and rank == victim:
+                target[len(target) // 2] ^= 4
+
+        handle.session.move = move  # type: ignore[method-assign]
+        return handle
+
+    with opened(verify=True) as checked, opened(verify=False) as bare:
+        is_right = calls(checked) and calls(bare)
+        flips = True
+        try:
+            calls(checked)
+        except ilt.Corrupted as error:
+            named = error.pairs
+        is_unnoticed = calls(bare)
+        flips = False
+        return is_right, named, is_unnoticed, calls(checked)
+
+
 def held_natively(context: RankContext, cluster: il.Cluster) -> list[str]:
     """Calls of a handle that holds a demand for the backend's own call; what went wrong with them."""
     ranks, rank, wrong = context.num_ranks, context.rank, []

@@ -74,6 +74,14 @@ def test_types_shapes_and_memory_as_torch_has_them(group_of: Groups) -> None:
         assert group_of(4).call(jobs.wrong_results, cluster, DTYPES, algorithm) == [[]] * 4
 
 
+@pytest.mark.parametrize("algorithm", ["adaptive", "native"])
+def test_verifying_names_who_received_changed_bytes_on_every_rank(group_of: Groups, algorithm: str) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    told = group_of(4).call(jobs.changed_on_the_way, cluster, algorithm, 1)
+    # The middle of what rank 1 receives comes from rank 2.
+    assert told == [(True, ((2, 1),), rank != 1, True) for rank in range(4)]
+
+
 @pytest.mark.parametrize("holds", [False, True])
 def test_gradients_go_back_the_way_values_came(group_of: Groups, holds: bool) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
