@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from interlock.algorithms import registry
+from interlock.algorithms.auto import Chosen
+from interlock.algorithms.compared import compare as contest
 from interlock.algorithms.detours import has_dead_nics
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
@@ -16,16 +18,19 @@ from interlock.html_text import table_html
 from interlock.interrupts import interruptions
 from interlock.planning import Plan, solve
 from interlock.problem import Problem, collective_problem, demand_problem
+from interlock.schedule import CompactSchedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 from interlock.units import Quantity, format_bandwidth, format_bytes, format_seconds, parse_bytes
 
 __all__ = [
     "BANDWIDTHS",
+    "Choice",
     "Comparison",
     "Row",
     "SizeComparison",
     "candidates",
+    "choice_in",
     "compare",
     "compare_problem",
     "compare_sizes",
@@ -65,6 +70,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """The algorithm that `auto` takes for a problem, and why."""
+
+    algorithm: str
+    reason: str  # begins with the algorithm
+
+    def __str__(self) -> str:
+        return f"auto takes {self.reason}."
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Rows by algorithm, fastest first; prints as a table."""
 
@@ -74,6 +90,8 @@ class Comparison:
     binds: str
     plans: tuple[Plan, ...]  # one per row, in the same order
     baseline: str | None = None  # the algorithm that a column "faster than" sets the others against
+    # None where `auto` would have to build what is not compared here, or supports nothing.
+    auto: Choice | None = None
 
     def best(self) -> Row:
         """The fastest valid row."""
@@ -91,7 +109,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         bound = self.results[0].lower_bound_s if self.results else 0.0
-        notes = [f"Simulated; no schedule can take less than {format_seconds(bound)}: {self.binds}.", *self.remarks()]
+        notes = [] if self.auto is None else [str(self.auto)]
+        notes += [f"Simulated; no schedule can take less than {format_seconds(bound)}: {self.binds}.", *self.remarks()]
         return table_html(self.problem.name, self.header(), self.cells(), notes)
 
     def times_faster(self, row: Row, than: str | None = None) -> float | None:
@@ -104,6 +123,7 @@ class Comparison:
         """What `interlock compare --json` prints."""
         return {
             "problem": describe(self.problem) | {"binds": self.binds},
+            "auto": None if self.auto is None else asdict(self.auto),
             "results": self.rows(),
             "refused": [{"algorithm": name, "reason": reason} for name, reason in self.refused],
             "times_are": "simulated",
@@ -314,7 +334,43 @@ def compare_problem(
             raise KeyboardInterrupt
     made_rows.sort(key=lambda pair: (not pair[0].valid, pair[0].makespan_s))
     rows, plans = tuple(row for row, _ in made_rows), tuple(made for _, made in made_rows)
-    return Comparison(problem, rows, refused, plans[0].bound.binds if plans else "", plans, baseline)
+    chosen = _choice_of_auto(problem, made_rows, seed, all_compared=algorithms is None)
+    return Comparison(problem, rows, refused, plans[0].bound.binds if plans else "", plans, baseline, chosen)
+
+
+def choice_in(made: Plan) -> Choice | None:
+    """What `auto` took, where the plan is its."""
+    return Choice(made.compact.algorithm, made.reason) if isinstance(made.compact, Chosen) else None
+
+
+def _choice_of_auto(
+    problem: Problem, made: Sequence[tuple[Row, Plan]], seed: int, *, all_compared: bool
+) -> Choice | None:
+    """An All-to-Allv on a cluster is predicted, which takes no time; elsewhere `auto` builds and times, and is given
+    the plans and times that are here. What else it asks for is built only where all algorithms were compared."""
+    if registry.get("auto").supports(problem) is not None:
+        return None
+    own = next((plan for _, plan in made if plan.algorithm == "auto"), None)
+    if own is not None:
+        return choice_in(own)
+    if problem.demand is not None and problem.cluster is not None:
+        return choice_in(solve(problem, "auto", seed=seed))
+    plans = {plan.algorithm: plan for _, plan in made}
+    seconds = {id(plan.compact): row.makespan_s for row, plan in made}
+
+    def build(name: str, of: Problem) -> CompactSchedule:
+        if name not in plans:
+            if not all_compared:
+                raise LookupError(name)
+            plans[name] = plan = solve(of, name, seed=seed)
+            seconds[id(plan.compact)] = plan.simulate(tolerance_of(plan)).makespan_s
+        return plans[name].compact
+
+    try:
+        best = contest(problem, lambda compact: seconds[id(compact)], build)
+    except LookupError:
+        return None
+    return Choice(best.name, best.reason())
 
 
 def candidates(

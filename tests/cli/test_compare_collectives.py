@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interlock as il
+from interlock import comparison, planning
 from interlock.cli.compare import size_range
 from interlock.cli.main import run as main
 from interlock.errors import InvalidInput
@@ -104,3 +107,38 @@ def test_wrong_arguments_of_the_functions_are_named() -> None:
 def test_sizes_step_by_a_factor() -> None:
     assert size_range("1KiB:8KiB") == [1024, 2048, 4096, 8192]
     assert size_range("1:100:10") == [1, 10, 100]
+
+
+@pytest.mark.parametrize("collective", ["all-reduce", "all-to-all"])
+@pytest.mark.parametrize("where", [["--servers", "2"], ["--topology", "torus:3x3"]])
+def test_what_auto_takes_is_said_first(
+    where: list[str], collective: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    words = [*where, "--collective", collective, "--size", "1 MiB"]
+    told = json.loads(run(capsys, *words, "--html", str(page), "--json"))
+    if where[0] == "--servers":
+        chosen = il.synthesize(il.cluster("h200", servers=2), il.collectives.collective(collective, "1 MiB")).compact
+        assert told["auto"]["algorithm"] == chosen.algorithm == told["auto"]["reason"].split()[0].strip(":")
+    fastest = min(row["makespan_s"] for row in told["results"])
+    taken = [row["makespan_s"] for row in told["results"] if row["algorithm"] == told["auto"]["algorithm"]]
+    assert all(seconds <= 1.01 * fastest for seconds in taken)
+    text = html.unescape(page.read_text())
+    assert text.index(f"auto takes {told['auto']['reason']}") < text.index("No schedule can take less than")
+    assert run(capsys, *words).startswith(f"auto takes {told['auto']['reason']}.\n")
+
+
+def test_nothing_is_planned_twice_to_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+
+    def solve(problem: il.Problem, algorithm: str, **given: Any) -> il.Plan:
+        planned.append(algorithm)
+        return planning.solve(problem, algorithm, **given)
+
+    monkeypatch.setattr(comparison, "solve", solve)
+    graph = il.topology.ring(4, bandwidth="50 GB/s")
+    made = il.compare(graph, il.all_gather("1 MiB"))
+    assert made.auto is not None and len(set(planned)) == len(planned) == len(made.results)
+
+    # `auto` begins with an algorithm that is not asked for here, and which may take long.
+    assert il.compare(il.cluster("h200", servers=2), il.all_reduce("1 MiB"), ["ring"]).auto is None

@@ -194,7 +194,9 @@ def _over_sizes(
 
 
 def print_comparison(made: Comparison) -> None:
-    """The table, and below it what its columns mean and what was not run."""
+    """What `auto` takes, the table, and below it what its columns mean and what was not run."""
+    if made.auto is not None:
+        print_notes([str(made.auto)])
     shown = print_table(made.problem.name, made.header(), made.cells(), drop=DROP)
     bound = made.results[0].lower_bound_s if made.results else 0.0
     notes = [f"Simulated times. No schedule can take less than {format_seconds(bound)}: {made.binds}."]

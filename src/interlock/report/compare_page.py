@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from interlock.comparison import BANDWIDTHS, Comparison, Row, tolerance_of
+from interlock.comparison import BANDWIDTHS, Comparison, Row, choice_in, tolerance_of
 from interlock.files import check_target, write_atomically, write_text
 from interlock.planning import Plan
 from interlock.report.charts import Bars, bar_chart, figure
@@ -54,7 +54,8 @@ def compare_page(made: Comparison, command: str, traces: Mapping[str, str] | Non
 
 def plan_page(made: Plan, row: Row, command: str, traces: Mapping[str, str] | None = None) -> str:
     """HTML of one plan; numbers are those of `--json`."""
-    return compare_page(Comparison(made.problem, (row,), (), made.bound.binds, (made,)), command, traces)
+    alone = Comparison(made.problem, (row,), (), made.bound.binds, (made,), auto=choice_in(made))
+    return compare_page(alone, command, traces)
 
 
 def timeline_page(made: Plan, command: str) -> str:
@@ -98,10 +99,8 @@ def _results(page: Page, made: Comparison) -> None:
         words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible"
         words += ". " if len(made.results) == 1 else ", and is the fastest. "
     words += f"No schedule can take less than {format_seconds(bound_s)}: {made.binds}."
-    chosen = [
-        f"{plan.algorithm} chose {plan.reason}. " for plan in made.plans if plan.algorithm == "auto" and plan.reason
-    ]
-    body = f'<p class="note">{html.escape("".join(chosen) + words)} {html.escape(_gain(made))}</p>'
+    chosen = "" if made.auto is None else f"{made.auto} "
+    body = f'<p class="note">{html.escape(chosen + words)} {html.escape(_gain(made))}</p>'
     body += table(made.header(), made.cells(), [row.algorithm for row in made.results])
     body += f'<p class="small">{html.escape(" ".join([BANDWIDTHS, *made.remarks()]))}</p>'
     if made.refused:
