@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from interlock.cli.lists import LISTS
 from interlock.cli.main import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "cli.md"
@@ -58,6 +59,11 @@ def _section(name: str, command: Any) -> str:
         lines += [_row(option) for option in options]
         lines.append("")
     lines += ["```sh", "# examples", *examples, "```", ""]
+    listed = LISTS.get(name.removeprefix("interlock "))
+    if listed is not None:
+        lines += ["| name | what |", "|---|---|"]
+        lines += [f"| `{row['name']}` | {str(row['what']).replace('|', chr(92) + '|')} |" for row in listed()]
+        lines.append("")
     return "\n".join(lines)
 
 
