@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
 #include "interlock/rank_program.hpp"
@@ -18,7 +19,7 @@ public:
         ends_.reserve(columns.size());
         for (const auto* values : columns) add(*values);
     }
-    auto columns() { return std::make_tuple(column(std::move(values_)), column(std::move(ends_))); }
+    auto columns() { return std::make_tuple(column(std::move(values_)), std::move(ends_)); }
 
 private:
     void add(const std::vector<T>& values) {

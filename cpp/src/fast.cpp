@@ -1,6 +1,7 @@
 #include "interlock/fast.hpp"
 
 #include <algorithm>
+#include <compare>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -25,6 +26,13 @@ struct Part {
     std::int64_t offset, length;
 };
 
+/// A part by number, in the order of stages.
+struct StagedPart {
+    std::int32_t stage;
+    std::uint32_t part;
+    auto operator<=>(const StagedPart&) const = default;
+};
+
 /// What one tile has sent once a stage is over.
 struct StageEnd {
     std::int32_t stage;
@@ -47,6 +55,7 @@ public:
         number_items();
         add_local();
         one_to_one_stages(tiles);
+        reserve_parts();
         for (std::size_t tile = 0; tile < servers_ * servers_; ++tile) {
             if (tile / servers_ == tile % servers_ || tiles.bytes[tile] == 0) continue;
             balance(tile, tiles.bytes[tile]);
@@ -99,6 +108,13 @@ private:
         }
     }
 
+    /// At most one part per item, one more per GPU of a tile that takes over from another, and one more per stage and GPU.
+    void reserve_parts() {
+        std::size_t cuts = 0;
+        for (const auto& ends : stages_) cuts += ends.empty() ? 0 : 2 + ends.size();
+        parts_.reserve((item_.empty() ? 0 : to_size(item_.back()) + 1) + cuts * width_);
+    }
+
     /// Every GPU carries an equal share of a tile: one above the mean keeps its first bytes and hands the rest to those below
     /// it, in order.
     void balance(std::size_t tile, std::int64_t tile_bytes) {
@@ -146,7 +162,7 @@ private:
         const auto count = static_cast<std::int64_t>(width_);
         for (std::size_t gpu = 0; gpu < width_; ++gpu) {
             auto& share = shares_[gpu];
-            std::ranges::stable_sort(share, [](const Part& a, const Part& b) { return std::pair{a.dst, a.src} < std::pair{b.dst, b.src}; });
+            std::ranges::sort(share, [](const Part& a, const Part& b) { return std::pair{a.dst, a.src} < std::pair{b.dst, b.src}; });
             const std::size_t way = tile * width_ + gpu;
             const auto out = out_gpu_.empty() ? gpu : to_size(out_gpu_[way]), in = in_gpu_.empty() ? gpu : to_size(in_gpu_[way]);
             std::size_t stage = 0;
@@ -187,18 +203,18 @@ private:
         add_groups(
             ranks_ * width_, is_helped, [&](const Part& part) { return pair(part.src, part.carrier); },
             [](const Part&) { return 0; },
-            [&](std::span<const std::uint32_t> group) {
-                const Part& part = parts_[group.front()];
-                for (const std::uint32_t p : group) hop_[p] = to_int32(rows_.src.size());
+            [&](std::span<const StagedPart> group) {
+                const Part& part = parts_[group.front().part];
+                for (const auto& [stage, p] : group) hop_[p] = to_int32(rows_.src.size());
                 add_message(part.src, part.carrier, MessagePhase::kBalance, 0, 0);
             });
         const std::size_t first_wire = rows_.src.size();
         add_groups(
             ranks_ * ranks_, all, [&](const Part& part) { return to_size(part.carrier) * ranks_ + to_size(part.landing); },
             [](const Part& part) { return part.stage; },
-            [&](std::span<const std::uint32_t> group) {
-                const Part& part = parts_[group.front()];
-                for (const std::uint32_t p : group) wire_[p] = to_int32(rows_.src.size());
+            [&](std::span<const StagedPart> group) {
+                const Part& part = parts_[group.front().part];
+                for (const auto& [stage, p] : group) wire_[p] = to_int32(rows_.src.size());
                 add_deps(group, hop_);
                 add_message(part.carrier, part.landing, MessagePhase::kScaleOut, part.stage, 0);
             });
@@ -211,8 +227,8 @@ private:
         add_groups(
             ranks_ * width_, is_misplaced, [&](const Part& part) { return pair(part.landing, part.dst); },
             [](const Part& part) { return part.stage; },
-            [&](std::span<const std::uint32_t> group) {
-                const Part& part = parts_[group.front()];
+            [&](std::span<const StagedPart> group) {
+                const Part& part = parts_[group.front().part];
                 add_deps(group, wire_);
                 add_message(part.landing, part.dst, MessagePhase::kRedistribute, part.stage + 1, 0);
             });
@@ -241,16 +257,15 @@ private:
         std::vector<std::uint32_t>& next = next_;
         next.assign(first_.begin(), first_.end() - 1);
         for (std::size_t p = 0; p < parts_.size(); ++p) {
-            if (is_chosen(parts_[p])) order_[next[bucket_of(parts_[p])]++] = static_cast<std::uint32_t>(p);
+            if (is_chosen(parts_[p])) order_[next[bucket_of(parts_[p])]++] = {stage_of(parts_[p]), static_cast<std::uint32_t>(p)};
         }
-        const auto stage_at = [&](std::uint32_t p) { return stage_of(parts_[p]); };
         for (std::size_t bucket = 0; bucket < num_buckets; ++bucket) {
-            const std::span<std::uint32_t> own = std::span(order_).subspan(first_[bucket], first_[bucket + 1] - first_[bucket]);
+            const std::span<StagedPart> own = std::span(order_).subspan(first_[bucket], first_[bucket + 1] - first_[bucket]);
             if (own.empty()) continue;
-            if (!std::ranges::is_sorted(own, {}, stage_at)) std::ranges::stable_sort(own, {}, stage_at);
+            if (!std::ranges::is_sorted(own)) std::ranges::sort(own);
             for (std::size_t begin = 0, end = 0; begin < own.size(); begin = end) {
-                for (end = begin; end < own.size() && stage_at(own[end]) == stage_at(own[begin]); ++end) {
-                    const Part& part = parts_[own[end]];
+                for (end = begin; end < own.size() && own[end].stage == own[begin].stage; ++end) {
+                    const Part& part = parts_[own[end].part];
                     add_piece(part.item, part.offset, part.length);
                 }
                 close(own.subspan(begin, end - begin));
@@ -258,12 +273,12 @@ private:
         }
     }
 
-    void add_deps(std::span<const std::uint32_t> group, const std::vector<std::int32_t>& messages) {
+    void add_deps(std::span<const StagedPart> group, const std::vector<std::int32_t>& messages) {
         deps_.clear();
-        for (const std::uint32_t p : group) {
-            if (messages[p] >= 0) deps_.push_back(messages[p]);
+        for (const auto& [stage, p] : group) {
+            if (messages[p] >= 0 && (deps_.empty() || deps_.back() != messages[p])) deps_.push_back(messages[p]);
         }
-        std::ranges::sort(deps_);
+        if (!std::ranges::is_sorted(deps_)) std::ranges::sort(deps_);
         rows_.deps.insert(rows_.deps.end(), deps_.begin(), std::unique(deps_.begin(), deps_.end()));
     }
 
@@ -297,7 +312,8 @@ private:
     std::vector<Part> surplus_;                     // of one tile
     std::vector<Part> parts_;                       // tile after tile, GPU after GPU
     std::vector<std::int32_t> hop_, wire_, deps_;   // per part, the message that balances it and that carries it, or -1
-    std::vector<std::uint32_t> first_, next_, order_;
+    std::vector<std::uint32_t> first_, next_;
+    std::vector<StagedPart> order_;
     std::int64_t message_bytes_ = 0;
     ScheduleRows rows_;
 };

@@ -5,6 +5,31 @@
 #include "interlock/errors.hpp"
 
 namespace interlock {
+namespace {
+
+constexpr std::size_t kUsualWidth = 8;  // ranks of a server, for which loops are unrolled
+
+/// What one rank owes the ranks of one server.
+struct BlockSums {
+    std::int64_t bytes = 0, pairs = 0, largest = 0, bits = 0;
+};
+
+/// @tparam kWidth of the block where it is known, or 0
+template <std::size_t kWidth>
+BlockSums add_block(const std::int64_t* row, std::int64_t* into, std::size_t width) {
+    BlockSums sums;
+    for (std::size_t gpu = 0; gpu < (kWidth > 0 ? kWidth : width); ++gpu) {
+        const std::int64_t bytes = row[gpu];
+        into[gpu] += bytes;
+        sums.bytes += bytes;
+        sums.pairs += bytes != 0;
+        sums.largest = std::max(sums.largest, bytes);
+        sums.bits |= bytes;
+    }
+    return sums;
+}
+
+}  // namespace
 
 Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers, std::size_t width) {
     const std::size_t ranks = servers * width;
@@ -17,26 +42,23 @@ Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers,
         const std::int64_t* row = demand_bytes.data() + rank * ranks;
         const std::size_t server = rank / width;
         std::int64_t* into = tiles.received.data() + server * ranks;
-        std::int64_t peers = 0, largest = 0;
-        for (std::size_t peer = 0; peer < ranks; ++peer) {
-            into[peer] += row[peer];
-            all_bits |= row[peer];
-            peers += row[peer] != 0;
+        std::int64_t peers = 0;
+        for (std::size_t to = 0; to < servers; ++to) {
+            BlockSums block = width == kUsualWidth ? add_block<kUsualWidth>(row + to * width, into + to * width, width)
+                                                   : add_block<0>(row + to * width, into + to * width, width);
+            all_bits |= block.bits;
+            // Inside its own server a pair does not count, however large.
+            if (to == server) {
+                block.bytes -= row[rank];
+            } else {
+                peers += block.pairs;
+                tiles.largest_far = std::max(tiles.largest_far, block.largest);
+            }
+            tiles.sent[rank * servers + to] = block.bytes;
+            tiles.bytes[server * servers + to] += block.bytes;
         }
-        // Inside its own server a pair does not count, however large.
-        for (std::size_t peer = 0; peer < server * width; ++peer) largest = std::max(largest, row[peer]);
-        for (std::size_t peer = (server + 1) * width; peer < ranks; ++peer) largest = std::max(largest, row[peer]);
-        tiles.largest_far = std::max(tiles.largest_far, largest);
-        for (std::size_t peer = server * width; peer < (server + 1) * width; ++peer) peers -= row[peer] != 0;
         tiles.num_far[rank] = static_cast<std::int32_t>(peers);
         into[rank] -= row[rank];
-        for (std::size_t to = 0; to < servers; ++to) {
-            std::int64_t sum = 0;
-            for (std::size_t gpu = 0; gpu < width; ++gpu) sum += row[to * width + gpu];
-            if (to == server) sum -= row[rank];
-            tiles.sent[rank * servers + to] = sum;
-            tiles.bytes[server * servers + to] += sum;
-        }
     }
     require(all_bits >= 0, "demand_bytes must not be negative");
     return tiles;

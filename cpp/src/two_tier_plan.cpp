@@ -25,6 +25,8 @@ public:
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         TwoTierDecision decision;
+        decision.servers = tiles_.servers;
+        decision.width = tiles_.width;
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
         for (double& seconds : decision.predicted_s) seconds = kNever;
         const double slices_per_lane = slices > 0 ? slices : times_.choose_slices();
@@ -109,6 +111,7 @@ public:
         } else if (decision.way == Way::kDetour) {
             decision.crosses_rails = true;
             decision.flow_bytes = times_.flow_bytes();
+            decision.pair_bytes = times_.pair_bytes();
         } else {
             decision.targets = rate_targets(rates_);
             const bool is_strict = (costs_.fan_in <= 1 || !needs_stages) && costs_.uplink_bytes_per_s <= 0;

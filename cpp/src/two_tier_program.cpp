@@ -104,16 +104,17 @@ RankProgram direct_program(std::span<const std::int64_t> demand, std::size_t ser
     return lower(sends, receives, to_layout(demand, ranks, own, starts), {}, {});
 }
 
-RankProgram two_tier_program(std::span<const std::int64_t> demand, const TwoTierPlan& plan, std::int32_t num_rounds,
+RankProgram two_tier_program(std::span<const std::int64_t> demand, const TwoTierDecision& decision, std::int32_t rank,
                              const PairStarts& starts) {
-    const std::size_t ranks = plan.servers * plan.width;
-    check(demand, ranks, plan.only_rank, starts);
-    const ScheduleRows rows = expand_two_tier(demand, plan);
-    const bool is_exclusive = plan.pace == Pace::kExclusive;
-    std::vector<std::int32_t> barriers(num_rounds > 1 ? to_size(num_rounds - 1) : 0);
+    if (decision.way == Way::kDirect) return direct_program(demand, decision.servers, rank, starts);
+    const std::size_t ranks = decision.servers * decision.width;
+    check(demand, ranks, rank, starts);
+    const ScheduleRows rows = expand_two_tier(demand, DecidedPlan(demand, decision, rank).plan());
+    const bool is_exclusive = decision.pace == Pace::kExclusive;
+    std::vector<std::int32_t> barriers(to_size(decision.num_rounds - 1));
     std::iota(barriers.begin(), barriers.end(), 1);
-    return lower(pick(rows, plan.only_rank, true, is_exclusive), pick(rows, plan.only_rank, false, is_exclusive),
-                 to_layout(demand, ranks, to_size(plan.only_rank), starts), {}, barriers);
+    return lower(pick(rows, rank, true, is_exclusive), pick(rows, rank, false, is_exclusive),
+                 to_layout(demand, ranks, to_size(rank), starts), {}, barriers);
 }
 
 }  // namespace interlock

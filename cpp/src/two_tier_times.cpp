@@ -160,6 +160,19 @@ std::int64_t TwoTierTimes::flow_bytes() const {
     return std::max<std::int64_t>({1, tiles_.largest_far / kMostFlows, static_cast<std::int64_t>(least)});
 }
 
+std::int64_t TwoTierTimes::pair_bytes() const {
+    std::int64_t most = 1;
+    for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+        std::int64_t bytes = 0, pairs = 0;
+        for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+            bytes += loads_.out_far[rank];
+            pairs += tiles_.num_far[rank];
+        }
+        if (pairs > 0) most = std::max(most, bytes / pairs);
+    }
+    return most;
+}
+
 double TwoTierTimes::near_seconds() const {
     std::int64_t most = 0;
     for (std::size_t rank = 0; rank < ranks_; ++rank) most = std::max({most, loads_.out_near[rank], loads_.in_near[rank]});
@@ -269,29 +282,33 @@ double TwoTierTimes::burst_port_seconds(bool is_relieved) const {
     const auto width = static_cast<double>(rates_.width);
     const double enough = cut_s_ * rates_.scale_up;
     double most = 0;
-    std::vector<double> up(rates_.width), down(rates_.width), up_least(rates_.width), down_least(rates_.width);
+    std::vector<double> up(rates_.width), down(rates_.width), up_least(rates_.width), down_least(rates_.width),
+        gives(rates_.width), takes(rates_.width);
     for (std::size_t first = 0; first < ranks_; first += rates_.width) {
         const std::size_t server = first / rates_.width;
         double in = 0;
         for (std::size_t rank = first; rank < first + rates_.width; ++rank) in += static_cast<double>(loads_.in_far[rank]) / width;
+        std::ranges::fill(gives, 0.0);
+        std::ranges::fill(takes, 0.0);
+        // Every tile is shared out by itself: what a GPU has too much of for one server does not make up for another.
+        for (std::size_t other = 0; other < tiles_.servers; ++other) {
+            if (other == server) continue;
+            const double share = static_cast<double>(tiles_.bytes[server * tiles_.servers + other]) / width;
+            for (std::size_t gpu = 0; gpu < rates_.width; ++gpu) {
+                const auto own = static_cast<double>(tiles_.sent[(first + gpu) * tiles_.servers + other]);
+                gives[gpu] += std::max(0.0, own - share);
+                takes[gpu] += std::max(0.0, share - own);
+            }
+        }
         for (std::size_t gpu = 0; gpu < rates_.width; ++gpu) {
             const std::size_t rank = first + gpu;
-            // Every tile is shared out by itself: what a GPU has too much of for one server does not make up for another.
-            double gives = 0, takes = 0;
-            for (std::size_t other = 0; other < tiles_.servers; ++other) {
-                if (other == server) continue;
-                const double share = static_cast<double>(tiles_.bytes[server * tiles_.servers + other]) / width;
-                const auto own = static_cast<double>(tiles_.sent[rank * tiles_.servers + other]);
-                gives += std::max(0.0, own - share);
-                takes += std::max(0.0, share - own);
-            }
             const auto receives = static_cast<double>(loads_.in_far[rank]), nic = rates_.nic[rank] * cut_s_;
             // Near bytes can take NICs as well, where those of a server reach each other.
             const auto least = [&](std::int64_t near, double far) { return static_cast<double>(near) + (joins_own_ ? far - nic : std::max(0.0, far - nic)); };
             up_least[gpu] = least(loads_.out_near[rank], static_cast<double>(loads_.out_far[rank]));
-            up[gpu] = static_cast<double>(loads_.out_near[rank]) + gives + in * (1 - 1 / width);
+            up[gpu] = static_cast<double>(loads_.out_near[rank]) + gives[gpu] + in * (1 - 1 / width);
             down_least[gpu] = least(loads_.in_near[rank], receives);
-            down[gpu] = static_cast<double>(loads_.in_near[rank]) + takes + receives * (1 - 1 / width);
+            down[gpu] = static_cast<double>(loads_.in_near[rank]) + takes[gpu] + receives * (1 - 1 / width);
         }
         // Own bytes may keep to a GPU's own NIC, and others' take other NICs.
         const auto relieved = [&](double all, double least) { return is_relieved ? std::min(all, std::max(least, enough)) : all; };

@@ -87,7 +87,7 @@ public:
         // A wave closes at the size of the smallest slices that reach or leave a server.
         const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
         WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
-        const std::vector<std::int64_t> typical = typical_lane_bytes();
+        const std::int64_t typical = typical_lane_bytes();
         const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (const Segment& segment : plan_.segments) {
             sending.expect(to_size(segment.src_server), segment.bytes / static_cast<std::int64_t>(width_));
@@ -104,14 +104,14 @@ public:
             const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
             require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
                     "a segment must lie inside its tile");
-            if (parcels_) parcels_->cut(src, dst);
+            if (parcels_) parcels_->cut(src, dst, plan_.only_rank);
             const auto lanes = parcels_ ? parcels_->lanes() : plan_.lanes.of(src, dst, tile_bytes, scratch);
             const std::span<const LaneLoad> loads = parcels_ ? parcels_->loads() : loads_of(assigner, src, dst, lanes);
             std::int64_t most_slices = 1;
             lane_cuts_.resize(lanes.size());
             number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical[src], is_end[index]);
+                lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
                 most_slices = std::max(most_slices, lane_cuts_[lane].count);
             }
             skip_lanes(src, lanes, loads);
@@ -245,27 +245,21 @@ private:
         return cut;
     }
 
-    /// Bytes of an average lane out of each server.
-    [[nodiscard]] std::vector<std::int64_t> typical_lane_bytes() const {
-        std::vector<std::int64_t> bytes(plan_.servers, 0), lanes(plan_.servers, 0), typical(plan_.servers, 0);
+    /// Bytes of an average lane out of the server where that is most.
+    [[nodiscard]] std::int64_t typical_lane_bytes() const {
+        if (plan_.typical_lane_bytes > 0) return plan_.typical_lane_bytes;
+        std::vector<std::int64_t> bytes(plan_.servers, 0), lanes(plan_.servers, 0);
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
             require(src < plan_.servers && dst < plan_.servers && src != dst, "a segment must join two servers");
             bytes[src] += segment.bytes;
             const std::size_t tile = src * plan_.servers + dst;
             const auto& offsets = plan_.lanes.offsets;
-            lanes[src] += parcels_ ? num_pairs(tile_of(src, dst)) : offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
+            lanes[src] += offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
         }
         std::int64_t most = 0;
         for (std::size_t s = 0; s < plan_.servers; ++s) most = std::max(most, lanes[s] == 0 ? 0 : bytes[s] / lanes[s]);
-        std::ranges::fill(typical, most);
-        return typical;
-    }
-
-    [[nodiscard]] std::int64_t num_pairs(const std::int64_t* tile) const {
-        std::int64_t pairs = 0;
-        for (std::size_t i = 0; i < width_; ++i) pairs += std::count_if(tile + i * ranks_, tile + i * ranks_ + width_, [](std::int64_t bytes) { return bytes > 0; });
-        return pairs;
+        return most;
     }
 
     [[nodiscard]] std::int64_t sum_tile(const std::int64_t* tile) const {

@@ -56,7 +56,7 @@ def test_it_stays_near_the_bound(servers: int, fan_in: int | None, most: float, 
 def test_stages_are_few_and_one_to_one(servers: int, load: str) -> None:
     cluster = il.cluster("h200", servers=servers, fan_in=1)
     plan = il.plan(cluster, LOADS[load](cluster), algorithm="adaptive", way="staged")
-    segments = plan.compact.segments
+    segments = plan.compact.decision.segments()
     assert plan.num_stages <= 2.5 * servers + 4
     for end in (0, 1):
         assert len(np.unique(segments[:, [2, end]], axis=0)) == len(segments)

@@ -51,6 +51,7 @@ struct TwoTierPlan {
     /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut, rows may lack what it takes no part in, and
     /// items are numbered src * ranks + dst.
     std::int32_t only_rank = kEveryone;
+    std::int64_t typical_lane_bytes = 0;  ///< of the server with the largest average; 0: to be found from the segments
 
     /// Whether a server's tiles and moves are wanted.
     [[nodiscard]] bool wants(std::size_t server) const {

@@ -32,14 +32,16 @@ enum class Way : std::int32_t {
 };
 inline constexpr std::size_t kNumWays = 4;
 
-/// A decided plan; `expand_two_tier` writes it out.
+/// A decided plan; `DecidedPlan` is what `expand_two_tier` writes out.
 struct TwoTierDecision {
+    std::size_t servers = 0, width = 0;
     Way way = Way::kDirect;
     double predicted_s[kNumWays] = {};
     std::vector<Segment> segments;  ///< of a staged plan; otherwise every tile is one segment
     NicTargets targets;
     std::vector<std::int64_t> slice_bytes;  ///< [servers]
     std::int32_t num_stages = 1;
+    std::int32_t num_rounds = 1;  ///< parts of the traffic between which scratch is emptied
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;
     std::int32_t local_window = 2;
@@ -50,9 +52,27 @@ struct TwoTierDecision {
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
     std::vector<NearRelay> near_relays;
-    std::vector<std::int64_t> tile_bytes;  ///< [servers, servers]
+    std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
     Assignment assignment;  ///< of a detour
     std::int64_t flow_bytes = 1;
+    std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
+};
+
+/// A decision with the tiles and lanes that follow from it and its demand; it keeps views of both.
+class DecidedPlan {
+public:
+    /// @param rank whose part alone is wanted, or kEveryone
+    DecidedPlan(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, std::int32_t rank);
+    DecidedPlan(const DecidedPlan&) = delete;
+    DecidedPlan& operator=(const DecidedPlan&) = delete;
+
+    [[nodiscard]] const TwoTierPlan& plan() const { return plan_; }
+
+private:
+    Tiles tiles_;
+    LaneTable lanes_;
+    std::vector<Segment> whole_;  // where the decision has no segments
+    TwoTierPlan plan_;
 };
 
 /// Decides how to move a demand, by predicted time.
@@ -65,6 +85,9 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
 /// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
 LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
                    bool crosses_rails);
+
+/// The earlier decision for new traffic: shares follow the demand, stages are stretched to it.
+TwoTierDecision scaled(const TwoTierDecision& decision, std::span<const std::int64_t> demand_bytes);
 
 /// Every tile with bytes as one segment of stage 0, or as `rounds` equal parts, part k of all tiles in stage k.
 std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds = 1);

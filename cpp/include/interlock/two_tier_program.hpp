@@ -4,7 +4,7 @@
 #include <span>
 
 #include "interlock/rank_program.hpp"
-#include "interlock/two_tier.hpp"
+#include "interlock/two_tier_plan.hpp"
 
 namespace interlock {
 
@@ -18,8 +18,8 @@ struct PairStarts {
 RankProgram direct_program(std::span<const std::int64_t> demand_bytes, std::size_t servers, std::int32_t rank,
                            const PairStarts& starts);
 
-/// What `plan.only_rank` runs of a two-tier plan; touches only the tiles of its server.
-RankProgram two_tier_program(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan, std::int32_t num_rounds,
+/// What one rank runs of a two-tier plan; touches only the tiles of its server.
+RankProgram two_tier_program(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, std::int32_t rank,
                              const PairStarts& starts);
 
 }  // namespace interlock

@@ -47,6 +47,8 @@ public:
     [[nodiscard]] std::vector<double> busy_seconds() const;
     /// Bytes of a lane for which it has one slice on the wire at once.
     [[nodiscard]] std::int64_t flow_bytes() const;
+    /// Bytes of an average pair between servers, out of the server where that is most.
+    [[nodiscard]] std::int64_t pair_bytes() const;
     /// Slices of an average lane: more hide more of the last redistribution, but each costs its overhead.
     [[nodiscard]] double choose_slices() const;
     /// Slices of a typical lane on the wire at once: the more, the closer unlike lanes come to their parts of a NIC.

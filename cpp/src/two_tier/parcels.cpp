@@ -35,8 +35,12 @@ TileParcels::TileParcels(std::span<const std::int64_t> demand_bytes, const Assig
             "out_bytes and in_bytes must be [ranks, gpus]");
 }
 
-void TileParcels::cut(std::size_t src_server, std::size_t dst_server) {
-    for (LaneLoad& load : loads_) load = {};
+void TileParcels::cut(std::size_t src_server, std::size_t dst_server, std::int32_t only_rank) {
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+        loads_[lane].own.clear();
+        loads_[lane].helped.clear();
+        loads_[lane].own_bytes = loads_[lane].helped_bytes = 0;
+    }
     lanes_.clear();
     lane_of_.assign(width_ * width_, -1);
     if (!first_route_.empty()) {
@@ -53,9 +57,13 @@ void TileParcels::cut(std::size_t src_server, std::size_t dst_server) {
             offset += bytes;
         }
     } else {
+        out_wanted_.assign(width_, 1);
+        in_wanted_.assign(width_, 1);
+        if (only_rank >= 0) find_sharers(to_size(only_rank), to_size(only_rank) / width_ == src_server);
         divide(src_server, dst_server, true, out_parts_);
         divide(src_server, dst_server, false, in_parts_);
         for (std::size_t pair = 0; pair < width_ * width_; ++pair) {
+            if (out_wanted_[pair / width_] == 0 || in_wanted_[pair % width_] == 0) continue;
             std::int64_t offset = 0;
             auto in = in_parts_[pair].begin();
             for (Part out : out_parts_[pair]) {
@@ -73,7 +81,20 @@ void TileParcels::cut(std::size_t src_server, std::size_t dst_server) {
     // What goes straight leaves last: it has no hop to go.
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
         for (auto* parcels : {&loads_[lane].own, &loads_[lane].helped}) {
-            std::ranges::stable_partition(*parcels, [&](const Parcel& parcel) { return parcel.receiver != lanes_[lane].in_gpu; });
+            if (parcels->size() > 1) std::ranges::stable_partition(*parcels, [&](const Parcel& parcel) { return parcel.receiver != lanes_[lane].in_gpu; });
+        }
+    }
+}
+
+void TileParcels::find_sharers(std::size_t rank, bool sends) {
+    const auto& shares = sends ? assignment_.out_bytes : assignment_.in_bytes;
+    const std::size_t own = rank % width_, first = rank - own;
+    const auto uses = [&](std::size_t gpu, std::size_t nic) { return shares[(first + gpu) * width_ + nic] > 0; };
+    auto& wanted = sends ? out_wanted_ : in_wanted_;
+    for (std::size_t gpu = 0; gpu < width_; ++gpu) {
+        wanted[gpu] = gpu == own;
+        for (std::size_t nic = 0; nic < width_ && wanted[gpu] == 0; ++nic) {
+            wanted[gpu] = uses(gpu, nic) && (nic == own || uses(own, nic));
         }
     }
 }
@@ -85,35 +106,46 @@ void TileParcels::divide(std::size_t src_server, std::size_t dst_server, bool se
     const auto bytes_of = [&](std::size_t pair) {
         return demand_[(src_server * width_ + pair / width_) * ranks_ + dst_server * width_ + pair % width_];
     };
-    std::vector<std::size_t> others(width_), nics(width_);
+    const auto& is_wanted = sends ? out_wanted_ : in_wanted_;
+    line_.resize(width_);
     for (std::size_t own = 0; own < width_; ++own) {
+        if (is_wanted[own] == 0) continue;
         const auto share = std::span(shares).subspan((server * width_ + own) * width_, width_);
         const std::int64_t whole = std::accumulate(share.begin(), share.end(), std::int64_t{0});
         std::int64_t line = 0;
         for (std::size_t other = 0; other < width_; ++other) {
-            others[other] = (own + other) % width_;
-            nics[other] = (own + 1 + other) % width_;
-            parts[pair_of(own, other)].clear();
-            line += bytes_of(pair_of(own, other));
+            const std::size_t turn = (own + other) % width_, pair = pair_of(own, turn);
+            line_[other] = {bytes_of(pair), turn};
+            parts[pair].clear();
+            line += line_[other].first;
         }
         if (line == 0) continue;
         require(whole > 0, "a rank with bytes to move needs NICs that carry them");
-        std::ranges::stable_sort(others, [&](std::size_t a, std::size_t b) { return bytes_of(pair_of(own, a)) > bytes_of(pair_of(own, b)); });
+        if (share[own] == whole) {
+            for (const auto& [bytes, other] : line_) {
+                if (bytes > 0) parts[pair_of(own, other)].push_back({to_int32(own), bytes});
+            }
+            continue;
+        }
+        const auto place = [&](std::size_t other) { return (other + width_ - own) % width_; };
+        std::ranges::sort(line_, [&](const auto& a, const auto& b) {
+            return a.first != b.first ? a.first > b.first : place(a.second) < place(b.second);
+        });
         // Senders give the first of the line to other NICs, receivers the last: few bytes hop at both ends.
-        if (!sends) std::ranges::rotate(nics, nics.end() - 1);
-        if (!sends) std::ranges::reverse(others);
+        const auto nic_of = [&](std::size_t turn) { return (own + turn + (sends ? 1 : 0)) % width_; };
+        if (!sends) std::ranges::reverse(line_);
         std::size_t turn = 0;
-        std::int64_t passed = share[nics[0]], at = 0;
+        std::int64_t passed = share[nic_of(0)], at = 0;
         std::int64_t end = portion(line, passed, whole);
-        for (const std::size_t other : others) {
-            std::int64_t left = bytes_of(pair_of(own, other));
+        for (const auto& [all, other] : line_) {
+            std::int64_t left = all;
             while (left > 0) {
                 while (end <= at) {
-                    passed += share[nics[++turn]];
+                    passed += share[nic_of(++turn)];
                     end = portion(line, passed, whole);
                 }
                 const std::int64_t bytes = std::min(left, end - at);
-                parts[pair_of(own, other)].push_back({to_int32(nics[turn]), bytes});
+                parts[pair_of(own, other)].push_back({to_int32(nic_of(turn)), bytes});
                 at += bytes;
                 left -= bytes;
             }

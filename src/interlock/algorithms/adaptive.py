@@ -149,26 +149,18 @@ class Planner:
             if kept is not None:
                 return kept
         matrix, servers = demand.bytes_matrix, self.cluster.servers
-        decided = _core.plan_two_tier(matrix, servers, self.nic, self.costs, self.only, self.slices, **self.facts)
-        return TwoTierPlan(self.cluster, demand, *decided)
+        decision = _core.plan_two_tier(matrix, servers, self.nic, self.costs, self.only, self.slices, **self.facts)
+        return TwoTierPlan(self.cluster, demand, decision)
 
 
 def _carried_over(previous: TwoTierPlan, demand: Demand) -> TwoTierPlan | None:
     """The earlier decisions for new traffic: shares follow the demand, stages are scaled to it. None after a jump."""
-    if len(previous.far):  # routes of single pairs do not stretch
+    if previous.decision.has_routes:  # routes of single pairs do not stretch
         return None
     before, now = previous.demand.bytes_matrix, demand.bytes_matrix
     if before.shape != now.shape or _core.sampled_drift(before, now, previous.servers) > MOST_DRIFT:
         return None
-    none = np.zeros((0, 0), np.int64)
-    if not len(previous.segments):
-        return replace(previous, demand=demand, tile_bytes=none)
-    return replace(
-        previous,
-        demand=demand,
-        tile_bytes=none,
-        segments=_core.scale_segments(previous.segments, now, previous.servers),
-    )
+    return replace(previous, demand=demand, decision=previous.decision.scaled(now))
 
 
 def _within(plan: TwoTierPlan, problem: Problem, scratch_bytes: int) -> TwoTierPlan:
@@ -192,10 +184,7 @@ def _within(plan: TwoTierPlan, problem: Problem, scratch_bytes: int) -> TwoTierP
 
 def _in_rounds(plan: TwoTierPlan, rounds: int) -> TwoTierPlan:
     """Every tile in equal parts, one after the other, with a barrier between."""
-    settings = plan.settings.copy()
-    settings[1] = settings[5] = rounds
-    segments = _core.round_segments(plan.demand.bytes_matrix, plan.servers, rounds)
-    return replace(plan, settings=settings, segments=segments)
+    return replace(plan, decision=plan.decision.in_rounds(plan.demand.bytes_matrix, rounds))
 
 
 def _uplink_bytes_per_s(cluster: Cluster) -> float:

@@ -42,29 +42,11 @@ class Pace(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class TwoTierPlan:
-    """A decided plan.
-
-    `settings` holds way, stages, pace, window (partners of a NIC at a time), local window (messages of a GPU to its own
-    server at a time), rounds (parts of the traffic between which scratch is emptied), whether lanes cross rails, the
-    flows of a typical lane, the least bytes of a part, the most that a scale-up port should pass on, and whether bytes
-    that take NICs inside a server wait their turn.
-    """
+    """A decided plan."""
 
     cluster: Cluster
     demand: Demand
-    settings: NDArray[np.int64]  # [11]
-    way_seconds: NDArray[np.float64]  # [ways], infinite where a way is impossible or was not considered
-    segments: NDArray[np.int64]  # [n, 5] src_server, dst_server, stage, first_byte, bytes; empty: all tiles at once
-    nic_targets: NDArray[np.int64]  # [3, ranks] bytes out, in and at most, or empty: equal shares
-    hot_ends: NDArray[np.uint8]  # [ranks] bits: whose scale-up ports have hardly any time to spare (`lanes.hpp`)
-    slice_bytes: NDArray[np.int64]  # [servers]
-    heavy_pairs: NDArray[np.int64]  # [n, 4] src, dst, parts, nic_bytes: pairs inside a server that press a port
-    near_relays: NDArray[np.int64]  # [n, 4] src, dst, relay, bytes: what goes around a narrow link inside a server
-    tile_bytes: NDArray[np.int64]  # [servers, servers], or empty: to be summed again
-    out_bytes: NDArray[np.int64]  # [ranks, gpus] how what a rank sends divides over the NICs of its server, or empty
-    in_bytes: NDArray[np.int64]  # [ranks, gpus] the same, received
-    far: NDArray[np.int64]  # [n, 6] from, to, out, in, relay, bytes: routes between servers, or empty
-    near: NDArray[np.int64]  # [n, 6] routes inside servers of what does not go straight
+    decision: _core.TwoTierDecision
 
     def __post_init__(self) -> None:
         if self.cluster.faults:
@@ -93,34 +75,34 @@ class TwoTierPlan:
     @property
     def way(self) -> Way:
         """How the bytes between servers travel."""
-        return Way(int(self.settings[0]))
+        return Way(self.decision.way)
 
     @property
     def num_stages(self) -> int:
         """Distinct stages that carry traffic."""
-        return int(self.settings[1])
+        return self.decision.num_stages
 
     @property
     def pace(self) -> Pace:
         """How the wire is shared."""
-        return Pace(int(self.settings[2]))
+        return Pace(self.decision.pace)
 
     @property
     def num_rounds(self) -> int:
         """Parts of the traffic between which scratch is emptied."""
-        return int(self.settings[5])
+        return self.decision.num_rounds
 
     @property
     def predicted_s(self) -> float:
         """Seconds that the plan is expected to take."""
-        return float(self.way_seconds[self.way])
+        return self.decision.predicted_s[self.way]
 
     @property
     def reason(self) -> str:
         """Why this way, in words."""
         times = ", ".join(
             f"{way.name.lower()} {seconds * 1e6:.0f} us"
-            for way, seconds in zip(Way, self.way_seconds.tolist(), strict=True)
+            for way, seconds in zip(Way, self.decision.predicted_s, strict=True)
             if np.isfinite(seconds)
         )
         return f"{self.way.name.lower()}: predicted {times}"
@@ -130,22 +112,7 @@ class TwoTierPlan:
         """All rows."""
         if self.way is Way.DIRECT:
             return _write_direct(self.demand, self.servers)
-        columns = _core.expand_two_tier(
-            self.demand.bytes_matrix,
-            self.servers,
-            self.settings,
-            self.segments,
-            self.nic_targets,
-            self.hot_ends,
-            self.slice_bytes,
-            self.heavy_pairs,
-            self.near_relays,
-            self.tile_bytes,
-            self.out_bytes,
-            self.in_bytes,
-            self.far,
-            self.near,
-        )
+        columns = self.decision.rows(self.demand.bytes_matrix)
         src, dst, phase = columns[:3]
         return from_native(
             columns,
@@ -156,7 +123,7 @@ class TwoTierPlan:
 
     def _paths(self, src: NDArray[np.int32], dst: NDArray[np.int32], phase: NDArray[np.uint8]) -> Ragged:
         """Routed by the topology, but for bytes between neighbours that take the NICs."""
-        if not len(self.heavy_pairs) and not len(self.near):
+        if not self.decision.may_loop:
             return Ragged.empty(len(src))
         loops = (phase == Phase.SCALE_OUT) & (self.cluster.server_of(src) == self.cluster.server_of(dst))
         ranks, gpus = self.cluster.num_ranks, self.cluster.gpus_per_server
@@ -188,33 +155,13 @@ class TwoTierPlan:
 
     def program(self, rank: int, pairs: PairStarts | None = None, own: tuple[int, int, int] = (0, 0, 0)) -> Program:
         """What one rank runs, from the tiles of its server alone; `pairs` and `own` as a `Layout` has them."""
-        native = _core.lower_two_tier(
-            self.demand.bytes_matrix,
-            self.servers,
-            self.settings,
-            self.segments,
-            self.nic_targets,
-            self.hot_ends,
-            self.slice_bytes,
-            self.heavy_pairs,
-            self.near_relays,
-            self.tile_bytes,
-            self.out_bytes,
-            self.in_bytes,
-            self.far,
-            self.near,
-            rank,
-            _NOTHING if pairs is None else pairs.input,
-            _NOTHING if pairs is None else pairs.output,
-            *own,
-        )
+        starts = (_NOTHING, _NOTHING) if pairs is None else (pairs.input, pairs.output)
+        native = self.decision.program(self.demand.bytes_matrix, rank, *starts, *own)
         return Program.of(rank, native)
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""
-        tables = (self.segments, self.nic_targets, self.hot_ends, self.slice_bytes, self.heavy_pairs, self.near_relays)
-        assigned = (self.out_bytes, self.in_bytes, self.far, self.near)
-        return (self.demand.bytes_matrix, self.settings, *tables, *assigned)
+        return (self.demand.bytes_matrix, *self.decision.columns())
 
 
 def check_fit(ranks: NDArray[np.integer[Any]], is_fit: NDArray[np.bool_], what: str) -> None:

@@ -26,9 +26,9 @@ __all__ = ["Buffer", "Program", "lower"]
 
 Column = NDArray[Any]
 NativeColumns = tuple[
-    tuple[NDArray[np.int64], NDArray[np.int64]],
-    tuple[NDArray[np.int32], NDArray[np.int64]],
-    tuple[NDArray[np.uint8], NDArray[np.int64]],
+    tuple[NDArray[np.int64], list[int]],  # values, and where each column ends
+    tuple[NDArray[np.int32], list[int]],
+    tuple[NDArray[np.uint8], list[int]],
     tuple[int, int, int],  # bytes of input, output and scratch
 ]
 
@@ -75,7 +75,7 @@ class Program:
         for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
             values.flags.writeable = False  # it is, but for an array without values
             first = 0
-            for name, last in zip(names, ends.tolist(), strict=True):
+            for name, last in zip(names, ends, strict=True):
                 columns[name] = values[first:last]
                 first = last
         for name in _CLAIMS:

@@ -20,7 +20,8 @@ public:
     TileParcels(std::span<const std::int64_t> demand_bytes, const Assignment& assignment, std::size_t servers, std::size_t width);
 
     /// Fills the lanes of a tile and their loads, both valid until the next call.
-    void cut(std::size_t src_server, std::size_t dst_server);
+    /// @param only_rank of either server; lanes that neither take its NIC nor carry bytes of its own may be missing. -1: all
+    void cut(std::size_t src_server, std::size_t dst_server, std::int32_t only_rank = -1);
     [[nodiscard]] std::span<const Lane> lanes() const { return lanes_; }
     [[nodiscard]] std::span<LaneLoad> loads() { return std::span(loads_).first(lanes_.size()); }
 
@@ -30,6 +31,8 @@ private:
         std::int64_t bytes;
     };
     /// Divides what every rank of one end has in the tile over the NICs of its server: per pair, its parts in order.
+    /// Which ranks of one server share a NIC with `rank`, or with any bytes of its own.
+    void find_sharers(std::size_t rank, bool sends);
     void divide(std::size_t src_server, std::size_t dst_server, bool sends, std::vector<std::vector<Part>>& parts);
     void add(std::int32_t sender, std::int32_t receiver, std::int32_t out, std::int32_t in, std::int64_t offset, std::int64_t bytes);
 
@@ -38,6 +41,8 @@ private:
     std::size_t servers_, width_, ranks_;
     std::vector<std::size_t> first_route_;  // per tile, of `far`
     std::vector<std::vector<Part>> out_parts_, in_parts_;
+    std::vector<std::uint8_t> out_wanted_, in_wanted_;  // [width] ranks of either end whose bytes are divided
+    std::vector<std::pair<std::int64_t, std::size_t>> line_;  // of one rank: bytes, other end
     std::vector<std::int32_t> lane_of_;  // [width, width]
     std::vector<Lane> lanes_;
     std::vector<LaneLoad> loads_;
