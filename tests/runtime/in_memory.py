@@ -9,7 +9,7 @@ import torch
 
 from interlock.planning import Plan
 from interlock.runtime import Layout
-from interlock.runtime.buffers import copy_own, pack, start, unpack
+from interlock.runtime.buffers import combining, copy_own, pack, start, unpack
 from interlock.schedule import Buffer, Program
 
 COLUMNS = ("buffer", "start", "bytes", "peer", "tag")
@@ -73,7 +73,7 @@ def _run_step(
         if (peer, program.rank, tag) not in wire:
             return False
         buffers[buffer].narrow(0, begin, length).copy_(wire.pop((peer, program.rank, tag)))
-        unpack(columns, place, buffers, element)
+        unpack(columns, place, buffers, None if element is None else combining(element))
     rank.ready.remove(step)
     rank.done[step] = True
     for later in columns["release_to"][columns["release_offsets"][step] : columns["release_offsets"][step + 1]]:

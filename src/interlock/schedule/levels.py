@@ -13,7 +13,9 @@ __all__ = ["is_in_order", "levels"]
 
 
 def is_in_order(schedule: Schedule) -> bool:
-    """Whether every message comes after those it depends on."""
+    """Whether every message comes after those it depends on, and none before a barrier that it comes after."""
+    if len(schedule.barriers) and (np.diff(np.searchsorted(schedule.barriers, schedule.stage, side="right")) < 0).any():
+        return False
     return bool((schedule.deps.values < schedule.deps.row_of_value).all())
 
 
