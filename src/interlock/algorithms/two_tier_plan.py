@@ -56,13 +56,14 @@ class TwoTierPlan:
         """Refuse a decision that takes a GPU that is not there or a NIC that carries nothing; rows follow from it."""
         cluster, width = self.cluster, self.cluster.gpus_per_server
         is_wired = cluster.nic_bandwidth_bytes_per_s > 0
-        for routes in (self.far, self.near):
+        near_relays, out_bytes, in_bytes, far, near = self.decision.columns()[-5:]
+        for routes in (far, near):
             if len(routes):
                 check_fit(routes[:, [0, 1, 4]], cluster.present, "a GPU that is missing")
                 check_fit(routes[:, 2:4], is_wired, "a NIC that is dead")
-        if len(self.near_relays):
-            check_fit(self.near_relays[:, :3], cluster.present, "a GPU that is missing")
-        for shares in (self.out_bytes, self.in_bytes):
+        if len(near_relays):
+            check_fit(near_relays[:, :3], cluster.present, "a GPU that is missing")
+        for shares in (out_bytes, in_bytes):
             if shares.size:
                 by_nic = shares.reshape(self.servers, width, width).sum(axis=1).reshape(-1)
                 check_fit(np.flatnonzero(by_nic), is_wired, "a NIC that is dead")
