@@ -113,5 +113,10 @@ def test_simulating_the_ways_is_never_slower_than_predicting(algorithm: str) -> 
         for way in ("direct", "burst", "staged", "detour")
     )
     assert simulated.simulate(1e-3).makespan_s <= fastest
+    assert ": simulated " in simulated.reason
+    assert simulated.cluster is cluster
     with pytest.raises(InvalidInput, match="effort='much'"):
         il.plan(cluster, demand, effort="much")
+    for refused in ({"algorithm": "fast"}, {"algorithm": "adaptive", "way": "burst"}):
+        with pytest.raises(InvalidInput, match="effort='simulate' chooses among the ways"):
+            il.plan(cluster, demand, effort="simulate", **refused)  # type: ignore[arg-type]

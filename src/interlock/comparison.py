@@ -16,7 +16,7 @@ from interlock.errors import InvalidInput
 from interlock.files import FilePath, check_target, show_page
 from interlock.html_text import table_html
 from interlock.interrupts import interruptions
-from interlock.planning import Plan, solve
+from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve
 from interlock.problem import Problem, collective_problem, demand_problem
 from interlock.schedule import CompactSchedule
 from interlock.topology import Cluster, Topology
@@ -231,11 +231,12 @@ def compare(
     *,
     seed: int = 0,
     baseline: str | None = None,
+    effort: str = "predict",
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Plan, prove and simulate one All-to-Allv or collective with every algorithm that supports it.
 
-    `baseline` names the algorithm that a column "faster than" sets the others against.
+    `baseline` names the algorithm that a column "faster than" sets the others against; `effort` is as for `plan`.
 
     Examples
     --------
@@ -248,7 +249,7 @@ def compare(
     'ring'
     """
     problem = problem_of(cluster, traffic)
-    return compare_problem(problem, algorithms, seed=seed, baseline=baseline, progress=progress)
+    return compare_problem(problem, algorithms, seed=seed, baseline=baseline, effort=effort, progress=progress)
 
 
 def compare_sizes(
@@ -315,9 +316,14 @@ def compare_problem(
     *,
     seed: int = 0,
     baseline: str | None = None,
+    effort: str = "predict",
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """The same for any problem; algorithms named explicitly must support it."""
+    """The same for any problem; algorithms named explicitly must support it.
+
+    `effort` as for `plan`, for "adaptive" and "auto".
+    """
+    check_effort(effort)
     names, refused = candidates(problem, algorithms)
     if baseline is not None and baseline not in names:
         registry.get(baseline)
@@ -328,7 +334,7 @@ def compare_problem(
         if progress is not None:
             progress(name)
         with interruptions() as seen:
-            made = solve(problem, name, seed=seed)
+            made = (fastest_simulated if effort == "simulate" and name in SIMULATE else solve)(problem, name, seed=seed)
             made_rows.append((row_of(made), made))
         if seen:  # a search answers Ctrl-C with the best it has; a comparison ends
             raise KeyboardInterrupt

@@ -6,6 +6,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms import registry
-from interlock.algorithms.two_tier_plan import TwoTierPlan, check_fit
+from interlock.algorithms.auto import Chosen
+from interlock.algorithms.two_tier_plan import TwoTierPlan, Way, check_fit
 from interlock.certificate import Certificate
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
@@ -47,10 +49,11 @@ if TYPE_CHECKING:
     from interlock.simulate import Result
     from interlock.validate import Report
 
-__all__ = ["Certificate", "Plan", "load", "plan", "planner", "solve", "synthesize"]
+__all__ = ["Certificate", "Plan", "check_effort", "fastest_simulated", "load", "plan", "planner", "solve", "synthesize"]
 
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
 CACHED_PLANS = 64
+SIMULATE = ("adaptive", "auto")  # algorithms with ways that effort="simulate" compares
 MOST_GUIDED = 16  # ranks up to which effort="simulate" tries synthesis
 SIMULATED = 1e-3  # tolerance with which it compares
 TIMING_TOLERANCE = 1e-3  # of candidates that are compared
@@ -90,7 +93,7 @@ class Plan:
     @property
     def cluster(self) -> Cluster | None:
         """The cluster it was made for; None where that is any other graph."""
-        made = getattr(self.compact, "compact", self.compact)
+        made = _unwrapped(self.compact)
         return made.cluster if isinstance(made, TwoTierPlan) else self.problem.cluster
 
     @cached_property
@@ -375,24 +378,41 @@ def plan(
     seed, parameters
         Passed to the algorithm.
     """
-    if effort not in ("predict", "simulate"):
-        raise InvalidInput(f"effort={effort!r} must be 'predict' or 'simulate'")
-    if effort == "simulate" and algorithm in ("adaptive", "auto") and not parameters:
-        return _fastest_simulated(demand_problem(cluster, traffic), algorithm, seed)
+    check_effort(effort)
+    if effort == "simulate":
+        return fastest_simulated(demand_problem(cluster, traffic), algorithm, seed=seed, **parameters)
     return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, **parameters)  # type: ignore[arg-type]
 
 
-def _fastest_simulated(problem: Problem, algorithm: str, seed: int) -> Plan:
+def check_effort(effort: str) -> None:
+    """Raise for any other than there are."""
+    if effort not in ("predict", "simulate"):
+        raise InvalidInput(f"effort={str(effort)[:64]!r} must be 'predict' or 'simulate'")
+
+
+def fastest_simulated(problem: Problem, algorithm: str, *, seed: int = 0, **parameters: object) -> Plan:
     """The fastest by simulation of all ways to plan, with what was planned by default among them."""
-    made = [solve(problem, algorithm, seed=seed)]
-    for way in ("direct", "burst", "staged", "detour"):
-        try:
-            made.append(solve(problem, "adaptive", seed=seed, way=way))
-        except InvalidInput:
-            continue
+    if algorithm not in SIMULATE or parameters:
+        given = f"algorithm={algorithm!r}" if algorithm not in SIMULATE else f"the parameter {next(iter(parameters))!r}"
+        raise InvalidInput(f"effort='simulate' chooses among the ways of {' or '.join(SIMULATE)}, not with {given}")
+    first = solve(problem, algorithm, seed=seed)
+    chosen = _unwrapped(first.compact)
+    made = {chosen.way.name.lower() if isinstance(chosen, TwoTierPlan) else algorithm: first}
+    for way in Way:
+        if way.name.lower() not in made:
+            with suppress(InvalidInput):  # a way that cannot carry this
+                made[way.name.lower()] = solve(problem, "adaptive", seed=seed, way=way.name.lower())
     if problem.num_ranks <= MOST_GUIDED:
-        made.append(solve(problem, "guided", seed=seed))
-    return min(made, key=lambda plan: plan.simulate(SIMULATED).makespan_s)
+        made["guided"] = solve(problem, "guided", seed=seed)
+    times = {name: plan.simulate(SIMULATED).makespan_s for name, plan in made.items()}
+    best = min(times, key=times.__getitem__)
+    words = f"{best}: simulated {', '.join(f'{name} {seconds * 1e6:.0f} us' for name, seconds in times.items())}"
+    made[best].compact = Chosen(_unwrapped(made[best].compact), made[best].algorithm, lambda: words)
+    return made[best]
+
+
+def _unwrapped(compact: CompactSchedule) -> CompactSchedule:
+    return compact.compact if isinstance(compact, Chosen) else compact
 
 
 def solve(

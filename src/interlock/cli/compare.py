@@ -12,6 +12,7 @@ from interlock.cli.options import (
     BandwidthOption,
     ClusterOption,
     CsvOption,
+    EffortOption,
     FaultOption,
     GroupOption,
     HtmlOption,
@@ -78,6 +79,7 @@ def command(
         str | None,
         typer.Option("--baseline", help="Say how much faster than this one.", autocompletion=complete_algorithm),
     ] = None,
+    effort: EffortOption = "predict",
     page: HtmlOption = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
@@ -120,6 +122,7 @@ def command(
         refuse({"--sizes": sizes, "--group": group, "--root": root}, "it is for a --collective")
         problem = problem_of(where, build_traffic(traffic, where, size, seed))
     else:
+        refuse({"--effort": None if effort == "predict" else effort}, "it is for --traffic")
         refuse({"--traffic": None if traffic == DEFAULT_TRAFFIC else traffic}, f"--collective {collective} has its own")
         wanted = build_collective(collective, size or DEFAULT_COLLECTIVE_SIZE, group, root)
         if sizes is not None:
@@ -128,7 +131,7 @@ def command(
         problem = problem_of(where, wanted)
     names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
     with progress_of(len(candidates(problem, names)[0]), "comparing") as step:
-        made = compare_problem(problem, names, seed=seed, baseline=baseline, progress=step)
+        made = compare_problem(problem, names, seed=seed, baseline=baseline, effort=effort, progress=step)
     if page is not None:
         from interlock.report.compare_page import save_compare_page
 

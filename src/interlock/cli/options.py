@@ -23,6 +23,7 @@ __all__ = [
     "AlgorithmsOption",
     "ClusterOption",
     "CsvOption",
+    "EffortOption",
     "FaultOption",
     "GroupOption",
     "HtmlOption",
@@ -130,6 +131,12 @@ RootOption = Annotated[
 AlgorithmOption = Annotated[
     str,
     typer.Option("--algorithm", help="Algorithm name; see `interlock algorithms`.", autocompletion=complete_algorithm),
+]
+EffortOption = Annotated[
+    str,
+    typer.Option(
+        "--effort", help="How adaptive and auto choose their way: predict in microseconds, or simulate them all."
+    ),
 ]
 AlgorithmsOption = Annotated[
     str | None,

@@ -7,6 +7,7 @@ from interlock.cli.options import (
     AlgorithmOption,
     ClusterOption,
     CsvOption,
+    EffortOption,
     FaultOption,
     HtmlOption,
     JsonOption,
@@ -34,6 +35,7 @@ def command(
     size: SizeOption = None,
     seed: SeedOption = 0,
     algorithm: AlgorithmOption = "auto",
+    effort: EffortOption = "predict",
     output: OutputOption = None,
     page: HtmlOption = None,
     as_json: JsonOption = False,
@@ -46,6 +48,8 @@ def command(
       interlock plan --servers 8 --traffic zipf:0.8 -o plan.ilk
 
       interlock plan --cluster my-cluster.toml --traffic bytes.txt --algorithm adaptive
+
+      interlock plan --traffic hot:1.2 --size '4 MB' --effort simulate
     """
     from interlock.algorithms import registry
     from interlock.planning import plan
@@ -55,7 +59,7 @@ def command(
     check_schedule_name(output)
     outputs = Outputs({"-o": output, "--html": page})
     where = build_cluster(cluster, servers, changes, faults)
-    made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed)
+    made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed, effort=effort)
     code = print_certificate(made, output, page, as_json=as_json, as_csv=as_csv)
     outputs.say()
     return code
