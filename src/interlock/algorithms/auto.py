@@ -151,10 +151,9 @@ def _why(problem: Problem, compact: CompactSchedule) -> str:
     if problem.demand is None or problem.cluster is None:
         return str(own)
     estimates = two_tier_estimates_s(problem.cluster, problem.demand)
-    others = ", ".join(
-        f"{name} {seconds * 1e6:.0f} us" for name, seconds in sorted(estimates.items(), key=lambda e: e[1])
-    )
-    return f"{own}; estimated {others}"
+    known = sorted((seconds, name) for name, seconds in estimates.items() if np.isfinite(seconds))
+    others = ", ".join(f"{name} {seconds * 1e6:.0f} us" for seconds, name in known)
+    return f"{own}; estimated {others}" if known else str(own)  # a dead NIC leaves nothing to estimate
 
 
 ALGORITHM = Algorithm(

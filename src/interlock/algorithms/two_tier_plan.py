@@ -18,7 +18,7 @@ from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Sche
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["Pace", "TwoTierPlan", "Way", "check_fit"]
+__all__ = ["Pace", "TwoTierPlan", "Way", "check_ends", "check_fit"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -40,6 +40,28 @@ class Pace(IntEnum):
     WINDOW = 2  # a few at a time, by waiting for an earlier one at either end
 
 
+def check_ends(
+    cluster: Cluster,
+    near_relays: NDArray[np.int64],
+    out_bytes: NDArray[np.int64],
+    in_bytes: NDArray[np.int64],
+    far: NDArray[np.int64],
+    near: NDArray[np.int64],
+) -> None:
+    """Refuse a decision that takes a GPU that is not there or a NIC that carries nothing; rows follow from it."""
+    width, is_wired = cluster.gpus_per_server, cluster.nic_bandwidth_bytes_per_s > 0
+    for routes in (far, near):
+        if len(routes):
+            check_fit(routes[:, [0, 1, 4]], cluster.present, "a GPU that is missing")
+            check_fit(routes[:, 2:4], is_wired, "a NIC that is dead")
+    if len(near_relays):
+        check_fit(near_relays[:, :3], cluster.present, "a GPU that is missing")
+    for shares in (out_bytes, in_bytes):
+        if shares.size:
+            by_nic = shares.reshape(cluster.servers, width, width).sum(axis=1).reshape(-1)
+            check_fit(np.flatnonzero(by_nic), is_wired, "a NIC that is dead")
+
+
 @dataclass(frozen=True, eq=False)
 class TwoTierPlan:
     """A decided plan."""
@@ -50,23 +72,7 @@ class TwoTierPlan:
 
     def __post_init__(self) -> None:
         if self.cluster.faults:
-            self._check_ends()
-
-    def _check_ends(self) -> None:
-        """Refuse a decision that takes a GPU that is not there or a NIC that carries nothing; rows follow from it."""
-        cluster, width = self.cluster, self.cluster.gpus_per_server
-        is_wired = cluster.nic_bandwidth_bytes_per_s > 0
-        near_relays, out_bytes, in_bytes, far, near = self.decision.columns()[-5:]
-        for routes in (far, near):
-            if len(routes):
-                check_fit(routes[:, [0, 1, 4]], cluster.present, "a GPU that is missing")
-                check_fit(routes[:, 2:4], is_wired, "a NIC that is dead")
-        if len(near_relays):
-            check_fit(near_relays[:, :3], cluster.present, "a GPU that is missing")
-        for shares in (out_bytes, in_bytes):
-            if shares.size:
-                by_nic = shares.reshape(self.servers, width, width).sum(axis=1).reshape(-1)
-                check_fit(np.flatnonzero(by_nic), is_wired, "a NIC that is dead")
+            check_ends(self.cluster, *self.decision.columns()[-5:])
 
     @property
     def servers(self) -> int:
