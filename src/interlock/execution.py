@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms import registry
+from interlock.algorithms.auto import Chosen
+from interlock.algorithms.two_tier_plan import TwoTierPlan, Way
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, planner, synthesize
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_whole_elements",
+    "choose_faster",
     "execute",
     "least_seconds",
     "native_seconds",
@@ -54,7 +57,8 @@ def open_session(
 ) -> Session:
     """A session whose plans are made by a named algorithm; "native" always takes the backend's own call.
 
-    With `fallback`, demands for which the best imaginable plan would not beat the backend's own call take that call.
+    With `fallback`, demands whose plan is not predicted to beat the backend's own call take that call; where its
+    algorithm predicts nothing, those for which the best imaginable plan would not.
     """
     if algorithm == NATIVE:
         return Session(group, cluster, placement, _always_native, NATIVE, timeout_s)
@@ -66,18 +70,29 @@ def open_session(
             if not fallback:
                 raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
             return Choice(None, f"{algorithm} cannot plan this: {reason}")
-        if fallback:
-            least_s, native_s = least_seconds(where, demand.bytes_matrix), native_seconds(where, demand.bytes_matrix)
-            if native_s <= least_s * MARGIN:
-                return Choice(
-                    None, f"no plan can gain: at best {least_s:.3g} s, the backend's own call {native_s:.3g} s"
-                )
         if id(where) not in makers:
             makers.clear()
             makers[id(where)] = planner(where, algorithm)
-        return Choice(makers[id(where)](demand), f"planned by {algorithm}")
+        made = makers[id(where)](demand)
+        return choose_faster(where, demand, made) if fallback else Choice(made, f"planned by {algorithm}")
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
+
+
+def choose_faster(cluster: Cluster, demand: Demand, made: Plan) -> Choice:
+    """A plan, or the backend's own call where the plan is not predicted to gain.
+
+    A plan whose algorithm predicts nothing counts as the best imaginable one.
+    """
+    planned_s, native_s = made.predicted_s, native_seconds(cluster, demand.bytes_matrix)
+    compact = made.compact.compact if isinstance(made.compact, Chosen) else made.compact
+    if isinstance(compact, TwoTierPlan):  # which knows what sending everything at once takes, by the same model
+        native_s = min(native_s, compact.decision.predicted_s[Way.DIRECT])
+    if planned_s is None:
+        planned_s = least_seconds(cluster, demand.bytes_matrix)
+    if native_s > planned_s * MARGIN:
+        return Choice(made, f"planned by {made.algorithm}")
+    return Choice(None, f"a plan gains nothing: {planned_s:.3g} s predicted, the backend's own call {native_s:.3g} s")
 
 
 def open_collectives(

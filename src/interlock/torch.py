@@ -108,7 +108,7 @@ class AllToAll:
     algorithm
         A name from the registry, or "native".
     fallback
-        Take the backend's own call where no plan could beat it.
+        Take the backend's own call where the plan is not predicted to beat it.
     verify
         Compare digests of what was sent and of what arrived after every call; a difference raises `Corrupted` on every
         rank. Every rank must ask for it.

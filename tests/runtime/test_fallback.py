@@ -1,0 +1,37 @@
+"""When a session takes the backend's own call: where the plan at hand is not predicted to gain."""
+
+from __future__ import annotations
+
+import pytest
+
+import interlock as il
+from interlock.execution import MARGIN, choose_faster, native_seconds
+
+
+@pytest.mark.parametrize("algorithm", ["adaptive", "auto"])
+def test_a_plan_that_is_predicted_to_gain_is_taken_and_does_gain(algorithm: str) -> None:
+    """Scale-up as slow as NICs: bytes between neighbours take both, and end before a server's own ports alone could."""
+    cluster = il.cluster("h200", servers=2, scale_up_bandwidth="50 GB/s")
+    demand = il.traffic.zipf(cluster, skew=0.4, bytes_per_gpu="256 MB", seed=1)
+    plan = il.plan(cluster, demand, algorithm=algorithm)
+    assert choose_faster(cluster, demand, plan).plan is plan
+    assert plan.simulate(1e-3).makespan_s * MARGIN < native_seconds(cluster, demand.bytes_matrix)
+
+
+@pytest.mark.parametrize("algorithm", ["adaptive", "auto"])
+def test_a_plan_that_sends_as_the_backend_does_is_not_taken(algorithm: str) -> None:
+    cluster = il.cluster("h200", servers=2)
+    plan = il.plan(cluster, il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="64 kB", seed=1), algorithm=algorithm)
+    assert "direct: predicted" in plan.reason
+    assert plan.problem.demand is not None
+    chosen = choose_faster(cluster, plan.problem.demand, plan)
+    assert chosen.plan is None
+    assert "a plan gains nothing" in chosen.reason
+
+
+def test_a_plan_slower_than_the_backend_is_not_taken_although_a_better_one_could_gain() -> None:
+    cluster = il.cluster("h200", servers=4)
+    demand = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="256 MB", seed=1)
+    slow = il.plan(cluster, demand, algorithm="adaptive", way="direct")
+    assert choose_faster(cluster, demand, slow).plan is None
+    assert choose_faster(cluster, demand, il.plan(cluster, demand, algorithm="fast")).plan is not None
