@@ -58,6 +58,7 @@ private:
 /// How many helped bytes are among the first `position` bytes of a lane. They join after a head of own bytes, in
 /// proportion, so that the moves that bring them have time and still keep pace.
 std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
+    if (load.helped_bytes == 0) return 0;
     const std::int64_t all = load.own_bytes + load.helped_bytes;
     const std::int64_t head = std::min(load.own_bytes, all / (load.hurries ? kShortHeadShare : kHeadShare));
     const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
@@ -199,7 +200,8 @@ private:
         std::int64_t first, bytes, count;
         std::int64_t in_flight;               // slices on the wire at once
         bool is_small;                        // less than a typical lane
-        std::vector<std::int32_t> last_ids;   // wire ids of the slices so far
+        std::int64_t until;                   // where the slices so far end
+        std::vector<std::int32_t> last_ids;   // their wire ids
     };
 
     /// Whether a segment is the first of its sender or the last of its receiver, where finer slices pay.
@@ -219,7 +221,7 @@ private:
                                    const LaneLoad& load, std::int64_t typical, bool is_end) const {
         const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
         const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
-        LaneCut cut{first, last - first, 1, 1, 8 * lane.bytes < 7 * typical, {}};
+        LaneCut cut{first, last - first, 1, 1, 8 * lane.bytes < 7 * typical, first, {}};
         const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
@@ -272,8 +274,8 @@ private:
 
     /// One slice of a lane as a message.
     void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice, std::int32_t turn) {
-        const std::int64_t first = cut.first + slice_start(cut.bytes, slice, cut.count);
         const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
+        const std::int64_t first = std::exchange(cut.until, last);
         if (first == last) return;
         const std::int32_t id = to_int32(table_.wires.size());
         const auto sent = static_cast<std::int64_t>(cut.last_ids.size());
