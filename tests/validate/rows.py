@@ -44,6 +44,37 @@ class Case:
     rows: list[Row] = field(default_factory=list)
     barriers: list[int] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, schedule: Schedule, problem: Problem, name: str = "") -> Case:
+        """A schedule's rows as lists, of any algorithm."""
+        items = problem.items
+        case = cls(
+            name,
+            problem.topology,
+            items.size_bytes.tolist(),
+            [items.contributors[item].tolist() for item in range(len(items))],
+            [items.destinations[item].tolist() for item in range(len(items))],
+            barriers=schedule.barriers.tolist(),
+        )
+        pieces = schedule.pieces
+        for row in range(schedule.num_messages):
+            own = slice(pieces.offsets[row], pieces.offsets[row + 1])
+            carried = list(
+                zip(pieces.item[own].tolist(), pieces.offset[own].tolist(), pieces.length[own].tolist(), strict=True)
+            )
+            case.send(
+                schedule.src[row].tolist(),
+                schedule.dst[row].tolist(),
+                *carried,
+                deps=schedule.deps[row].tolist(),
+                kind=int(schedule.kind[row]),
+                stage=int(schedule.stage[row]),
+                path=schedule.path[row].tolist(),
+                order=int(schedule.order[row]) if schedule.exclusive[row] else None,
+                padding=int(schedule.size_bytes[row]) - sum(length for _, _, length in carried),
+            )
+        return case
+
     def send(self, src: int | list[int], dst: int | list[int], *pieces: tuple[int, int, int], **rest: object) -> int:
         """Add a message; give its number."""
         ends = [[end] if isinstance(end, int) else list(end) for end in (src, dst)]
