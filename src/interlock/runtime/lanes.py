@@ -25,7 +25,7 @@ from interlock.runtime.peers import backend_errors
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Lanes", "connect", "open_lanes"]
+__all__ = ["Lanes", "connect", "open_lanes", "told_width"]
 
 SO_MAX_PACING_RATE = 47
 UNPACED = (1 << 64) - 1
@@ -64,25 +64,31 @@ def _set_rate(descriptor: int, inode: int, rate: int) -> None:
             own.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("Q", rate))
 
 
+def told_width(num_ranks: int) -> int:
+    """Numbers that a rank tells of its new sockets: one per peer, and room for others that came up meanwhile."""
+    return 2 * num_ranks + 8
+
+
 def open_lanes(group: dist.ProcessGroup, name: str, share: Share) -> Lanes | None:
     """Connect every rank with every other; None on all ranks unless each found its socket to every other.
 
-    All ranks must call it. `share` gives every rank's row of as many numbers as there are ranks.
+    All ranks must call it. `share` gives every rank's row of `told_width` numbers.
     """
     before = _sockets()
     with backend_errors():
         connected = connect(group, name)
     made = {descriptor: inode for descriptor, inode in _sockets().items() if before.get(descriptor) != inode}
     ends = {descriptor: ends for descriptor in made if (ends := _ends(descriptor)) is not None}
-    row = sorted({own for own, _ in ends.values()})[: group.size()]
-    rows = share([*row, *[0] * (group.size() - len(row))])
+    width = told_width(group.size())
+    row = sorted({own for own, _ in ends.values()})[:width]
+    rows = share([*row, *[0] * (width - len(row))])
     peer_by_name = {number: peer for peer, numbers in enumerate(rows.tolist()) for number in numbers if number}
     inodes: dict[int, dict[int, int]] = {}
     for descriptor, (_, other) in ends.items():
         if (peer := peer_by_name.get(other)) is not None:
             inodes.setdefault(peer, {})[descriptor] = made[descriptor]
     found_all = len(inodes.keys() - {group.rank()}) == group.size() - 1
-    has_found = share([int(found_all)] * group.size())
+    has_found = share([int(found_all)] * width)
     return Lanes(connected, inodes) if has_found.all() else None
 
 

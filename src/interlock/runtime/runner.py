@@ -17,7 +17,7 @@ from interlock.runtime.buffers import Arena, Combine
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
-from interlock.runtime.lanes import Lanes, connect, open_lanes
+from interlock.runtime.lanes import Lanes, connect, open_lanes, told_width
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.posting import Posting
@@ -163,7 +163,7 @@ class Runner:
         if self.uses_batches or self._has_tried_lanes:
             return
         self._has_tried_lanes = True
-        names, name = self.exchange(self.num_ranks), f"lanes{self._number}"
+        names, name = self.exchange(told_width(self.num_ranks)), f"lanes{self._number}"
         share = partial(names.share, timeout_s=self.timeout_s)
         self._lanes = self.guard(lambda: open_lanes(self.group, name, share), "opening connections")
         if self._lanes is not None:
