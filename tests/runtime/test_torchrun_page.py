@@ -29,7 +29,7 @@ def test_the_program_of_the_page_runs_on_two_ranks(tmp_path: Path) -> None:
         words, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
 
-    assert len(snippets) == 4
+    assert len(snippets) == 5
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("all right") == 2
     assert (tmp_path / "cluster.toml").exists()
