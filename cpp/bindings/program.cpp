@@ -1,5 +1,8 @@
+#include <nanobind/stl/tuple.h>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "interlock/aligned_cuts.hpp"
 #include "program_columns.hpp"
 
 namespace interlock::bindings {
@@ -66,6 +69,23 @@ void bind_program(nb::module_& m) {
         "output"_a.noconvert(), "own"_a.noconvert(),
         "What one rank runs of a schedule: its 64-bit columns end to end and where each ends, the same of its 32-bit and 8-bit "
         "columns, and bytes of scratch. `item_bytes` is empty where items are only copied.");
+    m.def(
+        "align_cuts",
+        [](const Array1<std::int64_t>& piece_offsets, const Array1<std::int64_t>& size_bytes, const Array1<std::int32_t>& item,
+           const Array1<std::int64_t>& offset, const Array1<std::int64_t>& length, std::int64_t align) {
+            const auto copied = [](std::span<const std::int64_t> values) { return std::vector(values.begin(), values.end()); };
+            auto sizes = copied(as_span(size_bytes)), offsets = copied(as_span(offset)), lengths = copied(as_span(length));
+            {
+                const nb::gil_scoped_release nogil;
+                as_csr(piece_offsets, item).check(sizes.size(), "pieces");
+                align_cuts({as_span(piece_offsets), sizes, as_span(item), offsets, lengths}, align);
+            }
+            return std::make_tuple(column(std::move(sizes)), column(std::move(offsets)), column(std::move(lengths)));
+        },
+        "piece_offsets"_a.noconvert(), "size_bytes"_a.noconvert(), "item"_a.noconvert(), "offset"_a.noconvert(),
+        "length"_a.noconvert(), "align"_a,
+        "Sizes of messages, and offsets and lengths of pieces, with every cut of an item moved to a multiple of `align` or 16 "
+        "bytes, unless a part would become empty.");
 }
 
 }  // namespace interlock::bindings

@@ -54,26 +54,30 @@ def open_session(
     algorithm: str = "adaptive",
     fallback: bool = True,
     timeout_s: float | None = None,
+    align: Callable[[Demand], int] = lambda demand: 1,
 ) -> Session:
     """A session whose plans are made by a named algorithm; "native" always takes the backend's own call.
 
     With `fallback`, demands whose plan is not predicted to beat the backend's own call take that call; where its
-    algorithm predicts nothing, those for which the best imaginable plan would not.
+    algorithm predicts nothing, those for which the best imaginable plan would not. `align` says on multiples of
+    how many bytes a demand's plan is cut.
     """
     if algorithm == NATIVE:
         return Session(group, cluster, placement, _always_native, NATIVE, timeout_s)
     chosen = registry.get(algorithm)
-    makers: dict[int, Callable[[Demand], Plan]] = {}
+    makers: dict[tuple[int, int], Callable[[Demand], Plan]] = {}
 
     def choose(where: Cluster, demand: Demand) -> Choice:
         if where.faults and (reason := chosen.supports(demand_problem(where, demand))) is not None:
             if not fallback:
                 raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
             return Choice(None, f"{algorithm} cannot plan this: {reason}")
-        if id(where) not in makers:
-            makers.clear()
-            makers[id(where)] = planner(where, algorithm)
-        made = makers[id(where)](demand)
+        key = id(where), align(demand)
+        if key not in makers:
+            for old in [old for old in makers if old[0] != key[0]]:
+                makers.pop(old)
+            makers[key] = planner(where, algorithm, align=key[1])
+        made = makers[key](demand)
         return choose_faster(where, demand, made) if fallback else Choice(made, f"planned by {algorithm}")
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -27,12 +28,14 @@ from interlock.html_text import facts_html
 from interlock.problem import Problem, check_chunks, collective_problem, demand_problem
 from interlock.schedule import (
     MAX_ROWS,
+    Aligned,
     CompactSchedule,
     Layout,
     PortLoads,
     Program,
     Schedule,
     SlotSchedule,
+    check_align,
     lower,
     read_schedule,
     reverse_copies,
@@ -179,7 +182,8 @@ class Plan:
         num_ranks = made.cluster.num_ranks if isinstance(made, TwoTierPlan) else self.problem.num_ranks
         if not 0 <= rank < num_ranks:
             raise InvalidInput(f"rank={rank} must be between 0 and {num_ranks - 1}")
-        if isinstance(made, TwoTierPlan) and not rounds and (layout is None or layout.pairs is not None):
+        is_alone = not rounds and (layout is None or layout.pairs is not None)  # needs no other rank's rows
+        if is_alone and isinstance(made, TwoTierPlan) and made.align == 1:
             return made.program(rank) if layout is None else made.program(rank, layout.pairs, layout.own)
         rows = self.schedule if rounds else self.compact.rows_of(rank)
         where = Layout.packed(self.problem, rank) if layout is None else layout
@@ -359,6 +363,7 @@ def plan(
     previous: Plan | None = None,
     seed: int = 0,
     effort: str = "predict",
+    align: int = 1,
     **parameters: object,
 ) -> Plan:
     """Plan an All-to-Allv on a cluster.
@@ -375,13 +380,23 @@ def plan(
     effort
         "predict" takes what is predicted to be fastest; "simulate" tries every way of "adaptive" (the choice of "auto"
         too), and up to `MOST_GUIDED` ranks "guided", and takes the fastest by simulation.
+    align
+        Bytes on whose multiples the bytes of a pair are cut, like the length of a row: 16 or more is what a GPU copies
+        fastest. Cuts that would leave nothing between them go to multiples of 16, or stay. 1 cuts anywhere.
     seed, parameters
         Passed to the algorithm.
     """
     check_effort(effort)
     if effort == "simulate":
-        return fastest_simulated(demand_problem(cluster, traffic), algorithm, seed=seed, **parameters)
-    return solve(demand_problem(cluster, traffic), algorithm, previous=previous, seed=seed, **parameters)  # type: ignore[arg-type]
+        return fastest_simulated(demand_problem(cluster, traffic), algorithm, seed=seed, align=align, **parameters)
+    return solve(
+        demand_problem(cluster, traffic),
+        algorithm,
+        previous=previous,
+        seed=seed,
+        align=align,
+        **parameters,  # type: ignore[arg-type]
+    )
 
 
 def check_effort(effort: str) -> None:
@@ -390,20 +405,20 @@ def check_effort(effort: str) -> None:
         raise InvalidInput(f"effort={str(effort)[:64]!r} must be 'predict' or 'simulate'")
 
 
-def fastest_simulated(problem: Problem, algorithm: str, *, seed: int = 0, **parameters: object) -> Plan:
+def fastest_simulated(problem: Problem, algorithm: str, *, seed: int = 0, align: int = 1, **parameters: object) -> Plan:
     """The fastest by simulation of all ways to plan, with what was planned by default among them."""
     if algorithm not in SIMULATE or parameters:
         given = f"algorithm={algorithm!r}" if algorithm not in SIMULATE else f"the parameter {next(iter(parameters))!r}"
         raise InvalidInput(f"effort='simulate' chooses among the ways of {' or '.join(SIMULATE)}, not with {given}")
-    first = solve(problem, algorithm, seed=seed)
+    first = solve(problem, algorithm, seed=seed, align=align)
     chosen = _unwrapped(first.compact)
     made = {chosen.way.name.lower() if isinstance(chosen, TwoTierPlan) else algorithm: first}
     for way in Way:
         if way.name.lower() not in made:
             with suppress(InvalidInput):  # a way that cannot carry this
-                made[way.name.lower()] = solve(problem, "adaptive", seed=seed, way=way.name.lower())
+                made[way.name.lower()] = solve(problem, "adaptive", seed=seed, align=align, way=way.name.lower())
     if problem.num_ranks <= MOST_GUIDED:
-        made["guided"] = solve(problem, "guided", seed=seed)
+        made["guided"] = solve(problem, "guided", seed=seed, align=align)
     times = {name: plan.simulate(SIMULATED).makespan_s for name, plan in made.items()}
     best = min(times, key=times.__getitem__)
     words = f"{best}: simulated {', '.join(f'{name} {seconds * 1e6:.0f} us' for name, seconds in times.items())}"
@@ -415,6 +430,17 @@ def _unwrapped(compact: CompactSchedule) -> CompactSchedule:
     return compact.compact if isinstance(compact, Chosen) else compact
 
 
+def _aligned(compact: CompactSchedule, align: int) -> CompactSchedule:
+    """A schedule cut on multiples of `align` bytes."""
+    if isinstance(compact, TwoTierPlan):  # the plan it was warm-started from may have been cut elsewhere
+        return compact if compact.align == align else replace(compact, align=align)
+    if align == 1:
+        return compact
+    if isinstance(compact, Chosen):
+        return replace(compact, compact=_aligned(compact.compact, align))
+    return Aligned(compact, align)
+
+
 def solve(
     problem: Problem,
     algorithm: str,
@@ -422,11 +448,14 @@ def solve(
     previous: Plan | None = None,
     seed: int = 0,
     report: Callable[[float], None] | None = None,
+    align: int = 1,
     **parameters: object,
 ) -> Plan:
-    """Plan any problem with a named algorithm; `previous` as for `plan`, `report` as for `synthesize`."""
+    """Plan any problem with a named algorithm; `previous` and `align` as for `plan`, `report` as for `synthesize`."""
     chosen = registry.get(algorithm)
     check_seed(seed)
+    if check_align(align) > 1 and "scratch_bytes" in parameters:
+        raise InvalidInput(f"align={align} cannot be combined with scratch_bytes: cuts that move may need more scratch")
     if previous is not None and not isinstance(previous, Plan):
         raise InvalidInput(f"previous={str(previous)[:64]!r} must be a plan, or None")
     chosen.check_parameters(parameters)
@@ -441,9 +470,11 @@ def solve(
         if chosen.times:
             watched["time_of"] = lambda compact: Plan(problem, compact, algorithm)._makespan_s(TIMING_TOLERANCE)
         compact = chosen.build(problem, seed=seed, **parameters, **watched)
+    compact = _aligned(compact, align)
     _check_ends(compact, problem.cluster)
     took = time.perf_counter() - start
-    return Plan(problem, compact, algorithm, seed=seed, parameters=parameters, decide_s=took)
+    told = parameters if align == 1 else {**parameters, "align": align}
+    return Plan(problem, compact, algorithm, seed=seed, parameters=told, decide_s=took)
 
 
 def _check_ends(compact: CompactSchedule, cluster: Cluster | None) -> None:
@@ -471,11 +502,11 @@ class DemandPlan(Protocol):
         ...
 
 
-def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) -> DemandPlan:
+def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True, align: int = 1) -> DemandPlan:
     """A reusable callable from demand to plan, with what depends only on the cluster done once.
 
     With `cache`, a demand that was planned before gets the same plan again, found by a digest of its bytes; the last
-    `CACHED_PLANS` are kept. Given the last step's plan as `previous`, it warm-starts.
+    `CACHED_PLANS` are kept. Given the last step's plan as `previous`, it warm-starts. `align` is as for `plan`.
 
     >>> import interlock as il
     >>> cluster = il.cluster("h200", servers=2)
@@ -485,7 +516,7 @@ def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) ->
     """
     if not isinstance(cluster, Cluster):
         raise InvalidInput(f"cluster={str(cluster)[:64]!r} must be a cluster; see il.cluster")
-    plan_once = _planner(cluster, algorithm)
+    plan_once = _planner(cluster, algorithm, check_align(align))
     if not cache:
         return plan_once
     kept: OrderedDict[int, Plan] = OrderedDict()
@@ -506,15 +537,15 @@ def planner(cluster: Cluster, algorithm: str = "auto", *, cache: bool = True) ->
     return plan_cached
 
 
-def _planner(cluster: Cluster, algorithm: str) -> DemandPlan:
+def _planner(cluster: Cluster, algorithm: str, align: int) -> DemandPlan:
     chosen = registry.get(algorithm)
     if chosen.prepare is None:
-        return lambda traffic, previous=None: plan(cluster, traffic, algorithm)
+        return lambda traffic, previous=None: plan(cluster, traffic, algorithm, align=align)
     build = chosen.prepare(cluster)
 
     def plan_demand(traffic: Demand, previous: Plan | None = None) -> Plan:
         start = time.perf_counter()
-        compact = build(traffic, None if previous is None else previous.compact)
+        compact = _aligned(build(traffic, None if previous is None else previous.compact), align)
         took = time.perf_counter() - start
         return Plan(lambda: demand_problem(cluster, traffic), compact, algorithm, decide_s=took)
 
@@ -529,6 +560,7 @@ def synthesize(
     chunks: int | None = None,
     seed: int = 0,
     report: Callable[[float], None] | None = None,
+    align: int = 1,
     **parameters: object,
 ) -> Plan:
     """Make a schedule for a collective on any topology.
@@ -542,6 +574,8 @@ def synthesize(
     report
         Told the share of the work done, by algorithms whose work may be long. An interruption ends it with the best
         schedule so far.
+    align
+        Bytes on whose multiples chunks are cut, as for `plan`.
     parameters
         The algorithm's own; `guided` keeps the table of a huge All-Gather in ``table_file``.
 
@@ -562,10 +596,10 @@ def synthesize(
         if chunks is not None and not cuts:
             raise InvalidInput(f"chunks={chunks!r}: algorithm {algorithm!r} does not cut an All-to-Allv into chunks")
         parameters = parameters if chunks is None else {"parts": check_chunks(chunks), **parameters}
-        return solve(problem, algorithm, previous=None, seed=seed, report=report, **parameters)
+        return solve(problem, algorithm, previous=None, seed=seed, report=report, align=align, **parameters)
     cluster = topology if isinstance(topology, Cluster) else None
     graph = topology.topology if isinstance(topology, Cluster) else topology
     problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
     if chunks is not None and cuts:
         parameters = {"parts": 1, **parameters}
-    return solve(problem, algorithm, previous=None, seed=seed, report=report, **parameters)
+    return solve(problem, algorithm, previous=None, seed=seed, report=report, align=align, **parameters)

@@ -33,8 +33,10 @@ from interlock.runtime.experts import Experts
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.runtime.together import all_to_all_natively
 from interlock.runtime.turns import turns_of
+from interlock.schedule import VECTOR_BYTES, check_align
 from interlock.topology import Cluster, read_cluster
 from interlock.torch_collectives import Collectives, Pending, ReduceOp
+from interlock.traffic import Demand
 
 __all__ = [
     "AllToAll",
@@ -112,6 +114,9 @@ class AllToAll:
     verify
         Compare digests of what was sent and of what arrived after every call; a difference raises `Corrupted` on every
         rank. Every rank must ask for it.
+    align
+        Bytes of a row, on which plans are cut. None: on 16 bytes where plans run on a device and all parts of a demand
+        are multiples of 16, which costs nothing; anywhere else, anywhere.
 
     Calls are run one at a time in the order in which they were made, whoever made them; every rank must make the same
     calls in the same order, as with torch.distributed. With `async_op`, any number may be under way.
@@ -132,7 +137,9 @@ class AllToAll:
         fallback: bool = True,
         timeout_s: float | None = None,
         verify: bool = False,
+        align: int | None = None,
     ) -> None:
+        self._align = None if align is None else check_align(align)
         self.group = dist.group.WORLD if group is None else group
         if self.group is None:
             raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
@@ -146,6 +153,7 @@ class AllToAll:
                 algorithm=algorithm,
                 fallback=fallback,
                 timeout_s=timeout_s,
+                align=self._align_of,
             )
             self._device_mover = find_mover(self.session)
         self._verifies = verify
@@ -154,6 +162,14 @@ class AllToAll:
         self._direct: Direct | None = None  # the held demand, where the backend's own call moves it
         self._last: tuple[Prepared, float, float, float] | None = None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="interlock-call")
+
+    def _align_of(self, demand: Demand) -> int:
+        """Bytes on whose multiples a plan is cut."""
+        if self._align is not None:
+            return self._align
+        runs_on_device = self.session.runner.uses_batches or self._device_mover is not None
+        is_whole = int(np.bitwise_or.reduce(demand.bytes_matrix, axis=None)) % VECTOR_BYTES == 0
+        return VECTOR_BYTES if runs_on_device and is_whole else 1
 
     def __call__(
         self,

@@ -43,6 +43,11 @@ def lower_schedule(rank: int, src_offsets: Annotated[NDArray[numpy.int64], dict(
     What one rank runs of a schedule: its 64-bit columns end to end and where each ends, the same of its 32-bit and 8-bit columns, and bytes of scratch. `item_bytes` is empty where items are only copied.
     """
 
+def align_cuts(piece_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], size_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], item: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], offset: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], align: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]]:
+    """
+    Sizes of messages, and offsets and lengths of pieces, with every cut of an item moved to a multiple of `align` or 16 bytes, unless a part would become empty.
+    """
+
 def rail_shares(owed_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], rates: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], own: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)]:
     """
     Bytes [servers, rails] that server `own` puts on each rail for each server, knowing only what it owes.

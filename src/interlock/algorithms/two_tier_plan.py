@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.ragged import Ragged
-from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule, from_native
+from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule, align_rows, from_native
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -69,6 +69,7 @@ class TwoTierPlan:
     cluster: Cluster
     demand: Demand
     decision: _core.TwoTierDecision
+    align: int = 1  # bytes on whose multiples pairs are cut
 
     def __post_init__(self) -> None:
         if self.cluster.faults:
@@ -121,12 +122,13 @@ class TwoTierPlan:
             return _write_direct(self.demand, self.servers)
         columns = self.decision.rows(self.demand.bytes_matrix)
         src, dst, phase = columns[:3]
-        return from_native(
+        rows = from_native(
             columns,
             path=self._paths(src, dst, phase),
             exclusive=(phase == Phase.SCALE_OUT) & (self.pace is Pace.EXCLUSIVE),
             barriers=np.arange(1, self.num_rounds, dtype=np.int32),
         )
+        return align_rows(rows, self.align)
 
     def _paths(self, src: NDArray[np.int32], dst: NDArray[np.int32], phase: NDArray[np.uint8]) -> Ragged:
         """Routed by the topology, but for bytes between neighbours that take the NICs."""
@@ -161,14 +163,18 @@ class TwoTierPlan:
         return self.schedule
 
     def program(self, rank: int, pairs: PairStarts | None = None, own: tuple[int, int, int] = (0, 0, 0)) -> Program:
-        """What one rank runs, from the tiles of its server alone; `pairs` and `own` as a `Layout` has them."""
+        """What one rank runs, from the tiles of its server alone; `pairs` and `own` as a `Layout` has them.
+
+        Not for aligned plans, whose cuts move by all there are.
+        """
+        assert self.align == 1
         starts = (_NOTHING, _NOTHING) if pairs is None else (pairs.input, pairs.output)
         native = self.decision.program(self.demand.bytes_matrix, rank, *starts, *own)
         return Program.of(rank, native)
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""
-        return (self.demand.bytes_matrix, *self.decision.columns())
+        return (self.demand.bytes_matrix, *self.decision.columns(), np.array([self.align]))
 
 
 def check_fit(ranks: NDArray[np.integer[Any]], is_fit: NDArray[np.bool_], what: str) -> None:

@@ -20,6 +20,7 @@ from interlock.traffic import Demand, HasRanks
 
 __all__ = [
     "AlgorithmOption",
+    "AlignOption",
     "AlgorithmsOption",
     "ClusterOption",
     "CsvOption",
@@ -131,6 +132,9 @@ RootOption = Annotated[
 AlgorithmOption = Annotated[
     str,
     typer.Option("--algorithm", help="Algorithm name; see `interlock algorithms`.", autocompletion=complete_algorithm),
+]
+AlignOption = Annotated[
+    int, typer.Option("--align", help="Bytes on whose multiples pairs are cut, like the length of a row; 1: anywhere.")
 ]
 EffortOption = Annotated[
     str,

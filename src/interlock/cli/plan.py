@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock.cli.certificates import check_schedule_name, print_certificate
 from interlock.cli.options import (
     AlgorithmOption,
+    AlignOption,
     ClusterOption,
     CsvOption,
     EffortOption,
@@ -36,6 +37,7 @@ def command(
     seed: SeedOption = 0,
     algorithm: AlgorithmOption = "auto",
     effort: EffortOption = "predict",
+    align: AlignOption = 1,
     output: OutputOption = None,
     page: HtmlOption = None,
     as_json: JsonOption = False,
@@ -59,7 +61,7 @@ def command(
     check_schedule_name(output)
     outputs = Outputs({"-o": output, "--html": page})
     where = build_cluster(cluster, servers, changes, faults)
-    made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed, effort=effort)
+    made = plan(where, build_traffic(traffic, where, size, seed), algorithm, seed=seed, effort=effort, align=align)
     code = print_certificate(made, output, page, as_json=as_json, as_csv=as_csv)
     outputs.say()
     return code

@@ -98,7 +98,7 @@ def command(
         wanted = _collective(collective, DEFAULT_SIZE if size is None else size, group, root, traffic)
     parameters: dict[str, object] = {} if table is None else {"table_file": str(table)}
     with answered_by_work(), interruptions() as seen, share_of("synthesizing") as show:
-        made = synthesize(graph, wanted, algorithm, chunks=chunks, seed=seed, report=show, **parameters)
+        made = synthesize(graph, wanted, algorithm, chunks=chunks, seed=seed, report=show, align=1, **parameters)
     if table is not None and made.slots is None:
         print(f"interlock: --table {table} is not written: the schedule is no table of equal slots", file=sys.stderr)
     code = print_certificate(made, output, page, as_json=as_json, as_csv=as_csv)

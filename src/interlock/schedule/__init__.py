@@ -1,5 +1,6 @@
 """The one format in the middle: messages and pieces, its law, and how to build it."""
 
+from interlock.schedule.aligned import VECTOR_BYTES, Aligned, align_rows, check_align
 from interlock.schedule.build import Batch, assemble, empty_schedule, from_native, make_pieces
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.layout import Layout, PairStarts, Region
@@ -26,6 +27,8 @@ from interlock.schedule.transfers import Chunks, Routes, TransferSchedule, link_
 
 __all__ = [
     "MAX_ROWS",
+    "VECTOR_BYTES",
+    "Aligned",
     "Batch",
     "Buffer",
     "Chunks",
@@ -47,7 +50,9 @@ __all__ = [
     "SlotTable",
     "TransferSchedule",
     "TranslatedSchedule",
+    "align_rows",
     "assemble",
+    "check_align",
     "check_form",
     "check_rows",
     "chrome_trace_lines",
