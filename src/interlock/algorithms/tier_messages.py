@@ -17,7 +17,7 @@ __all__ = ["Moves", "Parts", "Pass", "by_single", "schedule_parts"]
 
 Ids = NDArray[np.int64]
 
-BETWEEN_SERVERS = 2  # messages that a pair of NICs may have under way: one on the wire, one behind it
+ROUNDS_UNDER_WAY = 3  # of messages to or from all other servers at a NIC: sums, copies, and what is next
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,10 +74,12 @@ def schedule_parts(
     *,
     one_to_one: bool,
     under_way: int,
+    radix: int,
 ) -> Schedule:
     """A schedule of one stage. Slice k enters phase p beside slice k - 1 in phase p + 1; NICs serve messages in that
-    order, alone where all exchanges are `one_to_one`, else with a few under way; the scale-up network is shared, with
-    `under_way` slices of a sender that has nothing to wait for."""
+    order, alone where all exchanges are `one_to_one`, else with a few rounds of `radix` servers under way, in which no
+    later slice overtakes; the scale-up network is shared, with `under_way` slices of a sender that has nothing to wait
+    for."""
     rows = _Rows.of(parts, phases, problem.num_ranks)
     if len(rows.part) == 0:
         return empty_schedule()
@@ -102,7 +104,7 @@ def schedule_parts(
         path=path,
         exclusive=exclusive,
         order=np.where(exclusive, np.arange(len(first)), 0),
-        deps=_dependencies(rows, head, problem.num_ranks, on_nic, exclusive, under_way),
+        deps=_dependencies(rows, head, problem.num_ranks, on_nic & ~exclusive, exclusive, under_way, radix),
         pieces=_pieces(rows, parts, first),
     )
 
@@ -223,7 +225,13 @@ def _pieces(rows: _Rows, parts: Parts, first: Ids) -> Pieces:
 
 
 def _dependencies(
-    rows: _Rows, head: _Rows, ranks: int, on_nic: NDArray[np.bool_], exclusive: NDArray[np.bool_], under_way: int
+    rows: _Rows,
+    head: _Rows,
+    ranks: int,
+    shares_nic: NDArray[np.bool_],
+    exclusive: NDArray[np.bool_],
+    under_way: int,
+    radix: int,
 ) -> Ragged:
     """After what brought a message's parts to its sender: the copy if there was one, else every sum into it. Fans need
     no cause where they add (their members begin with what they have) and are none where they copy (they end it)."""
@@ -247,17 +255,17 @@ def _dependencies(
     of, on = message[need[kept]], message[cause[kept]]
     waits = np.zeros(len(head.part), np.bool_)
     waits[of] = True
-    pairs = [(of, on), _paced(head, ~waits & ~exclusive, ranks, under_way)]
-    pairs.append(_paced(head, on_nic & ~exclusive, ranks, BETWEEN_SERVERS))
+    ends = ((head.near * (ranks + 1) + head.far + 1) * 2 + head.is_fan) * 2 + head.inward
+    pairs = [(of, on), _paced(ends, ~waits & ~exclusive, under_way)]
+    window = ROUNDS_UNDER_WAY * max(1, radix - 1)
+    pairs += [_paced(end, shares_nic, window) for end in (head.sender, head.receiver)]
     of, on = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
     return Ragged.from_pairs(of, on, len(head.part))
 
 
-def _paced(head: _Rows, chosen: NDArray[np.bool_], ranks: int, ahead: int) -> tuple[Ids, Ids]:
-    """Chosen messages after the one between the same ends `ahead` messages before."""
+def _paced(ends: Ids, chosen: NDArray[np.bool_], ahead: int) -> tuple[Ids, Ids]:
+    """Chosen messages after the one `ahead` before with the same ends."""
     free = np.flatnonzero(chosen)
-    ends = ((head.near[free] * (ranks + 1) + head.far[free] + 1) * 2 + head.is_fan[free]) * 2 + head.inward[free]
-    order = np.argsort(ends, kind="stable")
-    free, ends = free[order], ends[order]
-    follows = np.flatnonzero(ends[ahead:] == ends[:-ahead]) if len(ends) > ahead else np.zeros(0, np.int64)
-    return free[follows + ahead], free[follows]
+    free = free[np.argsort(ends[free], kind="stable")]
+    same = ends[free[ahead:]] == ends[free[:-ahead]]
+    return free[ahead:][same], free[:-ahead][same]

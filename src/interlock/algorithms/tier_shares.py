@@ -12,42 +12,84 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT_BYTES", "Carriers", "Cells", "carriers_of", "cut_lines"]
+__all__ = ["ALIGNMENT_BYTES", "Carriers", "Cells", "Shares", "carriers_of", "cut_lines"]
 
 ALIGNMENT_BYTES = 64  # cuts of an item lie at multiples of it, so that no element of a vector is torn
 NEGLIGIBLE = 1e-6  # of the line: shares that differ by less are the same
 WASTE = 0.03  # of the NICs' time, for bytes that all keep to their rails: what stand-ins cost in small messages
 SETTLING = 30  # rounds of shares and stand-ins, each halving what is left
+STAND_INS = 2  # for a NIC in one slice
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """Slice k of interval j is a part ``length[j, k]`` of the line. Rank ``rank[j, k, t]`` of server t carries it, and
+    is responsible for a part ``weight[j, k, t]`` of it where servers divide it."""
+
+    length: Floats  # [num_intervals, num_slices], adding up to 1
+    rank: Ids  # [num_intervals, num_slices, num_servers]
+    weight: Floats  # [num_intervals, num_slices, num_servers], adding up to 1 over servers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """Interval j of the line, from ``cuts[j]`` to ``cuts[j + 1]``, is carried by rank ``rank[j, t]`` of server t, which
-    is responsible for a part ``weight[j, t]`` of it where servers divide that up."""
+    """Rails that carry, and the NICs that others of their servers stand in for."""
 
-    cuts: Floats  # [num_intervals + 1]
-    rank: Ids  # [num_intervals, num_servers]
-    weight: Floats  # [num_intervals, num_servers], each row adds up to 1
-    stand_ins: dict[tuple[int, int], Floats]  # (interval, server) to the part that each GPU of the server takes on
+    rate: Floats  # [servers, rails]
+    servers: Ids
+    rails: Ids  # that have a share
+    is_left_out: NDArray[np.bool_]  # [servers, rails]
+    has_owners: bool
 
-    def by_slice(self, weights: Sequence[float]) -> Ids:
-        """The carrier of each interval's slices ``[num_intervals, num_slices, num_servers]``: stand-ins take turns,
-        each time the one that lags most behind its part."""
-        rank = np.repeat(self.rank[:, None, :], len(weights), axis=1)
-        for (interval, server), wanted in self.stand_ins.items():
-            width = len(wanted)
-            first, given, total = rank[interval, 0, server] // width * width, np.zeros(width), 0.0
-            for number, weight in enumerate(weights):
-                total += weight
-                lag = np.where(wanted > 0, wanted * total - given, -np.inf)
-                lag = np.roll(lag, -interval - server)  # intervals begin with different ones
-                gpu = (int(lag.argmax()) + interval + server) % width
-                given[gpu] += weight
-                rank[interval, number, server] = first + gpu
-        return rank
+    @property
+    def rank(self) -> Ids:
+        """Of each rail in each server ``[num_rails, num_servers]``, whether its NIC carries or not."""
+        return np.asarray(self.servers * self.rate.shape[1] + self.rails[:, None])
+
+    @property
+    def has_stand_ins(self) -> bool:
+        """Whether some NIC of a rail that carries does not."""
+        return bool(self.is_left_out[:, self.rails].any())
+
+    def by_slice(self, weights: Sequence[float]) -> Shares:
+        """For a NIC that is left out a few others of its server stand in, slice by slice those that lag most behind
+        their part. Their own rails get less of that slice, so that no NIC has more of a slice than the others."""
+        width = self.rate.shape[1]
+        splits = np.where(self.is_left_out[:, self.rails].any(axis=0), STAND_INS, 1)
+        rails = np.repeat(self.rails, splits)
+        gpu = np.repeat(np.repeat(rails[:, None, None], len(weights), axis=1), len(self.servers), axis=2)
+        left_out = np.argwhere(self.is_left_out[:, rails].T).tolist()  # interval, server
+        given = np.zeros(self.rate.shape)
+        found: dict[bytes, tuple[Floats, Floats]] = {}
+        made = []
+        for number, weight in enumerate(weights):
+            helping = np.zeros(self.rate.shape, np.bool_)
+            for interval, server in left_out:
+                # Rails that have less already have no less for one more server; owners make up for it themselves.
+                elsewhere = np.delete(helping, server, axis=0).any(axis=0) & (not self.has_owners)
+                behind = given[server] - weight * elsewhere
+                chosen = _most_behind(self.rate[server], behind, int(rails[interval]))
+                helping[server, chosen] = True
+                given[server, chosen] += weight
+                gpu[interval, number, server] = chosen
+            key = gpu[:, number].tobytes()
+            if key not in found:
+                found[key] = self._shares(rails, gpu[:, number])
+            made.append(found[key])
+        share = np.stack([share for share, _ in made], axis=1) / np.repeat(splits, splits)[:, None]
+        length = share / share.sum(axis=0) * (np.array(weights) / np.sum(weights))
+        return Shares(length, self.servers * width + gpu, np.stack([weight for _, weight in made], axis=1))
+
+    def _shares(self, rails: Ids, gpu: Ids) -> tuple[Floats, Floats]:
+        """Shares of the rails of intervals that `gpu` carry in each server, and the weights of their owners."""
+        stand_ins = np.zeros((*self.rate.shape, self.rate.shape[1]))
+        interval, server = np.nonzero(gpu != rails[:, None])
+        np.add.at(stand_ins, (server, rails[interval], gpu[interval, server]), 1.0 / STAND_INS)
+        share, weight = _settled(self.rate, self.is_left_out, stand_ins, has_owners=self.has_owners)
+        return share[rails], weight[:, rails].T
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,41 +103,55 @@ class Cells:
     line: Ids
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rails:
-    """How much of the line each rail takes, who is responsible for how much of it, and whose NIC is left out."""
-
-    share: Floats  # [rails]
-    weight: Floats  # [servers, rails]
-    is_left_out: NDArray[np.bool_]  # [servers, rails]
-
-
 def carriers_of(rate: Floats, servers: Ids, *, has_owners: bool) -> Carriers:
     """Carriers by the NIC rates of each server's GPUs. `has_owners`: every byte goes through a server of our choice, as
     in an All-Reduce, which need not be one with a slow NIC."""
-    width = rate.shape[1]
     rate = rate / rate.max()
-    rails = _owned(rate) if has_owners else _passed_on(rate)
-    used = np.flatnonzero(rails.share > NEGLIGIBLE)
-    cuts = np.concatenate([[0.0], np.cumsum(rails.share[used]) / rails.share[used].sum()])
-    stand_ins = {
-        (rail, place): _stand_ins(rate[place], int(gpu))
-        for rail, gpu in enumerate(used)
-        for place in np.flatnonzero(rails.is_left_out[:, gpu]).tolist()
-    }
-    return Carriers(cuts, servers * width + used[:, None], rails.weight[:, used].T, stand_ins)
+    is_left_out = _left_out_of_owned(rate) if has_owners else _left_out_of_passed_on(rate)
+    share, _ = _settled(rate, is_left_out, _stand_ins(rate), has_owners=has_owners)
+    return Carriers(rate, servers, np.flatnonzero(share > NEGLIGIBLE), is_left_out, has_owners)
 
 
-def _owned(rate: Floats) -> _Rails:
-    """In time 1 the NIC of server t carries the whole share x of its rail once, and what t owns of it N - 2 times more.
-    So x is at most the least rate, and all rates together are at least (2 N - 2) x. A server that is left out owns
-    nothing; its others carry x once more, and all rails lose a part 1 / (2 N - 2) of that.
+def _settled(
+    rate: Floats, is_left_out: NDArray[np.bool_], stand_ins: Floats, *, has_owners: bool
+) -> tuple[Floats, Floats]:
+    """Shares of rails, and who is responsible for how much of each ``[servers, rails]``. `stand_ins` of each server: by
+    whom, in parts, the share of a rail is carried if its own NIC is left out ``[servers, rails, GPUs]``.
+
+    In time 1 the NIC of server t carries the whole share x of its rail once and, with owners, what t owns of it N - 2
+    times more. So x is at most the least rate, and all rates together are at least (2 N - 2) x. A server that is left
+    out owns nothing. Without owners every server receives the whole line, and the least NIC sets the share.
     """
+    count = len(rate)
+    kept = (~is_left_out).sum(axis=0)
+    taken = np.zeros(rate.shape)
+    for _ in range(SETTLING):
+        room = np.where(is_left_out, np.inf, np.maximum(rate - taken, 0.0))
+        share = room.min(axis=0)
+        if has_owners:
+            together = np.where(is_left_out, 0.0, room).sum(axis=0)
+            share = np.minimum(share, together / np.maximum(1, kept + count - 2))
+        if not is_left_out.any():
+            break
+        taken = (taken + np.einsum("tr,trg->tg", np.where(is_left_out, share, 0.0), stand_ins)) / 2
+    if not has_owners:
+        return share, np.full(rate.shape, 1.0 / count)
+    weight = np.where(is_left_out, 0.0, np.maximum(rate - taken - share, 0.0))
+    weight = np.where(weight.sum(axis=0) > NEGLIGIBLE, weight, ~is_left_out)
+    return share, weight / weight.sum(axis=0)
+
+
+def _left_out_of_owned(rate: Floats) -> NDArray[np.bool_]:
+    """NICs for which it pays that others carry the share of their rail, at 1 / (2 N - 2) of all there is: the fewest
+    that will do."""
     count, width = rate.shape
-    share, taken = np.zeros(width), np.zeros(rate.shape)
     is_left_out = np.zeros(rate.shape, np.bool_)
+    taken = np.zeros(rate.shape)
+    stand_ins = _stand_ins(rate)
     for _ in range(SETTLING):
         room = np.maximum(rate - taken, 0.0)
+        share = np.zeros(width)
+        is_left_out[:] = False
         for rail in range(width):
             order = np.argsort(room[:, rail], kind="stable")
             fits = [
@@ -103,46 +159,39 @@ def _owned(rate: Floats) -> _Rails:
                 for kept in (room[order[left:], rail] for left in range(count))
             ]
             gain = np.array(fits) * (1.0 - np.arange(count) / max(1, 2 * count - 2))
-            left = int(np.argmax(gain > gain.max() * (1 - WASTE)))  # the fewest that will do
+            left = int(np.argmax(gain > gain.max() * (1 - WASTE)))
             share[rail] = fits[left]
-            is_left_out[:, rail] = False
             is_left_out[order[:left], rail] = True
         if not is_left_out.any():
             break
-        taken = (taken + _load_of_stand_ins(rate, share, is_left_out)) / 2
-    weight = np.where(is_left_out, 0.0, np.maximum(rate - taken - share, 0.0))
-    weight = np.where(weight.sum(axis=0) > NEGLIGIBLE, weight, ~is_left_out)
-    return _Rails(share, weight / weight.sum(axis=0), is_left_out)
+        taken = (taken + np.einsum("tr,trg->tg", np.where(is_left_out, share, 0.0), stand_ins)) / 2
+    return is_left_out
 
 
-def _passed_on(rate: Floats) -> _Rails:
+def _left_out_of_passed_on(rate: Floats) -> NDArray[np.bool_]:
     """Where every server receives all of the line, the least server sets the pace. Rails alone do, if their least NICs
     are together nearly as fast; else every NIC slower than most of its rail is left out."""
-    even = np.full(rate.shape, 1.0 / len(rate))
-    least = rate.min(axis=0)
-    if least.sum() >= (1 - WASTE) * rate.sum(axis=1).min():
-        return _Rails(least, even, np.zeros(rate.shape, np.bool_))
-    share = np.median(rate, axis=0)
-    is_left_out = rate < share * (1 - NEGLIGIBLE)
-    taken = np.zeros(rate.shape)
-    for _ in range(SETTLING):
-        share = np.where(is_left_out, np.inf, np.maximum(rate - taken, 0.0)).min(axis=0)
-        taken = (taken + _load_of_stand_ins(rate, share, is_left_out)) / 2
-    return _Rails(share, even, is_left_out)
+    if rate.min(axis=0).sum() >= (1 - WASTE) * rate.sum(axis=1).min():
+        return np.zeros(rate.shape, np.bool_)
+    return np.asarray(rate < np.median(rate, axis=0) * (1 - NEGLIGIBLE))
 
 
-def _load_of_stand_ins(rate: Floats, share: Floats, is_left_out: NDArray[np.bool_]) -> Floats:
-    """What each NIC carries for others of its server."""
-    load = np.zeros(rate.shape)
-    for place, gpu in np.argwhere(is_left_out).tolist():
-        load[place] += share[gpu] * _stand_ins(rate[place], gpu)
-    return load
+def _stand_ins(rate: Floats) -> Floats:
+    """NICs of each server, by rate, for the one of each GPU ``[servers, GPUs, GPUs]``."""
+    width = rate.shape[1]
+    others = rate[:, None, :] * (1 - np.eye(width))
+    others = np.where(others.any(axis=2, keepdims=True), others, rate[:, None, :])
+    return np.asarray(others / np.maximum(others.sum(axis=2, keepdims=True), NEGLIGIBLE))
 
 
-def _stand_ins(rate: Floats, gpu: int) -> Floats:
-    """NICs of one server, by rate, for the one of `gpu`."""
-    others = np.where(np.arange(len(rate)) == gpu, 0.0, rate)
-    return np.asarray(others / others.sum() if others.any() else rate / rate.sum())
+def _most_behind(rate: Floats, given: Floats, gpu: int) -> int:
+    """Who of a server has stood in least for its rate; the next after `gpu` of those alike."""
+    width = len(rate)
+    behind = np.where(rate > 0, given / np.maximum(rate, NEGLIGIBLE), np.inf)
+    if (np.delete(rate, gpu) > 0).any():
+        behind[gpu] = np.inf
+    after = (gpu + 1 + np.arange(width)) % width
+    return int(after[np.argmin(behind[after])])
 
 
 def cut_lines(size_bytes: NDArray[np.int64], line: Ids, edges: Floats) -> Cells:

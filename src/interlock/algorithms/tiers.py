@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.rounds import group_members, refuses_kinds
 from interlock.algorithms.tier_messages import Moves, Parts, Pass, by_single, schedule_parts
-from interlock.algorithms.tier_shares import Carriers, carriers_of, cut_lines
+from interlock.algorithms.tier_shares import Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
 from interlock.cost.slices import Tier, ramp, slices_s
 from interlock.problem import Problem
@@ -93,7 +93,7 @@ class Scene:
     def exchanges_one_to_one(self) -> bool:
         """Whether at every turn each NIC sends one message and receives one, all of them as long, over nothing else."""
         rate = self.cluster.nic_bandwidth_bytes_per_s[self.carriers.rank]
-        alike = len(self.carriers.stand_ins) == 0 and np.ptp(self.carriers.weight) < 1e-9
+        alike = not self.carriers.has_stand_ins and np.ptp(self.carriers.by_slice([1.0]).weight) < 1e-9
         has_leaves = self.cluster.scale_out != "rail" and self.cluster.oversubscription > 1.0
         return bool(alike and np.ptp(rate) == 0.0 and not has_leaves and not self.is_rooted)
 
@@ -181,8 +181,8 @@ def _one_of_each(options: list[Option]) -> list[Option]:
 
 
 def _scenes(problem: Problem) -> list[Scene]:
-    """Carriers are all GPUs with a NIC; where waking others takes longer than their NICs save, members alone, or one
-    per server."""
+    """Carriers are all GPUs with a NIC; where messages of stand-ins take longer than their NICs save, those on rails
+    without a dead NIC; where waking others does, members alone, or one per server."""
     assert problem.cluster is not None and problem.collective is not None
     group = group_members(problem).astype(np.int64)
     width = problem.cluster.gpus_per_server
@@ -192,7 +192,9 @@ def _scenes(problem: Problem) -> list[Scene]:
     alone = np.arange(problem.num_ranks) % width == lead % width
     servers = np.unique(group // width)
     made: list[Scene] = []
-    for carries in (everyone, members, alone) if len(servers) > 1 else (everyone,):
+    has_nic = problem.cluster.nic_bandwidth_bytes_per_s.reshape(-1, width)[servers].min(axis=0) > 0
+    whole = np.tile(has_nic, problem.cluster.servers)
+    for carries in (everyone, whole, members, alone) if len(servers) > 1 else (everyone,):
         if _unserved(problem.cluster, servers, carries) is None:
             scene = Scene.of(problem, carries)
             if not any(np.array_equal(scene.carriers.rank, other.carriers.rank) for other in made):
@@ -357,6 +359,7 @@ def follow(scene: Scene, way: Way) -> Schedule:
         scene.members,
         one_to_one=scene.exchanges_one_to_one(),
         under_way=way.under_way,
+        radix=max(way.radices, default=len(scene.servers)),
     )
 
 
@@ -364,24 +367,23 @@ def _place(scene: Scene, way: Way) -> Placed:
     """Cut the line of each origin's server (of all bytes, where they have one origin or none) by carrier, slice, and
     where there is a choice by the server that the part goes through."""
     items = scene.problem.items
-    slices = np.concatenate([[0.0], np.cumsum(way.weights) / np.sum(way.weights)])
-    weights = _owner_weights(scene, way)  # [intervals, owners]
-    owners = np.cumsum(weights, axis=1) - weights
-    cuts = scene.carriers.cuts
-    within = slices[:-1, None] + np.diff(slices)[:, None] * owners[:, None, :]  # [intervals, slices, owners]
-    edges = np.append((cuts[:-1, None, None] + np.diff(cuts)[:, None, None] * within).ravel(), 1.0)
+    shares = scene.carriers.by_slice(way.weights)
+    weights = _owner_weights(scene, way, shares)  # [intervals, slices, owners]
+    length = weights * shares.length[:, :, None]
+    edges = np.concatenate([[0.0], np.cumsum(length)])
+    edges[-1] = 1.0
     origin = _origins(scene)
     line = np.zeros(len(items), np.int64) if origin is None else scene.place_of(_line_ends(scene, origin))
     if scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         line = np.zeros(len(items), np.int64)
     cells = cut_lines(items.size_bytes, line, edges)
-    interval, number, owner = np.unravel_index(cells.cell, within.shape)
-    carrier = scene.carriers.by_slice(way.weights)[interval, number]
+    interval, number, owner = np.unravel_index(cells.cell, length.shape)
+    carrier = shares.rank[interval, number]
     parts = Parts(cells.item, cells.offset, cells.length)
     if origin is None:
         return Placed(parts, number, carrier[np.arange(len(owner)), owner], owner, carrier, owner)
     home = scene.place_of(origin[cells.item])
-    tree = owner if weights.shape[1] > 1 else home
+    tree = owner if weights.shape[2] > 1 else home
     if scene.kind in TO_ONE:
         tree = cells.line
     return Placed(parts, number, origin[cells.item], home, carrier, tree)
@@ -406,16 +408,16 @@ def _line_ends(scene: Scene, origin: Ids) -> Ids:
     return origin
 
 
-def _owner_weights(scene: Scene, way: Way) -> Floats:
-    """How much of each interval every server is responsible for ``[intervals, servers]``: of an All-Reduce by its
-    rates; a Broadcast is passed on by all servers but its root's. One column where there is no choice."""
+def _owner_weights(scene: Scene, way: Way, shares: Shares) -> Floats:
+    """How much of each interval's slices every server is responsible for ``[intervals, slices, servers]``: of an
+    All-Reduce by its rates; a Broadcast is passed on by all servers but its root's. One column where there is no
+    choice."""
     if scene.kind is CollectiveKind.ALL_REDUCE:
-        return scene.carriers.weight
-    intervals, count = scene.carriers.rank.shape
+        return shares.weight
     if not _relays(scene, way):
-        return np.ones((intervals, 1))
-    weights = np.full((intervals, count), 1.0 / (count - 1))
-    weights[:, scene.place_of(np.array([scene.root]))] = 0.0
+        return np.ones((*shares.weight.shape[:2], 1))
+    weights = np.full(shares.weight.shape, 1.0 / (len(scene.servers) - 1))
+    weights[:, :, scene.place_of(np.array([scene.root]))] = 0.0
     return weights
 
 
