@@ -14,6 +14,7 @@ void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
 void bind_fast(nanobind::module_& m);
 void bind_flow_sim(nanobind::module_& m);
+void bind_step_order(nanobind::module_& m);
 void bind_shortest_routes(nanobind::module_& m);
 void bind_decompose(nanobind::module_& m);
 void bind_two_tier(nanobind::module_& m);

@@ -83,6 +83,27 @@ void bind_flow_sim(nb::module_& m) {
                                    column(std::move(times.peak_fan_in)),
                                    std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
         });
+    define<const Ints&>(
+        m, "admit_flows",
+        "A run in which less urgent messages stand back, level 0 first: (start_s, finish_s, waiting message, the message it "
+        "waited for, makespan_s).",
+        [](FlowProblem problem, const Ints& level) {
+            problem.level = as_span(level);
+            FlowTimes times;
+            std::vector<std::int32_t> waiting;
+            std::vector<std::int32_t> waited_for;
+            {
+                const nb::gil_scoped_release nogil;
+                times = simulate_flows(problem);
+                for (const auto& [message, by] : times.stood_back) {
+                    waiting.push_back(message);
+                    waited_for.push_back(by);
+                }
+            }
+            return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.finish_s)),
+                                   column(std::move(waiting)), column(std::move(waited_for)), times.makespan_s);
+        },
+        "level"_a.noconvert());
     define(
         m, "record_rates", "Every change of a message's rate: (time_s, message, rate_bytes_per_s).",
         [](const FlowProblem& problem) {

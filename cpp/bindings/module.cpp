@@ -46,6 +46,7 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_slot_delivery(m);
     interlock::bindings::bind_fast(m);
     interlock::bindings::bind_flow_sim(m);
+    interlock::bindings::bind_step_order(m);
     interlock::bindings::bind_shortest_routes(m);
     interlock::bindings::bind_decompose(m);
     interlock::bindings::bind_two_tier(m);

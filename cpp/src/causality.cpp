@@ -13,7 +13,11 @@ std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 Causality::Causality(const MessageTable& messages, std::span<const std::int32_t> sequence,
                      Csr<std::int32_t> link_predecessors, std::int64_t steps)
-    : messages_(messages), sequence_(sequence), link_predecessors_(link_predecessors), steps_left_(steps) {
+    : messages_(messages),
+      sequence_(sequence),
+      link_predecessors_(link_predecessors),
+      steps_left_(steps),
+      has_waits_(std::find(messages.kind.begin(), messages.kind.end(), kWait) != messages.kind.end()) {
     if (messages.barriers.empty()) return;
     floor_.assign(messages.size(), std::numeric_limits<std::int32_t>::min());
     for (std::size_t m = 0; m < floor_.size(); ++m) {
@@ -30,6 +34,14 @@ bool Causality::lists(std::int32_t later, std::int32_t earlier) const {
     const auto deps = messages_.deps[at(later)];
     if (deps.size() <= 8) return std::find(deps.begin(), deps.end(), earlier) != deps.end();
     return std::binary_search(deps.begin(), deps.end(), earlier);
+}
+
+bool Causality::waits_at_meeting(std::int32_t later, std::int32_t earlier) const {
+    if (!has_waits_) return false;
+    const auto deps = messages_.deps[at(later)];
+    return std::any_of(deps.begin(), deps.end(), [&](std::int32_t dep) {
+        return messages_.kind[at(dep)] == kWait && lists(dep, earlier);
+    });
 }
 
 void Causality::prepare_search() {

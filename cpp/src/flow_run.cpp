@@ -25,6 +25,7 @@ FlowRun::FlowRun(const FlowProblem& problem, FlowObserver* observer)
       num_messages_(problem.size_bytes.size()),
       channels_(channel_paths(problem)),
       waits_(problem),
+      admission_(problem.level, channels_, problem.capacity_bytes_per_s.size()),
       doors_(problem),
       fan_in_(problem, channels_),
       shares_(problem.capacity_bytes_per_s, channels_.view(), problem.tolerance),
@@ -54,6 +55,7 @@ FlowTimes FlowRun::run() {
     require(num_arrived_ == num_messages_, "messages wait for each other in a circle");
     times_.peak_fan_in = fan_in_.take_peaks();
     times_.largest_idle_share = shares_.largest_idle_share();
+    times_.stood_back = admission_.take_waits();
     return std::move(times_);
 }
 
@@ -112,6 +114,7 @@ void FlowRun::release_first() {
 void FlowRun::release_ready() {
     for (std::size_t k = 0; k < ready_.size(); ++k) {
         const std::int32_t message = ready_[k];
+        if (!admission_.enter(message)) continue;
         const double start_s = doors_.pass(message, now_s_);
         if (start_s > now_s_) {
             at(start_s, Moment::start, message);
@@ -180,7 +183,7 @@ void FlowRun::sent(std::int32_t message) {
     const auto m = static_cast<std::size_t>(message);
     times_.sent_s[m] = now_s_;
     for (const std::int32_t next : waits_.after_sending[message]) meet(next, Wait::link_order, message);
-    if (problem_.latency_s[m] > 0 && !channels_[message].empty()) {
+    if (problem_.latency_s[m] > 0) {
         at(now_s_ + problem_.latency_s[m], Moment::arrive, message);
     } else {
         arrive(message);
@@ -193,6 +196,7 @@ void FlowRun::arrive(std::int32_t message) {
     times_.makespan_s = std::max(times_.makespan_s, now_s_);
     ++num_arrived_;
     for (const std::int32_t next : waits_.after_arrival[message]) meet(next, Wait::dependency, message);
+    for (const std::int32_t next : admission_.arrived(message)) ready_.push_back(next);
     --epoch_left_[static_cast<std::size_t>(waits_.epoch[m])];
     open_epochs(message);
 }

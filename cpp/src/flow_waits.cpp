@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "interlock/admission.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
@@ -155,6 +156,8 @@ void check_flow_problem(const FlowProblem& problem) {
     require(std::is_sorted(problem.barriers.begin(), problem.barriers.end()), "barriers must ascend");
     require(problem.stage_overhead_s >= 0 && problem.stage_overhead_s < 1e300, "stage_overhead_s must be at least 0");
     require(problem.tolerance >= 0 && problem.tolerance < 1, "tolerance must be at least 0 and below 1");
+    require(problem.level.empty() || problem.level.size() == num_messages, "level must have one entry per message");
+    check_ids(problem.level, Admission::kLevels, "levels must be between 0 and 63");
 }
 
 }  // namespace interlock

@@ -33,8 +33,9 @@ private:
         const auto src = messages_.src[m];
         const auto dst = messages_.dst[m];
         const std::uint8_t kind = messages_.kind[m];
-        if (kind > kReduce || messages_.phase[m] > kLastPhase) found_.add(Rule::known_kind, id);
+        if (kind > kWait || messages_.phase[m] > kLastPhase) found_.add(Rule::known_kind, id);
         if (messages_.stage[m] < 0 || messages_.slice[m] < 0) found_.add(Rule::stage_not_negative, id);
+        if (kind == kWait) return check_wait(m);
         if (src.empty() || dst.empty() || (src.size() > 1 && kind != kReduce) || (dst.size() > 1 && kind != kCopy))
             found_.add(Rule::ends, id);
         for (const auto ends : {src, dst}) {
@@ -48,6 +49,16 @@ private:
                 }
             }
         }
+    }
+
+    /// A row that carries nothing is at one rank.
+    void check_wait(std::size_t m) {
+        const auto id = static_cast<std::int64_t>(m);
+        const auto src = messages_.src[m];
+        const auto dst = messages_.dst[m];
+        if (src.size() != 1 || dst.size() != 1 || src.front() != dst.front()) return found_.add(Rule::ends, id);
+        if (src.front() < 0 || src.front() >= items_.num_ranks) found_.add(Rule::rank_exists, id, src.front());
+        if (messages_.size_bytes[m] != 0) found_.add(Rule::size_covers_pieces, id);
     }
 
     void check_dependencies(std::size_t m) {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from interlock.comparison import Comparison, SizeComparison, compare, compare_sizes
     from interlock.planning import Certificate, Plan, load, plan, planner, synthesize
-    from interlock.problem import Problem
+    from interlock.problem import Problem, Step, Task, step
     from interlock.schedule import Program, Schedule
     from interlock.topology import Cluster, Topology, cluster, dead_nic, missing_gpu, slow_nic
     from interlock.traffic import Demand
@@ -46,7 +46,7 @@ _NAMES_BY_MODULE = {
     ),
     "interlock.comparison": ("Comparison", "SizeComparison", "compare", "compare_sizes"),
     "interlock.planning": ("Certificate", "Plan", "load", "plan", "planner", "synthesize"),
-    "interlock.problem": ("Problem",),
+    "interlock.problem": ("Problem", "Step", "Task", "step"),
     "interlock.schedule": ("Program", "Schedule"),
     "interlock.topology": ("Cluster", "Topology", "cluster", "dead_nic", "missing_gpu", "slow_nic"),
     "interlock.traffic": ("Demand",),
@@ -71,6 +71,8 @@ __all__ = [
     "Program",
     "Schedule",
     "SizeComparison",
+    "Step",
+    "Task",
     "Topology",
     "__version__",
     "all_gather",
@@ -91,6 +93,7 @@ __all__ = [
     "reduce_scatter",
     "scatter",
     "slow_nic",
+    "step",
     "synthesize",
     "topology",
     "traffic",

@@ -22,10 +22,10 @@ from interlock.algorithms.auto import Chosen
 from interlock.algorithms.two_tier_plan import TwoTierPlan, Way, check_fit
 from interlock.certificate import Certificate
 from interlock.collectives import Collective
-from interlock.errors import InvalidInput
+from interlock.errors import InvalidInput, nearest
 from interlock.files import as_path, check_target, show_page
 from interlock.html_text import facts_html
-from interlock.problem import Problem, check_chunks, collective_problem, demand_problem
+from interlock.problem import Problem, Step, check_chunks, collective_problem, demand_problem
 from interlock.schedule import (
     MAX_ROWS,
     Aligned,
@@ -356,8 +356,8 @@ def load(path: str | os.PathLike[str]) -> Plan:
 
 
 def plan(
-    cluster: Cluster,
-    traffic: Demand,
+    cluster: Cluster | Step,
+    traffic: Demand | None = None,
     algorithm: str = "auto",
     *,
     previous: Plan | None = None,
@@ -366,14 +366,15 @@ def plan(
     align: int = 1,
     **parameters: object,
 ) -> Plan:
-    """Plan an All-to-Allv on a cluster.
+    """Plan an All-to-Allv on a cluster, or a step.
 
     Parameters
     ----------
     cluster, traffic
-        Where, and what: see `il.cluster` and `il.traffic`.
+        Where, and what: see `il.cluster` and `il.traffic`; or a step (see `il.step`) and nothing.
     algorithm
-        A name from the registry; "auto" picks by predicted time.
+        A name from the registry; "auto" picks by predicted time. Of a step "serial", "concurrent" or "joint", which is
+        what "auto" takes.
     previous
         An earlier plan of this algorithm on this cluster. Where traffic has only drifted since, its decisions are kept
         and fitted to the new bytes; after a jump, or by an algorithm that cannot, all is planned anew.
@@ -387,6 +388,8 @@ def plan(
         Passed to the algorithm.
     """
     check_effort(effort)
+    if isinstance(cluster, Step):
+        return _plan_step(cluster, traffic, algorithm, previous, seed, effort, parameters)
     if effort == "simulate":
         return fastest_simulated(demand_problem(cluster, traffic), algorithm, seed=seed, align=align, **parameters)
     return solve(
@@ -397,6 +400,40 @@ def plan(
         align=align,
         **parameters,  # type: ignore[arg-type]
     )
+
+
+def _plan_step(
+    step: Step,
+    traffic: Demand | None,
+    algorithm: str,
+    previous: Plan | None,
+    seed: int,
+    effort: str,
+    parameters: Mapping[str, object],
+) -> Plan:
+    from interlock.steps import WAYS, LonePlans
+
+    given = {"traffic": traffic, "previous": previous, **parameters}
+    unknown = next((name for name, value in given.items() if value is not None), None)
+    if unknown is not None:
+        raise InvalidInput(f"a step is planned without {unknown!r}; its tasks say what is moved")
+    name = "joint" if algorithm == "auto" else algorithm
+    if name not in WAYS:
+        raise InvalidInput(f"algorithm={str(algorithm)[:64]!r} does not plan a step; {nearest(str(algorithm), WAYS)}")
+    check_seed(seed)
+    problem = step.problem()
+    start = time.perf_counter()
+    is_single = sum(task.is_move for task in step.tasks) == 1
+
+    def lone(of: Problem) -> Schedule:
+        """A move's own plan; where it is one of several, collectives by the quick planner."""
+        if of.demand is None and not is_single and registry.get("tiers").supports(of) is None:
+            return registry.get("tiers").build(of, seed=seed).expand()
+        return solve(of, "auto", seed=seed).schedule
+
+    way = WAYS[name](problem, LonePlans(problem, lone))
+    took = time.perf_counter() - start
+    return Plan(problem, Chosen(way.schedule, name, lambda: way.reason), name, seed=seed, decide_s=took)
 
 
 def check_effort(effort: str) -> None:

@@ -18,9 +18,10 @@ public:
     Causality(const MessageTable& messages, std::span<const std::int32_t> sequence, Csr<std::int32_t> link_predecessors,
               std::int64_t steps);
 
-    /// `later` itself waits until `earlier` has arrived: it lists it, or stands behind a barrier after it.
+    /// `later` itself waits until `earlier` has arrived: it lists it, or a row without bytes that lists it, or stands
+    /// behind a barrier after it.
     [[nodiscard]] bool waits_directly(std::int32_t later, std::int32_t earlier) const {
-        return lists(later, earlier) || is_behind_barrier(later, stage(earlier));
+        return lists(later, earlier) || is_behind_barrier(later, stage(earlier)) || waits_at_meeting(later, earlier);
     }
     [[nodiscard]] bool is_behind_barrier(std::int32_t later, std::int32_t earlier_stage) const {
         return !floor_.empty() && earlier_stage < floor_[static_cast<std::size_t>(later)];
@@ -46,6 +47,7 @@ public:
 
 private:
     [[nodiscard]] bool lists(std::int32_t later, std::int32_t earlier) const;
+    [[nodiscard]] bool waits_at_meeting(std::int32_t later, std::int32_t earlier) const;
     bool search(std::int32_t later, std::int32_t earlier, bool by_arrival);
     void prepare_search();
 
@@ -58,6 +60,7 @@ private:
     std::vector<std::int32_t> stack_;
     std::int64_t num_searches_ = 0;
     std::int64_t steps_left_;
+    bool has_waits_;  // rows without bytes
 };
 
 }  // namespace interlock

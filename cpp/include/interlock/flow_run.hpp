@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "interlock/admission.hpp"
 #include "interlock/fan_in.hpp"
 #include "interlock/flow_sim.hpp"
 #include "interlock/flow_waits.hpp"
@@ -57,6 +58,7 @@ private:
     std::size_t num_messages_;
     Rows channels_;
     Waits waits_;
+    Admission admission_;
     StageDoors doors_;
     FanIn fan_in_;
     MaxMinShare shares_;

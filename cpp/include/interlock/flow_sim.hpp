@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "interlock/csr.hpp"
@@ -50,6 +51,8 @@ struct FlowProblem {
     Congestion congestion;
     /// 0 is exact. Otherwise departures close together are handled as one: see MaxMinShare.
     double tolerance = 0;
+    /// [messages] or empty: how urgent each is, 0 the most; see Admission.
+    std::span<const std::int32_t> level;
 };
 
 /// Why a message could not start sooner.
@@ -63,6 +66,7 @@ struct FlowTimes {
     std::vector<std::int32_t> waited_for;       // the message that came last, -1 where `wait` is nothing
     std::vector<std::int32_t> bottleneck;       // channel that held it back when it ended, -1 where none did
     std::vector<std::int32_t> peak_fan_in;      // [channels]
+    std::vector<std::pair<std::int32_t, std::int32_t>> stood_back;  // (message, the more urgent one it waited for)
     double makespan_s = 0;
     double largest_idle_share = 0;  // the largest part of its capacity a channel lost to the tolerance
     std::int64_t num_events = 0;

@@ -10,6 +10,7 @@ namespace interlock {
 
 constexpr std::uint8_t kCopy = 0;
 constexpr std::uint8_t kReduce = 1;
+constexpr std::uint8_t kWait = 2;  // carries nothing: computation, or a point where others meet
 constexpr std::uint8_t kLastPhase = 5;
 
 /// Views of a schedule's message columns; row m is message m.

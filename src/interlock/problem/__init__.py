@@ -5,16 +5,23 @@ from interlock.problem.from_demand import check_demand, demand_problem
 from interlock.problem.from_routing import combine_problem, dispatch_problem
 from interlock.problem.items import MAX_ITEMS, Items, RankSets
 from interlock.problem.model import Problem
+from interlock.problem.step import Step, StepTasks, Task, step, step_problem, task_problem
 
 __all__ = [
     "MAX_ITEMS",
     "Items",
     "Problem",
     "RankSets",
+    "Step",
+    "StepTasks",
+    "Task",
     "check_chunks",
     "check_demand",
     "collective_problem",
     "combine_problem",
     "demand_problem",
     "dispatch_problem",
+    "step",
+    "step_problem",
+    "task_problem",
 ]

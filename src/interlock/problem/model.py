@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from interlock.collectives import Collective
 from interlock.problem.items import Items
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand, Routing
 
+if TYPE_CHECKING:
+    from interlock.problem.step import StepTasks
+
 __all__ = ["Problem"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What must be moved, and on what. `cluster`, `demand`, `collective` and `routing` say where
-    it came from."""
+    """What must be moved, and on what. `cluster`, `demand`, `collective`, `routing` and
+    `step` say where it came from."""
 
     topology: Topology
     items: Items
@@ -23,6 +27,7 @@ class Problem:
     demand: Demand | None = None
     collective: Collective | None = None
     routing: Routing | None = None
+    step: StepTasks | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -39,6 +44,8 @@ class Problem:
             what = str(self.collective.kind)
         elif self.routing is not None:
             what = f"{'combine' if self.items.are_reduced else 'dispatch'} of {self.routing.name}"
+        elif self.step is not None:
+            what = f"{self.step.name} of {len(self.step.tasks)} tasks"
         cluster = self.cluster
         where = f"{cluster.servers}x{cluster.gpus_per_server} {cluster.name}" if cluster else self.topology.name
         return f"{what} on {where}"

@@ -14,6 +14,7 @@ from interlock.schedule.model import (
     Phase,
     Pieces,
     Schedule,
+    TaskRows,
     check_rows,
 )
 from interlock.schedule.paths import resolved_paths
@@ -48,6 +49,7 @@ __all__ = [
     "ScratchSpans",
     "SlotSchedule",
     "SlotTable",
+    "TaskRows",
     "TransferSchedule",
     "TranslatedSchedule",
     "align_rows",

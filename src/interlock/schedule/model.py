@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from interlock.errors import LimitExceeded
 from interlock.ragged import Ragged
 
-__all__ = ["MAX_ROWS", "CompactSchedule", "Kind", "Message", "Phase", "Pieces", "Schedule", "check_rows"]
+__all__ = ["MAX_ROWS", "CompactSchedule", "Kind", "Message", "Phase", "Pieces", "Schedule", "TaskRows", "check_rows"]
 
 MAX_ROWS = 10_000_000
 
@@ -26,6 +26,7 @@ class Kind(IntEnum):
 
     COPY = 0  # they replace its accumulator
     REDUCE = 1  # they are added to it
+    WAIT = 2  # there are none: computation at a rank, or a point where others meet
 
 
 class Phase(IntEnum):
@@ -57,6 +58,18 @@ class Pieces:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskRows:
+    """Which task of a step each row belongs to, and how long rows without bytes take."""
+
+    task: NDArray[np.int32]  # [num_messages]; -1: of none, a point where others meet
+    seconds: NDArray[np.float64]  # [num_messages]; 0 where the row is a message
+
+    def __post_init__(self) -> None:
+        self.task.flags.writeable = False
+        self.seconds.flags.writeable = False
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One row of a schedule, for reading one at a time."""
@@ -79,7 +92,8 @@ class Schedule:
     """Messages in columns; see the module for what each row means.
 
     `exclusive` messages hold every link of their path alone, in ascending `order` on each link. Messages of stage b
-    or later, for each b in `barriers`, wait for all messages of earlier stages.
+    or later, for each b in `barriers`, wait for all messages of earlier stages. Only the schedule of a step has `tasks`;
+    link orders are then each task's own.
     """
 
     src: Ragged
@@ -95,6 +109,7 @@ class Schedule:
     deps: Ragged  # message ids, ascending
     pieces: Pieces
     barriers: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    tasks: TaskRows | None = None
 
     def __post_init__(self) -> None:
         for column in (self.kind, self.phase, self.stage, self.slice, self.size_bytes, self.exclusive, self.order):
@@ -153,7 +168,8 @@ class Schedule:
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """What was decided: the rows."""
         columns = (self.src.values, self.dst.values, self.size_bytes, self.stage, self.order, self.deps.values)
-        return (*columns, self.pieces.offsets, self.pieces.item, self.pieces.offset, self.pieces.length)
+        tasks = () if self.tasks is None else (self.tasks.task, self.tasks.seconds)
+        return (*columns, self.pieces.offsets, self.pieces.item, self.pieces.offset, self.pieces.length, *tasks)
 
     def column(self, name: str) -> NDArray[np.generic]:
         """A message column by name; `src` and `dst` only where every message is one-to-one."""

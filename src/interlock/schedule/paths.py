@@ -6,7 +6,7 @@ import numpy as np
 
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
-from interlock.schedule.model import Schedule
+from interlock.schedule.model import Kind, Schedule
 from interlock.topology import Topology
 
 __all__ = ["resolved_paths"]
@@ -14,7 +14,7 @@ __all__ = ["resolved_paths"]
 
 def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
     """Link ids of every message; rows the schedule leaves empty are filled with the topology's route."""
-    routed = np.flatnonzero(np.diff(schedule.path.offsets) == 0)
+    routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
     if not len(routed):
         return schedule.path
     is_single = (schedule.src.counts[routed] == 1) & (schedule.dst.counts[routed] == 1)

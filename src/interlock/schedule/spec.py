@@ -12,16 +12,24 @@ Form (checked here, cheaply, column by column):
    relay needs a message of its own); a multicast's or in-switch reduction's links are a tree that branches only at
    switches with the ability. An empty path is the topology's route.
 6. `barriers` ascend.
+7. A row of kind wait has no bytes and no links, and one rank, at both ends. Only a step's schedule has such rows, and
+   `tasks`, which gives every row a task of the step (-1: of none) and says how many seconds a wait takes.
 
 Meaning (checked by `interlock.validate`, which executes the schedule symbolically):
 
-7. Dependencies, link orders and barriers together have no cycle.
-8. A message carries only bytes that its source contributed, or that a message it directly depends on, or one before
-   a barrier that it stands behind, brought there.
-9. A link with an exclusive message carries only exclusive messages, each with its own place in the order.
-10. A copy replaces the receiver's accumulator and a reduce adds to it; bytes that are not reduced reach a rank at most
+8. Dependencies, link orders and barriers together have no cycle.
+9. A message carries only bytes that its source contributed, or that a message it directly depends on, by itself or at
+   a wait, or one before a barrier that it stands behind, brought there.
+10. A link with an exclusive message carries only exclusive messages, each with its own place in the order. In a step that
+    holds within each task; messages of other tasks share the link.
+11. A copy replaces the receiver's accumulator and a reduce adds to it; bytes that are not reduced reach a rank at most
     once; in the end every destination holds every byte with every contribution exactly once.
-11. A write to bytes that other messages read at that rank is ordered after those reads.
+12. A write to bytes that other messages read at that rank is ordered after those reads.
+13. In a step a message carries items of its own task, and opens stages that no other task opens. For each rank of a
+    computation there is a wait of its task there, no shorter. Every row of a task waits, by dependencies alone, for a
+    row that lists all rows of the earlier task which no other row of that task lists, for each task its own is after;
+    and for waits that take together at least until its earliest start. Computations that are to be alone on a rank are
+    ordered likewise.
 
 Scratch (`interlock.schedule.scratch` lists it): bytes brought to a rank that is neither contributor nor destination of
 their item wait in its scratch from the stage of the message that brings them to the stage of the last message that
@@ -49,6 +57,7 @@ def check_form(schedule: Schedule, problem: Problem) -> None:
     _check_pieces(schedule, problem)
     _check_dependencies(schedule)
     _check_ids(schedule.path, problem.topology.num_links, "path", "link")
+    _check_tasks(schedule, problem)
 
 
 def _check_columns(schedule: Schedule) -> None:
@@ -82,7 +91,28 @@ def _check_ends(schedule: Schedule, num_ranks: int) -> None:
     single = (num_src == 1) & (num_dst == 1)
     src = schedule.src.values[schedule.src.offsets[:-1]]
     dst = schedule.dst.values[schedule.dst.offsets[:-1]]
-    _first_bad(single & (src == dst), "dst", dst, "another rank than src")
+    is_wait = schedule.kind == Kind.WAIT
+    _first_bad(single & (src == dst) & ~is_wait, "dst", dst, "another rank than src")
+    _first_bad(is_wait & ((src != dst) | ~single), "dst", dst, "the rank of src, as it is a wait")
+
+
+def _check_tasks(schedule: Schedule, problem: Problem) -> None:
+    is_wait = schedule.kind == Kind.WAIT
+    if schedule.tasks is None or problem.step is None:
+        if schedule.tasks is not None or problem.step is not None or is_wait.any():
+            raise InvalidInput("waits and tasks belong to the schedule of a step, which has both, and to no other")
+        return
+    tasks = schedule.tasks
+    for name, column in (("task", tasks.task), ("seconds", tasks.seconds)):
+        if len(column) != schedule.num_messages:
+            raise InvalidInput(f"column {name!r} has {len(column)} rows; the schedule has {schedule.num_messages}")
+    count = len(problem.step.tasks)
+    _first_bad((tasks.task < -1) | (tasks.task >= count), "task", tasks.task, f"below {count}, or -1")
+    _first_bad((tasks.task < 0) & ~is_wait, "task", tasks.task, "a task, as it is a message")
+    bad = ~np.isfinite(tasks.seconds) | (tasks.seconds < 0) | ((tasks.seconds > 0) & ~is_wait)
+    _first_bad(bad, "seconds", tasks.seconds, "at least 0, and 0 for a message")
+    _first_bad(is_wait & (schedule.size_bytes > 0), "size_bytes", schedule.size_bytes, "0, as it is a wait")
+    _first_bad(is_wait & (schedule.path.counts > 0), "path", schedule.path.counts, "empty, as it is a wait")
 
 
 def _check_pieces(schedule: Schedule, problem: Problem) -> None:

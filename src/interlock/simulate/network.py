@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
-from interlock.schedule import Schedule
+from interlock.schedule import Kind, Schedule
 from interlock.simulate.ecmp import hashed_uplinks
 from interlock.topology import Fabric, Topology, receiving_ports
 
@@ -67,6 +67,20 @@ def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArr
         capacity = np.append(capacity, uplinks.capacity_bytes_per_s)
     port_channels = np.zeros(len(capacity), np.uint8)
     port_channels[own_channels[is_port]] = 1
+    senders, num_ordered = schedule.src, topology.num_links
+    if schedule.tasks is not None:
+        latency_s = latency_s + schedule.tasks.seconds
+        is_wait = schedule.kind == Kind.WAIT
+        senders = Ragged.from_counts(np.where(is_wait, 0, senders.counts), senders.values[~is_wait[senders.row_of_value]])
+        # Link orders are each task's own: every task has its own links over the same channels.
+        num_tasks = int(schedule.tasks.task.max(initial=0)) + 1
+        own = path.values < topology.num_links
+        task = np.repeat(np.maximum(schedule.tasks.task, 0), path.counts)
+        shifted = np.where(own, task * topology.num_links, (num_tasks - 1) * topology.num_links) + path.values
+        path = Ragged(path.offsets, shifted.astype(np.int32))
+        mine, added = channel_by_link[: topology.num_links], channel_by_link[topology.num_links :]
+        channel_by_link = np.concatenate([np.tile(mine, num_tasks), added]).astype(np.int32)
+        num_ordered *= num_tasks
     arguments = (
         capacity,
         port_channels,
@@ -81,11 +95,11 @@ def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArr
         path.values,
         schedule.deps.offsets,
         schedule.deps.values,
-        schedule.src.offsets,
-        schedule.src.values,
+        senders.offsets,
+        senders.values,
         np.ascontiguousarray(schedule.barriers, np.int32),
         float(topology.stage_overhead_s),
-        topology.num_links,
+        num_ordered,
         fabric.fan_in is not None,
         _loss_curve(fabric),
     )

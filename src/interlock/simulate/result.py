@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.html_text import facts_html
+from interlock.problem import StepTasks
 from interlock.ragged import Ragged
 from interlock.schedule import Schedule, chrome_trace_lines
 from interlock.simulate.critical import Step, critical_path
@@ -19,7 +21,15 @@ from interlock.simulate.network import FlowArrays
 from interlock.topology import Topology
 from interlock.units import format_seconds
 
-__all__ = ["Result"]
+__all__ = ["Result", "TaskTimes"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTimes:
+    """When the first message or computation of a task starts, and when the last has ended."""
+
+    start_s: float
+    finish_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +55,7 @@ class Result:
     wait: NDArray[np.uint8]  # what each message waited for last: interlock.simulate.critical.Wait
     waited_for: NDArray[np.int32]  # the message it waited for last, -1 where for none
     bottleneck: NDArray[np.int32]  # channel that held it back when it ended, -1 where none did
+    step: StepTasks | None = None
 
     @property
     def error_bound_s(self) -> float:
@@ -54,6 +65,20 @@ class Result:
         rates are fair to within the last quarter: the times are those of links slower by at most that much.
         """
         return 0.0 if self.tolerance is None else self.makespan_s * self.tolerance
+
+    @cached_property
+    def tasks(self) -> Mapping[str, TaskTimes]:
+        """When each task of a step starts and has ended, by name; empty where it is no step."""
+        if self.step is None or self.schedule.tasks is None:
+            return {}
+        task = self.schedule.tasks.task
+        start_s, finish_s = np.full(len(self.step.tasks), np.inf), np.zeros(len(self.step.tasks))
+        rows = np.flatnonzero(task >= 0)
+        np.minimum.at(start_s, task[rows], self.start_s[rows])
+        np.maximum.at(finish_s, task[rows], self.finish_s[rows])
+        start_s = np.where(np.isfinite(start_s), start_s, 0.0)  # nothing to move
+        times = zip(self.step.tasks, start_s.tolist(), finish_s.tolist(), strict=True)
+        return {each.name: TaskTimes(start, finish) for each, start, finish in times}
 
     @cached_property
     def link_bytes(self) -> NDArray[np.int64]:

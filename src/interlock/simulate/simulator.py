@@ -66,6 +66,8 @@ def simulate(
     if forwarding == "store-and-forward" and topology.fabric.ecmp_radix is not None:
         raise InvalidInput("store-and-forward over hashed uplinks (fabric.ecmp_radix) is not modelled")
     rows = schedule.expand()
+    if rows.tasks is not None and forwarding == "store-and-forward":
+        raise InvalidInput("store-and-forward of a step is not modelled")
     path = resolved_paths(rows, topology)
     hops = one_message_per_link(rows, path, topology) if forwarding == "store-and-forward" else None
     arrays = (
@@ -95,6 +97,7 @@ def simulate(
         wait=wait,
         waited_for=waited_for,
         bottleneck=bottleneck,
+        step=on.step if isinstance(on, Problem) else None,
     )
 
 

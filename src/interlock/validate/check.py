@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,12 @@ from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule import CompactSchedule, Schedule, SlotSchedule, resolved_paths
+from interlock.schedule import CompactSchedule, Kind, Schedule, SlotSchedule, resolved_paths
 from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
 from interlock.topology.routing import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, FINGERPRINTS, Report, Rule, Violation, describe
+from interlock.validate.steps import check_step
 from interlock.validate.slot_schedules import check_slot_schedule, streams
 
 __all__ = ["check"]
@@ -44,9 +46,16 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         return check_slot_schedule(schedule, problem)
     rows = schedule.expand()
     topology = problem.topology
+    if (rows.tasks is None) != (problem.step is None) or (rows.tasks is None and (rows.kind == Kind.WAIT).any()):
+        raise InvalidInput("waits and tasks belong to the schedule of a step, which has both, and to no other")
     path, unroutable = routed_paths(rows, topology)
     if unroutable is not None:
         return _report(rows, [unroutable], 1, np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
+    if rows.tasks is not None:
+        broken = check_step(rows, problem)
+        if broken:
+            return _report(rows, broken, len(broken), np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
+    links = _Links.of(rows, path, topology)
     items = problem.items
     contributors, destinations = rows_of(items.contributors), rows_of(items.destinations)
     rule, message, rank, item, first_byte, end_byte, total, scratch_bytes, used_fingerprints = _core.check_schedule(
@@ -59,8 +68,8 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         rows.stage,
         rows.slice,
         rows.size_bytes,
-        path.offsets,
-        path.values,
+        links.path.offsets,
+        links.path.values,
         rows.exclusive,
         rows.order,
         rows.deps.offsets,
@@ -75,9 +84,9 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         contributors.values,
         destinations.offsets,
         destinations.values,
-        topology.link_src,
-        topology.link_dst,
-        topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH,
+        links.src,
+        links.dst,
+        links.carries_data,
         topology.multicasts,
         topology.reduces,
         topology.num_ranks,
@@ -88,13 +97,35 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
     return _report(rows, violations, total, scratch_bytes, FINGERPRINTS if used_fingerprints else EXACT_SETS)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Links:
+    """The links that paths name. In a step each task has its own, as link orders are its own."""
+
+    path: Ragged
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    carries_data: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: Schedule, path: Ragged, topology: Topology) -> _Links:
+        carries_data = topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH
+        if rows.tasks is None:
+            return cls(path, topology.link_src, topology.link_dst, carries_data)
+        times = int(rows.tasks.task.max(initial=0)) + 1
+        task = np.repeat(np.maximum(rows.tasks.task, 0), path.counts)
+        known = (path.values >= 0) & (path.values < topology.num_links)
+        values = np.where(known, task * topology.num_links + path.values, -1).astype(np.int32)
+        columns = (topology.link_src, topology.link_dst, carries_data)
+        return cls(Ragged(path.offsets, values), *(np.tile(column, times) for column in columns))
+
+
 def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violation | None]:
     """The links of every message where link orders matter, else those that the schedule names.
 
     The second value tells of a message that has no path and that the topology cannot route. Messages whose ends are not
     ranks, and multicasts and reductions without links, are left alone: the native check words them.
     """
-    routed = np.flatnonzero(np.diff(schedule.path.offsets) == 0)
+    routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
     is_single = (np.diff(schedule.src.offsets)[routed] == 1) & (np.diff(schedule.dst.offsets)[routed] == 1)
     if not len(routed) or not is_single.all():
         return schedule.path, None

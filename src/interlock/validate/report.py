@@ -43,6 +43,13 @@ class Rule(StrEnum):
     DESTINATION_HOLDS = "destination-holds"
     REDUCTION_COMPLETE = "reduction-complete"
     WITHIN_BUDGET = "within-budget"
+    # Of steps; checked in Python and by check_step_order.
+    ITEM_OF_TASK = "item-of-task"
+    STAGE_OF_TASK = "stage-of-task"
+    COMPUTED = "computed"
+    AFTER = "after"
+    NOT_BEFORE_READY = "not-before-ready"
+    COMPUTES_ALONE = "computes-alone"
 
 
 WORDS = {

@@ -1,0 +1,6 @@
+"""Steps: several collectives and computation, planned as one schedule."""
+
+from interlock.steps.lone import LonePlans
+from interlock.steps.ways import WAYS, Way
+
+__all__ = ["WAYS", "LonePlans", "Way"]
