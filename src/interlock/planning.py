@@ -390,6 +390,8 @@ def plan(
     check_effort(effort)
     if isinstance(cluster, Step):
         return _plan_step(cluster, traffic, algorithm, previous, seed, effort, parameters)
+    if traffic is None:
+        raise InvalidInput("traffic is missing; it must be a demand (see il.traffic), or the first argument a step")
     if effort == "simulate":
         return fastest_simulated(demand_problem(cluster, traffic), algorithm, seed=seed, align=align, **parameters)
     return solve(

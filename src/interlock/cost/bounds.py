@@ -12,6 +12,7 @@ from interlock.cost.cuts import group_cuts, group_partition, rank_cuts, sweep_cu
 from interlock.cost.flows import stream_bounds
 from interlock.cost.latency import farthest_pair, hop_volume, least_message_s
 from interlock.cost.network import Network, usable_network
+from interlock.cost.steps import step_bound
 from interlock.cost.streams import sort_into_streams
 from interlock.cost.sums import sum_bounds
 from interlock.cost.two_tier import two_tier_bound
@@ -35,6 +36,8 @@ def lower_bound(problem: Problem) -> Bound:
     >>> lower_bound(collective_problem(mesh(4, 4, bandwidth="1 GB/s"), all_gather("16 GB"))).binds
     'links into rank 0'
     """
+    if problem.step is not None:
+        return step_bound(problem, lower_bound)
     if problem.cluster is not None and problem.demand is not None:
         return two_tier_bound(problem.cluster, problem.demand)
     if len(problem.items) == 0:

@@ -15,7 +15,9 @@ from interlock.cost.network import Network
 from interlock.problem import Items, RankSets
 
 __all__ = [
+    "cut_loads",
     "cut_seconds",
+    "group_cut_loads",
     "group_cuts",
     "group_partition",
     "link_capacity",
@@ -33,20 +35,41 @@ GROUPS_PER_WORD = 63  # bits of a 64-bit word, less the sign
 def rank_cuts(network: Network, items: Items) -> Iterator[tuple[float, str]]:
     """What each rank must send and receive over its own links."""
     ranks = network.num_ranks
-    leave = must_leave(items.size_bytes, items.contributors, items.destinations, ranks)
-    enter = must_leave(items.size_bytes, items.destinations, items.contributors, ranks)
-    out, into = link_capacity(network, network.src)[:ranks], link_capacity(network, network.dst)[:ranks]
-    for bytes_, rate, words in ((leave, out, "links out of rank"), (enter, into, "links into rank")):
-        seconds = cut_seconds(bytes_, rate)
+    for seconds, words in zip(cut_loads(network, items), ("links out of rank", "links into rank"), strict=True):
         worst = int(seconds.argmax())
         yield float(seconds[worst]), f"{words} {worst}"
     if network.shares_channels:
+        leave = must_leave(items.size_bytes, items.contributors, items.destinations, ranks)
+        enter = must_leave(items.size_bytes, items.destinations, items.contributors, ranks)
         both = _capacity_of_pairs(
             network, np.concatenate([network.src, network.dst]), np.tile(np.arange(network.num_links), 2)
         )
         seconds = cut_seconds(leave + enter, both[:ranks])
         worst = int(seconds.argmax())
         yield float(seconds[worst]), f"links of rank {worst}, both ways"
+
+
+def cut_loads(network: Network, items: Items) -> tuple[Floats, Floats]:
+    """Seconds that what each rank must send keeps its links busy, and what it must receive: ``[num_ranks]`` each."""
+    ranks = network.num_ranks
+    leave = must_leave(items.size_bytes, items.contributors, items.destinations, ranks)
+    enter = must_leave(items.size_bytes, items.destinations, items.contributors, ranks)
+    out, into = link_capacity(network, network.src)[:ranks], link_capacity(network, network.dst)[:ranks]
+    return cut_seconds(leave, out), cut_seconds(enter, into)
+
+
+def group_cut_loads(network: Network, items: Items, group: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The same for what leaves and what enters each group of nodes, ``[num_groups]`` each."""
+    count = int(group.max()) + 1
+    rank_group = group[: network.num_ranks]
+    leave = must_leave(items.size_bytes, items.contributors, items.destinations, count, rank_group)
+    enter = must_leave(items.size_bytes, items.destinations, items.contributors, count, rank_group)
+    crossing = np.flatnonzero(group[network.src] != group[network.dst])
+    seconds = []
+    for bytes_, ends in ((leave, network.src), (enter, network.dst)):
+        at = crossing[group[ends[crossing]] >= 0]
+        seconds.append(cut_seconds(bytes_, _capacity_of_pairs(network, group[ends[at]], at, count)))
+    return seconds[0], seconds[1]
 
 
 def total_bandwidth(network: Network, items: Items) -> tuple[float, str]:
@@ -69,14 +92,7 @@ def total_bandwidth(network: Network, items: Items) -> tuple[float, str]:
 
 def group_cuts(network: Network, items: Items, group: NDArray[np.int64], words: str) -> Iterator[tuple[float, str]]:
     """Cuts around each group of nodes (a server, a rail): `group` names one per node, negative for none."""
-    count = int(group.max()) + 1
-    rank_group = group[: network.num_ranks]
-    leave = must_leave(items.size_bytes, items.contributors, items.destinations, count, rank_group)
-    enter = must_leave(items.size_bytes, items.destinations, items.contributors, count, rank_group)
-    crossing = np.flatnonzero(group[network.src] != group[network.dst])
-    for bytes_, ends, verb in ((leave, network.src, "sending"), (enter, network.dst, "receiving")):
-        at = crossing[group[ends[crossing]] >= 0]
-        seconds = cut_seconds(bytes_, _capacity_of_pairs(network, group[ends[at]], at, count))
+    for seconds, verb in zip(group_cut_loads(network, items, group), ("sending", "receiving"), strict=True):
         worst = int(seconds.argmax())
         yield float(seconds[worst]), f"links of {words} {worst}, {verb}"
 

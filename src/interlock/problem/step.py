@@ -267,7 +267,7 @@ def step_problem(cluster: Cluster, tasks: Sequence[Task], name: str = "step") ->
                 known = [name for name in number_by_name if name != task.name]
                 raise InvalidInput(f"task {task.name!r}: after names {before!r}; {nearest(before, known)}")
     after = Ragged.from_lists([sorted(number_by_name[before] for before in task.after) for task in tasks])
-    _check_acyclic(tasks, number_by_name)
+    _check_acyclic(tasks)
     parts = [task_problem(cluster, task).items if task.is_move else None for task in tasks]
     first_item = np.cumsum([0] + [0 if part is None else len(part) for part in parts]).astype(np.int64)
     made = StepTasks(name, tuple(tasks), after, first_item)
@@ -296,9 +296,9 @@ def _joined(parts: Sequence[Items]) -> Items:
     )
 
 
-def _check_acyclic(tasks: Sequence[Task], number_by_name: dict[str, int]) -> None:
+def _check_acyclic(tasks: Sequence[Task]) -> None:
     """Raise with the names of a circle, if there is one."""
-    left = {task.name: [before for before in task.after] for task in tasks}
+    left = {task.name: list(task.after) for task in tasks}
     free = [name for name, before in left.items() if not before]
     waiting = {name: len(before) for name, before in left.items()}
     later: dict[str, list[str]] = {name: [] for name in left}

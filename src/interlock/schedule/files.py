@@ -23,7 +23,7 @@ from interlock.errors import InvalidInput
 from interlock.files import write_atomically
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule.model import Pieces, Schedule
+from interlock.schedule.model import Pieces, Schedule, TaskRows
 from interlock.schedule.problem_columns import Columns, columns_of_problem, problem_from_columns
 from interlock.schedule.slot_columns import columns_of_slots, slots_of_columns
 from interlock.schedule.slots import SlotSchedule
@@ -219,6 +219,8 @@ def _columns_of_schedule(schedule: Schedule) -> Columns:
     pieces = schedule.pieces
     made |= {"pieces.offsets": pieces.offsets, "pieces.item": pieces.item}
     made |= {"pieces.offset": pieces.offset, "pieces.length": pieces.length}
+    if schedule.tasks is not None:
+        made |= {"task": schedule.tasks.task, "seconds": schedule.tasks.seconds}
     return made | {"barriers": schedule.barriers}
 
 
@@ -242,7 +244,8 @@ def _schedule_of_columns(columns: Columns) -> Schedule:
     )
     made: dict[str, Any] = {name: ragged(name) for name in _RAGGED}
     made |= {name: get(name, dtype) for name, dtype in _COLUMN_DTYPES.items()}
-    return Schedule(**made, pieces=pieces, barriers=get("barriers", np.int32))
+    tasks = TaskRows(get("task", np.int32), get("seconds", np.float64)) if "task" in columns else None
+    return Schedule(**made, pieces=pieces, barriers=get("barriers", np.int32), tasks=tasks)
 
 
 def _expect(table: Mapping[str, object], key: str, kind: type[Kind]) -> Kind:

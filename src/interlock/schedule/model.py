@@ -92,8 +92,8 @@ class Schedule:
     """Messages in columns; see the module for what each row means.
 
     `exclusive` messages hold every link of their path alone, in ascending `order` on each link. Messages of stage b
-    or later, for each b in `barriers`, wait for all messages of earlier stages. Only the schedule of a step has `tasks`;
-    link orders are then each task's own.
+    or later, for each b in `barriers`, wait for all messages of earlier stages. Only a step has `tasks`; link orders
+    are then each task's own.
     """
 
     src: Ragged

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
-from interlock.problem import Items, Problem, RankSets, demand_problem
+from interlock.problem import Items, Problem, RankSets, Step, StepTasks, demand_problem, task_problem
 from interlock.ragged import Ragged
 from interlock.topology import Cluster, Fabric, Topology
 from interlock.topology.fields import cluster_from_dict, cluster_to_dict, fabric_from_dict
@@ -55,6 +55,11 @@ def columns_of_problem(problem: Problem) -> tuple[Columns, dict[str, object]]:
         c = problem.collective
         group = None if c.group is None else list(c.group)
         described["collective"] = {"kind": str(c.kind), "size_bytes": c.size_bytes, "group": group, "root": c.root}
+    if problem.step is not None:
+        described["step"] = {
+            "name": problem.step.name,
+            "tasks": [_described_task(problem.step, number) for number in range(len(problem.step.tasks))],
+        }
     if problem.demand is not None:
         columns["demand"] = problem.demand.bytes_matrix.reshape(-1)
         described["demand"] = {"name": problem.demand.name, "seed": problem.demand.seed}
@@ -84,7 +89,76 @@ def problem_from_columns(columns: Columns, described: Mapping[str, object]) -> P
     sets = [
         _sets(columns, f"items.{name}", len(sizes), topology.num_ranks) for name in ("contributors", "destinations")
     ]
-    return Problem(topology, Items(sizes, *sets), cluster=cluster, collective=collective)
+    items = Items(sizes, *sets)
+    if "step" in described:
+        return _step(items, cluster, _table(described, "step"))
+    return Problem(topology, items, cluster=cluster, collective=collective)
+
+
+def _described_task(step: StepTasks, number: int) -> dict[str, object]:
+    task = step.tasks[number]
+    said: dict[str, object] = {"name": task.name, "after": list(task.after), "ready_s": task.ready_s}
+    if isinstance(task.what, Demand):
+        items = step.first_item[number : number + 2].tolist()
+        return said | {"demand": {"name": task.what.name, "seed": task.what.seed, "items": items[1] - items[0]}}
+    if task.what is not None:
+        c = task.what
+        group = None if c.group is None else list(c.group)
+        return said | {"collective": {"kind": str(c.kind), "size_bytes": c.size_bytes, "group": group, "root": c.root}}
+    return said | {"seconds": task.seconds, "ranks": list(task.ranks), "alone": task.alone}
+
+
+def _step(items: Items, cluster: Cluster | None, described: Mapping[str, object]) -> Problem:
+    """The step that a file describes, made anew; the items of its demands are in the file, and must be its own."""
+    if cluster is None:
+        raise InvalidInput("the file's step is on no cluster")
+    name, listed = described.get("name"), described.get("tasks")
+    if not isinstance(name, str) or not isinstance(listed, list):
+        raise InvalidInput("the file's step lacks a name or tasks")
+    step, place = Step(cluster, name), 0
+    for said in listed:
+        title, after = (said.get("name"), said.get("after")) if isinstance(said, dict) else (None, None)
+        ready_s = said.get("ready_s") if isinstance(said, dict) else None
+        if not isinstance(title, str) or not isinstance(after, list) or not isinstance(ready_s, float | int):
+            raise InvalidInput("a task of the file's step lacks a name, after or ready_s")
+        if "demand" in said:
+            table = _table(said, "demand")
+            count = table.get("items")
+            if not isinstance(count, int) or not 0 <= count <= len(items) - place:
+                raise InvalidInput(
+                    f"task {title!r} of the file's step names {count!r} items; it has {len(items)} in all"
+                )
+            mine = np.arange(place, place + count)
+            what: Demand | Collective = _demand_of_items(items, mine, cluster.num_ranks, table)
+        elif "collective" in said:
+            what = _collective(_table(said, "collective"))
+        else:
+            seconds, ranks, alone = (said.get(key) for key in ("seconds", "ranks", "alone"))
+            if not isinstance(seconds, float | int) or not isinstance(ranks, list) or not isinstance(alone, bool):
+                raise InvalidInput(f"task {title!r} of the file's step is neither a move nor computation")
+            step.compute(title, seconds, ranks=ranks, after=after, ready=ready_s, alone=alone)
+            continue
+        step.move(title, what, after=after, ready=ready_s)
+        place += len(task_problem(cluster, step.tasks[-1]).items)
+    problem = step.problem()
+    made = problem.items
+    if not np.array_equal(made.size_bytes, items.size_bytes) or any(
+        getattr(made, name).to_ragged() != getattr(items, name).to_ragged() for name in ("contributors", "destinations")
+    ):
+        raise InvalidInput("the items of the file's step are not those of its tasks")
+    return problem
+
+
+def _demand_of_items(items: Items, mine: NDArray[np.int64], num_ranks: int, said: Mapping[str, object]) -> Demand:
+    src, dst = items.contributors.take(mine).to_ragged(), items.destinations.take(mine).to_ragged()
+    if not src.is_single or not dst.is_single:
+        raise InvalidInput("a demand of the file's step has items of several ranks")
+    whole = np.zeros((num_ranks, num_ranks), np.int64)
+    whole[src.values, dst.values] = items.size_bytes[mine]
+    name, seed = said.get("name"), said.get("seed")
+    if not isinstance(name, str) or not isinstance(seed, int | None):
+        raise InvalidInput("the file's demand lacks a name or has a seed that is not a whole number")
+    return Demand(matrix(whole).bytes_matrix, name, seed)
 
 
 def _columns_of_sets(sets: RankSets, name: str) -> Columns:

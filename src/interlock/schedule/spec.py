@@ -20,8 +20,8 @@ Meaning (checked by `interlock.validate`, which executes the schedule symbolical
 8. Dependencies, link orders and barriers together have no cycle.
 9. A message carries only bytes that its source contributed, or that a message it directly depends on, by itself or at
    a wait, or one before a barrier that it stands behind, brought there.
-10. A link with an exclusive message carries only exclusive messages, each with its own place in the order. In a step that
-    holds within each task; messages of other tasks share the link.
+10. A link with an exclusive message carries only exclusive messages, each with its own place in the order. In a step
+    that holds within each task; messages of other tasks share the link.
 11. A copy replaces the receiver's accumulator and a reduce adds to it; bytes that are not reduced reach a rank at most
     once; in the end every destination holds every byte with every contribution exactly once.
 12. A write to bytes that other messages read at that rank is ordered after those reads.

@@ -71,15 +71,17 @@ def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArr
     if schedule.tasks is not None:
         latency_s = latency_s + schedule.tasks.seconds
         is_wait = schedule.kind == Kind.WAIT
-        senders = Ragged.from_counts(np.where(is_wait, 0, senders.counts), senders.values[~is_wait[senders.row_of_value]])
+        senders = Ragged.from_counts(
+            np.where(is_wait, 0, senders.counts), senders.values[~is_wait[senders.row_of_value]]
+        )
         # Link orders are each task's own: every task has its own links over the same channels.
         num_tasks = int(schedule.tasks.task.max(initial=0)) + 1
         own = path.values < topology.num_links
         task = np.repeat(np.maximum(schedule.tasks.task, 0), path.counts)
-        shifted = np.where(own, task * topology.num_links, (num_tasks - 1) * topology.num_links) + path.values
+        shifted = np.where(own, task, num_tasks - 1) * topology.num_links + path.values
         path = Ragged(path.offsets, shifted.astype(np.int32))
-        mine, added = channel_by_link[: topology.num_links], channel_by_link[topology.num_links :]
-        channel_by_link = np.concatenate([np.tile(mine, num_tasks), added]).astype(np.int32)
+        mine, hashed = channel_by_link[: topology.num_links], channel_by_link[topology.num_links :]
+        channel_by_link = np.concatenate([np.tile(mine, num_tasks), hashed]).astype(np.int32)
         num_ordered *= num_tasks
     arguments = (
         capacity,

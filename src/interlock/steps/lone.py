@@ -50,7 +50,9 @@ class LonePlans:
                 taken_s.append(task.seconds)
                 continue
             rows = self.parts(number)[0].rows
-            taken_s.append(simulate(rows, self.problem.topology, tolerance=ALONE).makespan_s if rows.num_messages else 0.0)
+            taken_s.append(
+                simulate(rows, self.problem.topology, tolerance=ALONE).makespan_s if rows.num_messages else 0.0
+            )
         return np.array(taken_s)
 
     def _whole(self, task: int) -> list[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,9 @@ class _Writer:
         count = rows.num_messages
         if part is not None:
             pieces = rows.pieces
-            moved = Pieces(pieces.offsets, part.item[pieces.item], pieces.offset + part.offset[pieces.item], pieces.length)
+            moved = Pieces(
+                pieces.offsets, part.item[pieces.item], pieces.offset + part.offset[pieces.item], pieces.length
+            )
             rows = _replace(rows, pieces=moved, stage=rows.stage + np.int32(self.num_stages))
             self.num_stages = int(rows.stage.max(initial=-1)) + 1
         self.blocks.append(rows)
@@ -178,7 +181,8 @@ def permuted(schedule: Schedule, order: NDArray[np.int64]) -> Schedule:
 
 def _replace(schedule: Schedule, **changed: object) -> Schedule:
     names = ("src", "dst", "path", "deps", "pieces", "barriers", "tasks", *_COLUMNS)
-    return Schedule(**({name: getattr(schedule, name) for name in names} | changed))  # type: ignore[arg-type]
+    columns: dict[str, Any] = {name: getattr(schedule, name) for name in names}
+    return Schedule(**(columns | changed))
 
 
 def _empty_rows(ends: Ragged) -> Schedule:
@@ -195,7 +199,9 @@ def _empty_rows(ends: Ragged) -> Schedule:
         exclusive=np.zeros(count, np.bool_),
         order=np.zeros(count, np.int64),
         deps=Ragged.empty(count),
-        pieces=Pieces(np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)),
+        pieces=Pieces(
+            np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        ),
     )
 
 
@@ -208,7 +214,8 @@ def _last(writer: _Writer, rows: NDArray[np.int64], task: int) -> list[int]:
         if len(tasks) and tasks[0] == task:
             listed = deps.values[(tasks == task)[deps.row_of_value]]
             is_last[listed[listed >= first] - first] = False
-    return rows[of_task & is_last[rows - first]].tolist()
+    last: list[int] = rows[of_task & is_last[rows - first]].tolist()
+    return last
 
 
 def _in_order(after: Sequence[Sequence[int]]) -> list[int]:
@@ -231,17 +238,18 @@ def _without_barriers(rows: Schedule) -> Schedule:
     behind = np.searchsorted(barriers, rows.stage, side="right")  # barriers that each row stands behind
     meeting = count + np.arange(len(barriers))
     later, before = np.flatnonzero(behind > 0), np.flatnonzero(behind < len(barriers))
-    row = [rows.deps.row_of_value, later, meeting[behind[before]], meeting[1:]]
-    value = [rows.deps.values, meeting[behind[later] - 1], before, meeting[:-1]]
-    deps = Ragged.from_pairs(np.concatenate(row), np.concatenate(value).astype(np.int64), count + len(barriers))
+    row = np.concatenate([rows.deps.row_of_value, later, meeting[behind[before]], meeting[1:]])
+    value = np.concatenate([rows.deps.values.astype(np.int64), meeting[behind[later] - 1], before, meeting[:-1]])
+    deps = Ragged.from_pairs(row, value, count + len(barriers))
     waits = _empty_rows(Ragged.single(np.zeros(len(barriers), np.int32)))
     pieces = rows.pieces
     offsets = np.append(pieces.offsets, np.full(len(barriers), pieces.offsets[-1]))
+    columns: dict[str, Any] = {name: np.concatenate([getattr(rows, name), getattr(waits, name)]) for name in _COLUMNS}
     return Schedule(
         src=Ragged.concatenate([rows.src, waits.src]),
         dst=Ragged.concatenate([rows.dst, waits.dst]),
         path=Ragged.concatenate([rows.path, waits.path]),
         deps=deps,
         pieces=Pieces(offsets, pieces.item, pieces.offset, pieces.length),
-        **{name: np.concatenate([getattr(rows, name), getattr(waits, name)]) for name in _COLUMNS},
+        **columns,
     )

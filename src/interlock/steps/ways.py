@@ -10,8 +10,9 @@ leave; moves that others overtake are cut into shares. No order is best for ever
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,11 @@ __all__ = ["WAYS", "Way", "concurrent", "joint", "serial"]
 TRIED = 1e-2  # tolerance with which orders are tried
 DECIDED = 1e-3  # and with which the best of them are set against serial and concurrent
 MOST_LEVELS = 64
-MOST_ROWS_TRIED = 250_000  # rows of all orders that are tried: about a second
+MOST_TRIED = 24
+MOST_ROWS_TRIED = 250_000  # rows of all that is tried: about a second
+CLOSE = 1.003  # to the critical path by lone plans: nothing better is looked for
+BETTER = 0.9999  # than what was best so far, to be worth going on from
+CRITICAL = 0.05  # of its own seconds: a task with no more slack is on the critical path
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +51,7 @@ class Way:
 def serial(problem: Problem, lone: LonePlans) -> Way:
     """One stream of moves: first ready, first served; ties by the order they were given; computation overlaps."""
     order = stream_order(problem, lone.seconds)
-    before = {later: [earlier] for earlier, later in zip(order, order[1:], strict=False)}
+    before = {later: [earlier] for earlier, later in pairwise(order)}
     made = assemble_step(problem, _whole(problem, lone), _with_alone(problem, lone.seconds, before))
     return Way(made.rows, f"serial: {' then '.join(_names(problem, order))}")
 
@@ -62,11 +67,10 @@ def joint(problem: Problem, lone: LonePlans) -> Way:
     assert problem.step is not None
     ways = [_timed(problem, way(problem, lone)) for way in (serial, concurrent)]
     if sum(task.is_move for task in problem.step.tasks) > 1:
-        tried = sorted(_tries(problem, lone), key=lambda way: way.makespan_s or 0.0)
-        ways = [*(_timed(problem, way) for way in tried[:2]), *ways]
-    best = min(ways, key=lambda way: way.makespan_s or 0.0)
-    others = ", ".join(f"{(way.makespan_s or 0.0) * 1e6:.0f} us {way.reason.split(':')[0]}" for way in ways if way is not best)
-    return replace(best, reason=f"{best.reason}; simulated {(best.makespan_s or 0.0) * 1e6:.0f} us, {others}")
+        ways = [*(_timed(problem, way) for way in _tries(problem, lone)[:2]), *ways]
+    best = min(ways, key=_seconds)
+    times = ", ".join(f"{way.reason.split(':')[0]} {_seconds(way) * 1e6:.0f} us" for way in ways)
+    return replace(best, reason=f"{best.reason}; simulated {times}")
 
 
 WAYS: dict[str, Callable[[Problem, LonePlans], Way]] = {"serial": serial, "concurrent": concurrent, "joint": joint}
@@ -132,68 +136,89 @@ def heads_s(problem: Problem, seconds: Floats) -> Floats:
     return head_s
 
 
-def _tries(problem: Problem, lone: LonePlans) -> Iterator[Way]:
-    """Orders of urgency, the likeliest first, each a schedule with its seconds."""
+Levels = tuple[tuple[int, ...], ...]  # tasks by urgency; those of one level share links
+
+
+def _tries(problem: Problem, lone: LonePlans) -> list[Way]:
+    """Levels of urgency, the likeliest first and then what is near the best so far, each with its seconds."""
+    rows = sum(part.rows.num_messages for part in _whole(problem, lone))
+    most = max(4, min(MOST_TRIED, MOST_ROWS_TRIED // max(1, rows)))
+    seen: dict[tuple[Levels, int], Way] = {}
+
+    def gains(levels: Levels, shares: int) -> bool:
+        """Try them; whether they are the best so far."""
+        if (levels, shares) in seen or len(seen) >= most:
+            return False
+        least_s = min((_seconds(way) for way in seen.values()), default=np.inf)
+        seen[levels, shares] = urgent_first(problem, lone, levels, shares)
+        return _seconds(seen[levels, shares]) < BETTER * least_s
+
+    longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + tails_s(problem, lone.seconds)).max())
+    found = True
+    for levels in _likely(problem, lone.seconds):
+        gains(levels, 1)
+        found = min(_seconds(way) for way in seen.values()) > CLOSE * longest_s
+        if not found:  # nothing is quicker than its critical path
+            break
+    while found and len(seen) < most:
+        levels, shares = min(seen, key=lambda key: _seconds(seen[key]))
+        cut = ((levels, more) for more in (1, 2, 4) if more != shares)
+        found = any(gains(*near) for near in chain(cut, ((near, shares) for near in _neighbours(levels))))
+    return sorted(seen.values(), key=_seconds)
+
+
+def _likely(problem: Problem, seconds: Floats) -> Iterator[Levels]:
+    """By the longest chain behind each task; the critical ones against the rest; one against all."""
     assert problem.step is not None
-    seconds = lone.seconds
     moves = [number for number, task in enumerate(problem.step.tasks) if task.is_move]
     tail_s, head_s = tails_s(problem, seconds), heads_s(problem, seconds)
     by_tail = sorted(moves, key=lambda number: (-tail_s[number], head_s[number], number))
     by_chain = sorted(moves, key=lambda number: (-tail_s[number] - seconds[number], number))
-    by_head = sorted(moves, key=lambda number: (head_s[number] - tail_s[number], number))
-    rows = sum(lone.parts(number)[0].rows.num_messages for number in moves)
-    most = max(3, min(24, MOST_ROWS_TRIED // max(1, rows)))
-    seen: dict[tuple[tuple[int, ...], int], Way] = {}
-
-    def tried(order: Sequence[int], shares: int) -> Way | None:
-        key = (tuple(order), shares)
-        if key in seen or len(seen) >= most:
-            return None
-        seen[key] = urgent_first(problem, lone, order, shares)
-        return seen[key]
-
-    for order in (by_tail, by_chain, by_head):
-        tried(order, 1)
-    for shares in (2, 4):
-        tried(by_tail, shares)
-    while len(seen) < most:
-        (order, shares), best = min(seen.items(), key=lambda each: each[1].makespan_s or 0.0)
-        found = False
-        for near in _neighbours(order):
-            way = tried(near, shares)
-            if way is not None and (way.makespan_s or 0.0) < 0.9999 * (best.makespan_s or 0.0):
-                found = True
-                break
-        if not found:
-            break
-    yield from seen.values()
+    yield tuple((number,) for number in by_tail)
+    slack_s = (head_s + seconds + tail_s).max() - head_s - seconds - tail_s
+    critical = tuple(number for number in by_tail if slack_s[number] <= CRITICAL * seconds[number])
+    yield _levels([critical, tuple(number for number in by_tail if number not in critical)])
+    yield tuple((number,) for number in by_chain)
+    for place in range(1, len(moves)):
+        yield (tuple(by_tail[:place]), tuple(by_tail[place:]))
 
 
-def _neighbours(order: Sequence[int]) -> Iterator[list[int]]:
-    """One task moved elsewhere, near places first."""
-    count = len(order)
-    for far in range(1, count):
-        for place in range(count - far):
-            near = list(order)
-            near.insert(place, near.pop(place + far))
-            yield near
-            if far > 1:
-                near = list(order)
-                near.insert(place + far, near.pop(place))
-                yield near
+def _neighbours(levels: Levels) -> Iterator[Levels]:
+    """One task moved to the level before or behind, or to one of its own between two, near places first."""
+    for far in range(1, 2 * len(levels)):
+        for place, level in enumerate(levels):
+            for number in level:
+                rest = [tuple(each for each in other if each != number) for other in levels]
+                for way in (-far, far):
+                    target, between = divmod(2 * place + way, 2)
+                    if not 0 <= target < len(levels):
+                        continue
+                    made = list(rest)
+                    if between:
+                        made.insert(target + 1, (number,))
+                    else:
+                        made[target] = (*made[target], number)
+                    yield _levels(made)
 
 
-def urgent_first(problem: Problem, lone: LonePlans, order: Sequence[int], shares: int = 1) -> Way:
-    """On every link what comes first in `order` goes first; demands are cut into shares, each as urgent as the last."""
+def _levels(groups: Iterable[tuple[int, ...]]) -> Levels:
+    return tuple(tuple(sorted(group)) for group in groups if group)
+
+
+def urgent_first(problem: Problem, lone: LonePlans, levels: Levels, shares: int = 1) -> Way:
+    """On every link tasks of a level go before those of later ones; demands in shares, one behind the other."""
     parts: list[Part] = []
-    for number in order:
-        level = min(len({part.level for part in parts}), MOST_LEVELS - 1)
-        for share, part in enumerate(lone.parts(number, shares)):
-            parts.append(replace(part, level=min(level + share, MOST_LEVELS - 1)))
+    first = 0
+    for level in levels:
+        for number in level:
+            for share, part in enumerate(lone.parts(number, shares)):
+                parts.append(replace(part, level=min(first + share, MOST_LEVELS - 1)))
+        first = 1 + max((part.level for part in parts), default=0)
     made = assemble_step(problem, parts, _with_alone(problem, lone.seconds, {}))
     schedule, makespan_s = _admitted(problem, made)
+    order = " before ".join(" with ".join(_names(problem, level)) for level in levels)
     cut = f", demands in {shares} shares" if shares > 1 else ""
-    return Way(schedule, f"joint: {' before '.join(_names(problem, order))} on every link{cut}", makespan_s)
+    return Way(schedule, f"joint: {order} on every link{cut}", makespan_s)
 
 
 def _admitted(problem: Problem, made: StepSchedule) -> tuple[Schedule, float]:
@@ -228,6 +253,11 @@ def _with_alone(problem: Problem, seconds: Floats, before: dict[int, list[int]])
 
 def _timed(problem: Problem, way: Way) -> Way:
     return replace(way, makespan_s=simulate(way.schedule, problem, tolerance=DECIDED).makespan_s)
+
+
+def _seconds(way: Way) -> float:
+    assert way.makespan_s is not None
+    return way.makespan_s
 
 
 def _names(problem: Problem, numbers: Sequence[int]) -> list[str]:

@@ -17,8 +17,8 @@ from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
 from interlock.topology.routing import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, FINGERPRINTS, Report, Rule, Violation, describe
-from interlock.validate.steps import check_step
 from interlock.validate.slot_schedules import check_slot_schedule, streams
+from interlock.validate.steps import check_step
 
 __all__ = ["check"]
 
@@ -46,8 +46,11 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         return check_slot_schedule(schedule, problem)
     rows = schedule.expand()
     topology = problem.topology
-    if (rows.tasks is None) != (problem.step is None) or (rows.tasks is None and (rows.kind == Kind.WAIT).any()):
-        raise InvalidInput("waits and tasks belong to the schedule of a step, which has both, and to no other")
+    if (rows.tasks is None) != (problem.step is None):
+        raise InvalidInput("the schedule of a step, and no other, says which task each row belongs to")
+    if rows.tasks is None and (rows.kind == Kind.WAIT).any():
+        wait = describe(Rule.KNOWN_KIND, int(np.argmax(rows.kind == Kind.WAIT)), -1, -1, -1, -1)
+        return _report(rows, [wait], 1, np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
     path, unroutable = routed_paths(rows, topology)
     if unroutable is not None:
         return _report(rows, [unroutable], 1, np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
@@ -115,8 +118,8 @@ class _Links:
         task = np.repeat(np.maximum(rows.tasks.task, 0), path.counts)
         known = (path.values >= 0) & (path.values < topology.num_links)
         values = np.where(known, task * topology.num_links + path.values, -1).astype(np.int32)
-        columns = (topology.link_src, topology.link_dst, carries_data)
-        return cls(Ragged(path.offsets, values), *(np.tile(column, times) for column in columns))
+        src, dst = np.tile(topology.link_src, times), np.tile(topology.link_dst, times)
+        return cls(Ragged(path.offsets, values), src, dst, np.tile(carries_data, times))
 
 
 def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violation | None]:

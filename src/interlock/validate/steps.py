@@ -33,8 +33,12 @@ def _items_of_tasks(schedule: Schedule, problem: Problem) -> Iterator[Violation]
     wrong = np.flatnonzero(owner != task[pieces.message])
     for piece in wrong[:10].tolist():
         message = int(pieces.message[piece])
-        text = f"message {message} of task {_name(problem, int(task[message]))} carries item {pieces.item[piece]} of task"
-        yield _broken(Rule.ITEM_OF_TASK, message, f"{text} {_name(problem, int(owner[piece]))}", item=int(pieces.item[piece]))
+        text = (
+            f"message {message} of task {_name(problem, int(task[message]))} carries item {pieces.item[piece]} of task"
+        )
+        yield _broken(
+            Rule.ITEM_OF_TASK, message, f"{text} {_name(problem, int(owner[piece]))}", item=int(pieces.item[piece])
+        )
     stage = schedule.stage[is_message].astype(np.int64)
     pairs = np.unique(stage * (len(problem.step.tasks) + 1) + task[is_message])
     shared = np.flatnonzero(np.diff(pairs // (len(problem.step.tasks) + 1)) == 0)
@@ -80,13 +84,15 @@ def _ordered(schedule: Schedule, problem: Problem) -> Iterator[Violation]:
         return
     for row, task in zip(rows.tolist()[:20], before.tolist()[:20], strict=True):
         mine = _name(problem, int(tasks.task[row]))
-        yield _broken(Rule.AFTER, row, f"row {row} of task {mine} may start before task {_name(problem, task)} has ended")
+        yield _broken(
+            Rule.AFTER, row, f"row {row} of task {mine} may start before task {_name(problem, task)} has ended"
+        )
     owned = np.flatnonzero(tasks.task >= 0)
     early = owned[earliest_s[owned] < ready_s[tasks.task[owned]] * (1 - SLACK)]
     for row in early[:20].tolist():
         number = int(tasks.task[row])
-        text = f"row {row} of task {_name(problem, number)} may start at {earliest_s[row]:g} s, before {ready_s[number]:g} s"
-        yield _broken(Rule.NOT_BEFORE_READY, row, text)
+        text = f"row {row} of task {_name(problem, number)} may start at {earliest_s[row]:g} s"
+        yield _broken(Rule.NOT_BEFORE_READY, row, f"{text}, before {ready_s[number]:g} s")
     yield from _alone(schedule, problem)
 
 

@@ -1,0 +1,187 @@
+"""Steps as a whole: what is asked, the three ways, times by task."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.steps.ways import stream_order
+from steps.cases import layer
+
+WAYS = ("serial", "concurrent", "joint")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_is_valid_keeps_the_order_and_is_not_below_the_bound(way: str) -> None:
+    step = layer()
+    plan = il.plan(step, algorithm=way)
+    proof = plan.certificate()
+    tasks = plan.simulate().tasks
+
+    assert proof.valid, proof.violations
+    assert proof.makespan_s >= proof.lower_bound_s
+    assert tasks["experts"].start_s >= tasks["dispatch"].finish_s
+    assert tasks["experts"].finish_s == pytest.approx(tasks["experts"].start_s + 60e-6)
+    assert tasks["combine"].start_s >= tasks["experts"].finish_s
+    assert tasks["gradients"].start_s >= 10e-6
+    assert max(each.finish_s for each in tasks.values()) == proof.makespan_s
+
+
+def test_joint_is_never_behind_and_here_it_is_ahead() -> None:
+    times = {way: il.plan(layer(), algorithm=way).simulate().makespan_s for way in WAYS}
+
+    assert times["joint"] < 0.97 * min(times["serial"], times["concurrent"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_of_one_move_is_that_moves_own_plan(way: str) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    for what, alone in (
+        (demand := il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="2 MB", seed=1), il.plan(cluster, demand)),
+        (gather := il.all_gather("8 MiB"), il.synthesize(cluster, gather)),
+    ):
+        step = il.step(cluster)
+        step.move("only", what)
+        assert il.plan(step, algorithm=way).simulate().makespan_s == alone.simulate().makespan_s
+
+
+def test_random_steps_are_valid_in_every_way() -> None:
+    rng = random.Random(7)
+    cluster = il.cluster("a100", servers=2, gpus_per_server=4)
+    kinds = (il.reduce_scatter, il.all_gather, il.all_reduce, il.broadcast)
+    for _ in range(6):
+        step = il.step(cluster)
+        names: list[str] = []
+        for number in range(rng.randint(1, 5)):
+            after = rng.sample(names, min(len(names), rng.randint(0, 2)))
+            ready = f"{rng.choice((0, 0, 15))} us"
+            if rng.random() < 0.3:
+                step.compute(f"task {number}", f"{rng.randint(0, 50)} us", after=after, ready=ready)
+            elif rng.random() < 0.5:
+                seed = rng.randrange(1000)
+                traffic = il.traffic.sparse(cluster, density=0.2, bytes_per_gpu="1 MB", seed=seed)
+                step.move(f"task {number}", traffic, after=after, ready=ready)
+            else:
+                group = sorted(rng.sample(range(8), rng.randint(2, 8)))
+                options = {"root": group[0]} if (kind := rng.choice(kinds)) is il.broadcast else {}
+                step.move(f"task {number}", kind("2 MiB", group=group, **options), after=after, ready=ready)
+            names.append(f"task {number}")
+        times = {}
+        for way in WAYS:
+            proof = il.plan(step, algorithm=way).certificate()
+            assert proof.valid, proof.violations
+            assert proof.makespan_s >= proof.lower_bound_s * (1 - 1e-9)
+            times[way] = proof.makespan_s
+        assert times["joint"] <= 1.002 * min(times.values())
+
+
+def test_one_stream_serves_the_first_that_is_ready() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=1)
+    step = il.step(cluster)
+    step.move("late", il.all_gather("1 MiB"), ready="2 ms")
+    first = step.move("first", il.all_gather("1 MiB"))
+    step.move("second", il.all_gather("1 MiB"))
+    work = step.compute("work", "1 ms", after=first)
+    step.move("third", il.all_gather("1 MiB"), after=work)
+
+    order = stream_order(step.problem(), np.array([1e-4, 1e-4, 1.5e-3, 1e-3, 1e-4]))
+
+    assert [step.tasks[number].name for number in order] == ["first", "second", "third", "late"]
+
+
+def test_computation_that_is_alone_is_put_in_order_and_other_computation_is_not() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    for alone, took_s in ((True, 3e-3), (False, 1e-3)):
+        step = il.step(cluster)
+        for number in range(3):
+            step.compute(f"work {number}", "1 ms", ranks=[0, number], alone=alone) if number else step.compute(
+                "work 0", "1 ms", ranks=[0], alone=alone
+            )
+        plan = il.plan(step, algorithm="concurrent")
+        assert plan.certificate().valid
+        assert plan.simulate().makespan_s == pytest.approx(took_s)
+
+
+def test_a_demand_and_a_collective_take_their_ranks_from_the_move() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    step = il.step(cluster)
+    step.move("pair", il.traffic.matrix([[0, 1000], [2000, 0]]), ranks=[1, 6])
+    step.move("group", il.all_reduce("1 MiB"), ranks=[2, 3])
+    step.move("even", il.all_to_all("1 MiB"), ranks=[0, 4])
+
+    pair, group, even = step.tasks
+    assert pair.what.bytes_matrix[1, 6] == 1000 and pair.what.bytes_matrix[6, 1] == 2000
+    assert group.what.group == (2, 3)
+    assert even.kind == "all-to-allv" and even.what.bytes_matrix[0, 4] == 1 << 19
+    assert il.plan(step).certificate().valid
+
+
+def test_a_routing_moves_one_copy_of_a_token_per_rank() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    routing = il.traffic.moe_routing(cluster, experts=8, top_k=2, tokens=16, seed=0)
+    step = il.step(cluster)
+    step.move("dispatch", routing, bytes_per_token="4 KiB")
+
+    assert step.tasks[0].what == routing.to_demand(4096, copies="rank")
+
+
+BAD = [
+    (lambda s, c: s.move("b", il.all_gather("1 MiB", group=[0, 99])), r"task 'b': ranks names rank 99.*8 ranks"),
+    (lambda s, c: s.compute("b", "1 ms", ranks=[0, 0]), "each once"),
+    (lambda s, c: s.move("a", il.all_gather("1 MiB")), "name='a' is taken"),
+    (lambda s, c: s.move("b", il.traffic.matrix([[0, 1], [1, 0]])), "2 ranks but the cluster has 8"),
+    (lambda s, c: s.move("b", il.traffic.matrix([[0, 1], [1, 0]]), ranks=[0, 1, 2]), "names 3"),
+    (lambda s, c: s.move("b", il.all_gather("1 MiB", group=[0, 1]), ranks=[0, 2]), "differ"),
+    (lambda s, c: s.move("b", "all-gather"), "must be a collective, demand or routing"),
+    (lambda s, c: s.move("b", il.all_gather("1 MiB"), after=7), "after='7'"),
+    (lambda s, c: s.move("b", il.all_gather("1 MiB"), after=il.step(c).compute("x", 0)), "of another step"),
+    (lambda s, c: s.compute("b", "-1 ms"), "seconds"),
+    (lambda s, c: s.compute("", "1 ms"), "printable"),
+    (lambda s, c: (s.compute("b", "1 ms", after="nobody"), s.problem()), "after names 'nobody'"),
+    (
+        lambda s, c: (
+            s.compute("b", 0, after="c"),
+            s.compute("c", 0, after="d"),
+            s.compute("d", 0, after="b"),
+            s.problem(),
+        ),
+        "circle: 'b' after 'c' after 'd' after 'b'",
+    ),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BAD)))
+def test_bad_tasks_are_refused_in_words(number: int) -> None:
+    make, words = BAD[number]
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    step = il.step(cluster)
+    step.compute("a", "1 ms")
+
+    with pytest.raises(il.InvalidInput, match=words):
+        make(step, cluster)
+
+
+def test_a_step_is_planned_by_its_own_ways_only() -> None:
+    with pytest.raises(il.InvalidInput, match="does not plan a step"):
+        il.plan(layer(), algorithm="fast")
+    with pytest.raises(il.InvalidInput, match="without 'traffic'"):
+        il.plan(layer(), il.traffic.matrix([[0]]))
+    with pytest.raises(il.InvalidInput, match="no tasks"):
+        il.plan(il.step(il.cluster("h200", servers=2)))
+    with pytest.raises(il.InvalidInput, match="must be a cluster"):
+        il.step("h200")
+
+
+def test_a_step_comes_back_from_its_file(tmp_path: Path) -> None:
+    plan = il.plan(layer())
+    plan.save(tmp_path / "step.ilk")
+
+    again = il.load(tmp_path / "step.ilk")
+
+    assert again.certificate() == plan.certificate()
+    assert again.simulate().tasks == plan.simulate().tasks
+    assert [task.after for task in again.problem.step.tasks] == [task.after for task in plan.problem.step.tasks]
