@@ -36,6 +36,7 @@ from interlock.schedule import (
     Schedule,
     SlotSchedule,
     check_align,
+    levels,
     lower,
     read_schedule,
     reverse_copies,
@@ -187,7 +188,12 @@ class Plan:
             return made.program(rank) if layout is None else made.program(rank, layout.pairs, layout.own)
         rows = self.schedule if rounds else self.compact.rows_of(rank)
         where = Layout.packed(self.problem, rank) if layout is None else layout
-        return lower(rows, self.problem, where, rounds=rounds)
+        return lower(rows, self.problem, where, rounds=rounds, known_levels=self._levels if rounds else None)
+
+    @cached_property
+    def _levels(self) -> NDArray[np.int64]:
+        """How deep each message stands: the same for every rank's rounds."""
+        return levels(self.schedule, self.problem.topology)
 
     @cached_property
     def plan_s(self) -> float:

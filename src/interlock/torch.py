@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,12 +29,14 @@ from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Pr
 from interlock.runtime.calibrate import calibrate
 from interlock.runtime.direct import Direct, check_held
 from interlock.runtime.experts import Experts
+from interlock.runtime.pending import Pending, Worker
+from interlock.runtime.staging import Stager
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.runtime.together import all_to_all_natively
 from interlock.runtime.turns import turns_of
 from interlock.schedule import VECTOR_BYTES, check_align
 from interlock.topology import Cluster, read_cluster
-from interlock.torch_collectives import Collectives, Pending, ReduceOp
+from interlock.torch_collectives import Collectives, ReduceOp
 from interlock.traffic import Demand
 
 __all__ = [
@@ -161,7 +162,8 @@ class AllToAll:
         self._held: Prepared | None = None
         self._direct: Direct | None = None  # the held demand, where the backend's own call moves it
         self._last: tuple[Prepared, float, float, float] | None = None
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="interlock-call")
+        self._worker = Worker("interlock-call")
+        self._stager: Stager | None = None
 
     def _align_of(self, demand: Demand) -> int:
         """Bytes on whose multiples a plan is cut."""
@@ -185,7 +187,7 @@ class AllToAll:
         if async_op:
             if needs_gradient:
                 raise InvalidInput("async_op=True cannot be combined with an input that requires gradients")
-            return self.later(self._move, output, input, *splits)
+            return self.later([output, input], lambda: self._move(output, input, *splits))
         with self._turns.next():
             if needs_gradient:
                 _Differentiable.apply(output, input, self, *splits, None)  # type: ignore[no-untyped-call]
@@ -195,14 +197,15 @@ class AllToAll:
                 self._move(output, input, *splits)
         return None
 
-    def later(self, call: Callable[..., None], *arguments: object) -> Pending:
-        """Run something in its turn, after all calls that were made before, without waiting for it."""
-        return Pending(self._worker.submit(self._in_turn, self._turns.take(), call, arguments))
+    def later(self, tensors: Sequence[torch.Tensor], call: Callable[[], None]) -> Pending:
+        """Run a call that uses these tensors in its turn, after all that were made before, without waiting for it."""
+        number = self._turns.take()
+        return self._worker.submit(tensors, lambda: self._in_turn(number, call))
 
-    def _in_turn(self, number: int, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
+    def _in_turn(self, number: int, call: Callable[[], None]) -> None:
         with self._turns.at(number):
             self.session.stand_apart()
-            call(*arguments)
+            call()
 
     def hold(self, output_split_sizes: Sequence[int], input_split_sizes: Sequence[int], like: torch.Tensor) -> None:
         """Share and plan a demand now; calls without splits use it until `release`. Every rank must call it.
@@ -250,7 +253,7 @@ class AllToAll:
 
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
-        self._worker.shutdown(wait=True)
+        self._worker.close()
         self.session.close()
 
     def __enter__(self) -> AllToAll:
@@ -304,10 +307,11 @@ class AllToAll:
             self._device_mover.move(prepared, sent, received)
         else:
             # gloo's point-to-point cannot read device memory: stage through host memory.
-            host_sent = runner.host_memory("input", sent.numel()).copy_(sent)
-            host_received = runner.host_memory("output", received.numel())
-            self.session.move(prepared, host_sent, host_received)
-            received.copy_(host_received)
+            if self._stager is None:
+                self._stager = Stager(runner.host_memory, sent.device)
+            staged = self._stager.begin(sent, received)
+            self.session.move(prepared, staged.source, staged.target, staged)
+            staged.finish()
         if self._verifies:
             self.session.verify(prepared, sent, received)
         if not output.is_contiguous():
@@ -489,7 +493,8 @@ def all_to_all(
     """As `torch.distributed.all_to_all`: a tensor for and from every rank, of any shapes."""
     handle = _handle(group)
     if async_op:
-        return handle.later(_all_to_all, handle, output_tensor_list, input_tensor_list)
+        tensors = [*output_tensor_list, *input_tensor_list]
+        return handle.later(tensors, lambda: _all_to_all(handle, output_tensor_list, input_tensor_list))
     with handle._turns.next():
         _all_to_all(handle, output_tensor_list, input_tensor_list)
     return None

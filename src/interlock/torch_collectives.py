@@ -8,8 +8,6 @@ come to one rank; `algorithm="ring"` always adds in the order of its rings.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
 from typing import cast
 
 import torch
@@ -20,6 +18,7 @@ from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, open_collectives, with_gaps
 from interlock.planning import Plan
 from interlock.runtime import Placement, find_hosts
+from interlock.runtime.pending import Pending, Worker
 from interlock.runtime.tensors import flat
 from interlock.runtime.turns import turns_of
 from interlock.topology import Cluster
@@ -33,22 +32,6 @@ OPERATIONS: dict[ReduceOp, str] = {
     dist.ReduceOp.MAX: "max",
     dist.ReduceOp.MIN: "min",
 }
-
-
-class Pending:
-    """A call that is under way; `wait` returns when its output is complete."""
-
-    def __init__(self, done: Future[None]) -> None:
-        self._done = done
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        """Block until the output is complete; errors of the call are raised here."""
-        self._done.result(None if timeout is None else timeout.total_seconds())
-        return True
-
-    def is_completed(self) -> bool:
-        """Whether the call has ended."""
-        return self._done.done()
 
 
 class Collectives:
@@ -89,7 +72,7 @@ class Collectives:
         self.group: dist.ProcessGroup = given
         self._is_native = algorithm == NATIVE
         self._turns = turns_of(self.group)
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="interlock-collective")
+        self._worker = Worker("interlock-collective")
         self.plan: Plan | None = None  # of the last call
         if self._is_native:
             return
@@ -104,18 +87,27 @@ class Collectives:
         """As `torch.distributed.all_reduce`."""
         operation = self._operation(op, tensor)
         if self._is_native:
-            return self._call(lambda: dist.all_reduce(tensor, op, self.group), async_op)
-        return self._call(lambda: self._all_reduce(tensor, op, operation), async_op)
+            return self._call([tensor], lambda: dist.all_reduce(tensor, op, self.group), async_op)
+        return self._call([tensor], lambda: self._all_reduce(tensor, op, operation), async_op)
 
     def all_gather_into_tensor(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, async_op: bool = False
     ) -> Pending | None:
         """As `torch.distributed.all_gather_into_tensor`: inputs one behind the other, or stacked."""
         self._check_pair(output_tensor, input_tensor, "output_tensor", "input_tensor")
+        both = [output_tensor, input_tensor]
         if self._is_native:
-            return self._call(lambda: _gather_natively(output_tensor, input_tensor, self.group), async_op)
+            return self._call(
+                both,
+                lambda: _gather_natively(output_tensor, input_tensor, self.group),
+                async_op,
+            )
         kind = CollectiveKind.ALL_GATHER
-        return self._call(lambda: self._move(kind, output_tensor, output_tensor, input_tensor), async_op)
+        return self._call(
+            both,
+            lambda: self._move(kind, output_tensor, output_tensor, input_tensor),
+            async_op,
+        )
 
     def reduce_scatter_tensor(
         self,
@@ -126,23 +118,24 @@ class Collectives:
     ) -> Pending | None:
         """As `torch.distributed.reduce_scatter_tensor`."""
         self._check_pair(input, output, "input", "output")
+        both = [output, input]
         operation = self._operation(op, input)
         if self._is_native:
-            return self._call(lambda: dist.reduce_scatter_tensor(output, input, op, self.group), async_op)
-        return self._call(lambda: self._reduce_scatter(output, input, op, operation), async_op)
+            return self._call(both, lambda: dist.reduce_scatter_tensor(output, input, op, self.group), async_op)
+        return self._call(both, lambda: self._reduce_scatter(output, input, op, operation), async_op)
 
     def broadcast(self, tensor: torch.Tensor, root: int, async_op: bool = False) -> Pending | None:
         """As `torch.distributed.broadcast`; `root` is a rank of the group."""
         if not 0 <= root < self.group.size():
             raise InvalidInput(f"root={root} must be a rank of the group, between 0 and {self.group.size() - 1}")
         if self._is_native:
-            return self._call(lambda: dist.broadcast(tensor, group=self.group, group_src=root), async_op)
+            return self._call([tensor], lambda: dist.broadcast(tensor, group=self.group, group_src=root), async_op)
         kind, given = CollectiveKind.BROADCAST, tensor if self.group.rank() == root else None
-        return self._call(lambda: self._move(kind, tensor, tensor, given, root=root), async_op)
+        return self._call([tensor], lambda: self._move(kind, tensor, tensor, given, root=root), async_op)
 
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
-        self._worker.shutdown(wait=True)
+        self._worker.close()
         if not self._is_native:
             self.session.close()
 
@@ -152,9 +145,12 @@ class Collectives:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _call(self, call: Callable[[], object], async_op: bool) -> Pending | None:
+    def _call(
+        self, tensors: Sequence[torch.Tensor | None], call: Callable[[], object], async_op: bool
+    ) -> Pending | None:
         if async_op:
-            return Pending(self._worker.submit(self._in_turn, self._turns.take(), call))
+            number = self._turns.take()
+            return self._worker.submit(tensors, lambda: self._in_turn(number, call))
         with self._turns.next():
             call()
         return None

@@ -100,6 +100,34 @@ def _killed(rank: int, num_ranks: int, file: str, backend: str, servers: int) ->
     os._exit(0)
 
 
+def _later(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
+    """Calls in the background follow what the stream was given before, and what comes after `wait` follows them."""
+    context = _join(rank, num_ranks, file, backend)
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=num_ranks // servers)
+    hosts = [f"server{peer // cluster.gpus_per_server}" for peer in range(num_ranks)]
+    rows = 40_000
+    splits = [rows] * num_ranks
+    with ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm="pxn", fallback=False) as move:
+        source = torch.zeros(rows * num_ranks, dtype=torch.int64, device="cuda")
+        move.hold(splits, splits, like=source)
+        move(torch.empty_like(source), source)  # what is made once
+        torch.cuda.synchronize()
+        for turn in range(1, 4):
+            outputs = [torch.zeros_like(source) for _ in range(2)]
+            torch.cuda._sleep(500_000_000)  # a quarter of a second, in which the input is not there yet
+            source.copy_(torch.arange(num_ranks, device="cuda").repeat_interleave(rows) + 100 * rank + 1000 * turn)
+            pending = [move(output, source, async_op=True) for output in outputs]
+            for each in pending:
+                assert each is not None
+                each.wait()
+            is_host_ahead = not pending[1].is_completed()  # type: ignore[union-attr]
+            copies = [output + 0 for output in outputs]  # on the current stream
+            right = 100 * torch.arange(num_ranks, device="cuda").repeat_interleave(rows) + rank + 1000 * turn
+            assert all(torch.equal(copy, right) for copy in copies), (backend, servers, turn)
+            assert is_host_ahead or (servers == 2 and backend == "gloo")  # there the host itself must send
+    _leave(backend)
+
+
 def _nccl_version() -> int:
     """Of the library that is loaded, which need not be the one that torch was built with."""
     version = ctypes.c_int(0)
@@ -136,6 +164,11 @@ def test_an_moe_layer_is_right_with_gradients(backend: str, servers: int, tmp_pa
     _start(_experts, 4, tmp_path, backend, servers)
 
 
-@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1)])
+@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1), ("gloo", 2), ("nccl", 2)])
+def test_calls_in_the_background_keep_the_order_of_streams(backend: str, servers: int, tmp_path: object) -> None:
+    _start(_later, 4, tmp_path, backend, servers)
+
+
+@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1), ("gloo", 2), ("nccl", 2)])
 def test_a_killed_rank_is_named(backend: str, servers: int, tmp_path: object) -> None:
     _start(_killed, 4, tmp_path, backend, servers, most_exits=1)

@@ -491,3 +491,39 @@ def held_by_process() -> dict[str, int]:
     own = Path("/proc/self")
     pages = int((own / "statm").read_text().split()[1])
     return {"fds": len(list((own / "fd").iterdir())), "threads": len(list((own / "task").iterdir())), "mib": pages >> 8}
+
+
+class LazyStaging:
+    """Stands for a device: bytes are in host memory once a flow has asked for them, and back once it says so."""
+
+    def __init__(self, sent: torch.Tensor, received: torch.Tensor) -> None:
+        self.source, self.target = torch.full_like(sent, 255), torch.full_like(received, 254)
+        self._sent, self._received = sent, received
+        self.landed_times = torch.zeros(received.numel(), dtype=torch.int32)
+
+    def ready(self, begin: int, length: int) -> None:
+        self.source[begin : begin + length] = self._sent[begin : begin + length]
+
+    def landed(self, begin: int, length: int) -> None:
+        self._received[begin : begin + length] = self.target[begin : begin + length]
+        self.landed_times[begin : begin + length] += 1
+
+    def keep(self, begin: int, target_begin: int, length: int) -> None:
+        self._received[target_begin : target_begin + length] = self._sent[begin : begin + length]
+        self.landed_times[target_begin : target_begin + length] += 1
+
+
+def move_staged(context: RankContext, cluster: il.Cluster, matrix: NDArray[np.int64]) -> dict[str, tuple[bool, bool]]:
+    """By algorithm, whether staged bytes arrive, and each of them once."""
+    placement, rank = Placement.in_order(context.num_ranks, cluster.gpus_per_server), context.rank
+    right = {}
+    for algorithm in ("adaptive", "pxn", "fast", "native"):
+        session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
+        prepared = session.prepare(session.share(matrix[rank].tolist(), matrix[:, rank].tolist()))
+        received = torch.full((int(matrix[:, rank].sum()),), 253, dtype=torch.uint8)
+        staging = LazyStaging(filled(matrix, rank), received)
+        session.move(prepared, staging.source, staging.target, staging)
+        is_once = bool((staging.landed_times == 1).all())
+        right[algorithm] = torch.equal(received, expected(matrix, rank)), is_once
+        session.close()
+    return right

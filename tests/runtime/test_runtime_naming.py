@@ -121,6 +121,14 @@ def test_word_is_kept_from_those_who_know_the_token_and_from_nobody_else(monkeyp
     door.close()
 
 
+def test_whose_door_refuses_is_dead_unless_it_has_left(hearts: list[Heartbeat]) -> None:
+    assert hearts[0].find_dead() == ()
+    hearts[2]._door.close()
+    assert hearts[0].find_dead() == (2,)
+    hearts[2].close()
+    assert hearts[0].find_dead() == ()
+
+
 def test_idle_strangers_do_not_keep_a_door_shut(hearts: list[Heartbeat]) -> None:
     strangers = []
     for heart in hearts:

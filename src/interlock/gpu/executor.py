@@ -112,6 +112,7 @@ class Launcher:
         self.epoch += 1
         stream = torch.cuda.current_stream(self.device)
         if stream.cuda_stream != self._stream[0]:
+            stream.wait_event(self._is_done)  # one launch at a time: flags and scratch are the same
             self._stream = stream.cuda_stream, self._core.Stream.from_handle(stream.cuda_stream)
         self._core.launch(
             self._stream[1],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.schedule import Buffer
@@ -10,7 +10,7 @@ from interlock.schedule import Buffer
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "Combine", "combining", "copy_own", "pack", "start", "unpack"]
+__all__ = ["Arena", "Combine", "combining", "copy_own", "pack", "ranges", "start", "unpack"]
 
 Buffers = Sequence["torch.Tensor"]
 Combine = Callable[["torch.Tensor", "torch.Tensor"], None]  # a sum so far and what joins it, both flat uint8
@@ -64,6 +64,16 @@ def unpack(columns: Columns, receive: int, buffers: Buffers, combine: Combine | 
             continue
         assert combine is not None
         combine(target.narrow(0, target_begin, length), landed.narrow(0, begin, length))
+
+
+def ranges(columns: Columns, end: str, place: int, buffer: Buffer) -> Iterator[tuple[int, int]]:
+    """First byte and length of what a send reads of a buffer, or a receive leaves in one."""
+    if columns[f"{end}_buffer"][place] == buffer:
+        yield columns[f"{end}_start"][place], columns[f"{end}_bytes"][place]
+    moves, start = ("pack", "pack_start") if end == "send" else ("unpack", "unpack_to")
+    for move in range(columns[f"{moves}_offsets"][place], columns[f"{moves}_offsets"][place + 1]):
+        if columns[f"{moves}_buffer"][move] == buffer:
+            yield columns[start][move], columns[f"{moves}_bytes"][move]
 
 
 def _copy(source: torch.Tensor, begin: int, target: torch.Tensor, target_begin: int, length: int) -> None:

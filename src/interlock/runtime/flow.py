@@ -18,15 +18,17 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
-from interlock.runtime.buffers import Combine, copy_own, pack, start, unpack
+from interlock.runtime.buffers import Combine, copy_own, pack, ranges, start, unpack
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
 from interlock.runtime.posting import Posting
+from interlock.schedule import Buffer
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
     from interlock.runtime.lanes import Lanes
+    from interlock.runtime.staging import Staging
 
 __all__ = ["Flow"]
 
@@ -54,17 +56,23 @@ class Flow:
         self._group, self._lanes = lanes.group, lanes
 
     def run(
-        self, posting: Posting, buffers: Sequence[torch.Tensor], timeout_s: float, combine: Combine | None = None
+        self,
+        posting: Posting,
+        buffers: Sequence[torch.Tensor],
+        timeout_s: float,
+        combine: Combine | None = None,
+        staging: Staging | None = None,
     ) -> None:
         """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors.
 
-        `combine` is how values join, needed where the program sums.
+        `combine` is how values join, needed where the program sums. `staging` fills the input and empties the output
+        meanwhile, for programs that only copy.
         """
         start(posting.columns, buffers)
         if self._lanes is not None:
             self._lanes.pace({self._peers[rank]: rate for rank, rate in posting.rates.items()})
         call = _Call(self._group, self._peers, posting, buffers, combine, time.monotonic() + timeout_s)
-        call.before_send = self.before_send
+        call.before_send, call.staging = self.before_send, staging
         lanes: list[Future[None]] = []
         failures: list[BaseException] = []
         try:
@@ -74,7 +82,7 @@ class Flow:
             lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(posting.awaited))]
             if not lanes:
                 call.run_later(len(posting.later))
-            call.receive_rest(lambda: copy_own(posting.columns, buffers))
+            call.receive_rest(call.copy_own)
         except Exception as error:
             failures.append(error)
             poison(self._group)  # so that no lane waits for long
@@ -116,6 +124,7 @@ class _Call:
         for step in range(self.num_sends, self.num_moves):
             self.waits[step] += 1
         self.before_send: Callable[[int], None] | None = None
+        self.staging: Staging | None = None
         self.counting = threading.Lock()
         self.adding = threading.Lock()
         self.posted: list[dist.Work | None] = [None] * len(self.arrivals)
@@ -206,6 +215,9 @@ class _Call:
         columns, parts = self.columns, self.posting.sent
         if self.before_send is not None:
             self.before_send(columns["send_phase"][step])
+        if self.staging is not None:
+            for begin, length in ranges(columns, "send", step, Buffer.INPUT):
+                self.staging.ready(begin, length)
         pack(columns, step, self.buffers)
         buffer, peer = self.buffers[columns["send_buffer"][step]], self.peers[columns["send_peer"][step]]
         with backend_errors():
@@ -216,9 +228,21 @@ class _Call:
     def _unpack(self, place: int) -> None:
         if not self.columns["receive_adds"][place]:
             unpack(self.columns, place, self.buffers, self.combine)
+            if self.staging is not None:
+                for begin, length in ranges(self.columns, "receive", place, Buffer.OUTPUT):
+                    self.staging.landed(begin, length)
             return
         with self.adding:  # two messages may add to the same bytes
             unpack(self.columns, place, self.buffers, self.combine)
+
+    def copy_own(self) -> None:
+        """Copy the bytes that stay at this rank."""
+        if self.staging is None:
+            copy_own(self.columns, self.buffers)
+            return
+        moves = (self.columns[f"own_{name}"] for name in ("from", "to", "bytes"))
+        for begin, target_begin, length in zip(*moves, strict=True):
+            self.staging.keep(begin, target_begin, length)
 
     def seconds_left(self) -> float:
         return max(0.001, self.deadline_s - time.monotonic())

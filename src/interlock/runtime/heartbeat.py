@@ -104,6 +104,20 @@ class Heartbeat:
                 self._store.set(f"left{self._rank}", "1")
         self._door.close()
 
+    def find_dead(self) -> tuple[int, ...]:
+        """Ranks whose doors refuse though they have not left: they died. Takes `KNOCK_S` at most."""
+        try:
+            with self._lock:
+                doors = self._doors()
+        except RuntimeError:  # the store is gone, perhaps with the rank that hosts it
+            doors = self._known_doors
+        refused = knock(doors, KNOCK_S).refused
+        if not refused:
+            return ()
+        with suppress(RuntimeError), self._lock:
+            refused = tuple(rank for rank in refused if not self._store.check([f"left{rank}"]))
+        return refused
+
     def find_guilty(self, waiting_on: Iterable[int]) -> Verdict:
         """Who is to blame that messages do not come; every rank that asks gets the same answer, now and later.
 

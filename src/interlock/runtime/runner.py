@@ -23,12 +23,15 @@ from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.posting import Posting
 from interlock.runtime.rounds import Rounds
 from interlock.runtime.together import Together, fits_slots
+from interlock.runtime.watch import Watch, abort
 from interlock.schedule import Layout, PortLoads, Program
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
+
+    from interlock.runtime.staging import Staging
 
 __all__ = [
     "Corrupted",
@@ -143,7 +146,9 @@ class Runner:
         self._has_tried_lanes = False
         self.collectives = group  # for the backend's own calls
         self._heartbeat = Heartbeat(group, str(self._number))
+        self._watch = Watch(self._heartbeat, self.timeout_s, lambda: abort(group)) if self.uses_batches else None
         self._arena = Arena()
+        self._ran: torch.cuda.Event | None = None  # the last program on a device, whose scratch the next one takes
 
     def exchange(self, width: int) -> Exchange:
         """A way to share rows of numbers with every rank; every rank must make the same ones in the same order."""
@@ -195,14 +200,34 @@ class Runner:
             other = int(np.argmax(digests != digests[0]))
             raise Disagreement(f"rank {other} made another plan than rank 0 for the same problem; nothing was moved")
 
-    def run(self, lowered: Lowered, source: torch.Tensor, target: torch.Tensor, combine: Combine | None = None) -> None:
-        """Move bytes between flat uint8 tensors on `device`; `combine` is how values join where the plan sums."""
+    def run(
+        self,
+        lowered: Lowered,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        combine: Combine | None = None,
+        staging: Staging | None = None,
+    ) -> None:
+        """Move bytes between flat uint8 tensors on `device`; `combine` is how values join where the plan sums.
+
+        `staging` is told where tensors on another device are behind them.
+        """
         scratch = self._arena.take("scratch", lowered.program.scratch_bytes, source.device)
         buffers, posting = (source, target, scratch), lowered.posting
         if posting is not None:
-            self.guard(lambda: self.flow.run(posting, buffers, self.timeout_s, combine), "moving bytes")
+            self.guard(lambda: self.flow.run(posting, buffers, self.timeout_s, combine, staging), "moving bytes")
         else:
-            self.guard(lambda: self._rounds.run(lowered.program, buffers, combine), "moving bytes")
+            self.guard(lambda: self._run_rounds(lowered.program, buffers, combine), "moving bytes")
+
+    def _run_rounds(self, program: Program, buffers: Sequence[torch.Tensor], combine: Combine | None) -> None:
+        """In order with the last program, on whatever stream that was."""
+        import torch
+
+        here = torch.cuda.current_stream(self.device)
+        if self._ran is not None:
+            here.wait_event(self._ran)
+        self._rounds.run(program, buffers, combine)
+        self._ran = here.record_event()
 
     def host_memory(self, name: str, size_bytes: int) -> torch.Tensor:
         """Host memory kept between calls, pinned where there is a device to copy from."""
@@ -219,7 +244,7 @@ class Runner:
     def guard(self, action: Callable[[], T], what: str) -> T:
         """Run something that waits for peers; if it fails, find out who is to blame."""
         try:
-            return action()
+            return action() if self._watch is None else self._watched(self._watch, action)
         except MoveFailed as error:
             for group in (self.group, self.collectives):
                 poison(group)
@@ -229,8 +254,25 @@ class Runner:
             words = f"{names} {verdict.words}; noticed while {what} ({cause}); make a new group"
             raise PeerFailed(words, verdict.ranks) from error
 
+    def _watched(self, watch: Watch, action: Callable[[], T]) -> T:
+        """Run something that leaves work on the device; raises once a peer is known to have died."""
+        import torch
+
+        if watch.verdict is not None:
+            raise MoveFailed("the communicator was aborted")
+        watch.enter()
+        try:
+            made = action()
+        finally:
+            watch.leave(torch.cuda.current_stream(self.device).record_event())
+        if watch.verdict is not None:
+            raise MoveFailed("the communicator was aborted")
+        return made
+
     def close(self) -> None:
         """Stop threads and heartbeat; the group stays the caller's."""
+        if self._watch is not None:
+            self._watch.close()
         self._heartbeat.close()
         self.flow.close()
         self._lanes = None

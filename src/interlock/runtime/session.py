@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
     from interlock.runtime.exchange import Exchange
+    from interlock.runtime.staging import Staging
     from interlock.runtime.together import Together
 
 __all__ = ["Choice", "Choose", "Prepared", "Session", "leaders_of"]
@@ -220,13 +221,19 @@ class Session:
             self._prepared.popitem(last=False)
         return made
 
-    def move(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
+    def move(
+        self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor, staging: Staging | None = None
+    ) -> None:
         """Move the bytes of `source` (flat uint8, on the runner's device) to the others, and theirs into `target`."""
-        if prepared.lowered is None:
-            group, splits = self.runner.collectives, (prepared.receives, prepared.sends)
-            self.runner.guard(lambda: all_to_all_natively(group, target, source, *splits), "moving bytes")
-        else:
-            self.runner.run(prepared.lowered, source, target)
+        if prepared.lowered is not None:
+            self.runner.run(prepared.lowered, source, target, staging=staging)
+            return
+        group, splits = self.runner.collectives, (prepared.receives, prepared.sends)
+        if staging is not None:
+            staging.ready(0, source.numel())
+        self.runner.guard(lambda: all_to_all_natively(group, target, source, *splits), "moving bytes")
+        if staging is not None:
+            staging.landed(0, target.numel())
 
     def verify(self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor) -> None:
         """Raise on every rank unless what arrived is what was sent; every rank must call it after a move.

@@ -101,12 +101,23 @@ class Program:
 _NOTHING = np.zeros(0, np.int64)
 
 
-def lower(schedule: Schedule, problem: Problem, layout: Layout, *, rounds: bool = False) -> Program:
+def lower(
+    schedule: Schedule,
+    problem: Problem,
+    layout: Layout,
+    *,
+    rounds: bool = False,
+    known_levels: NDArray[np.int64] | None = None,
+) -> Program:
     """The program of the rank that `layout` belongs to.
 
-    Rows between other ranks may be missing, unless `rounds` asks for columns that need them.
+    Rows between other ranks may be missing, unless `rounds` asks for columns that need them. `known_levels` are those
+    of the schedule, where somebody has them.
     """
-    number = _NOTHING if is_in_order(schedule) and not rounds else levels(schedule, problem.topology)
+    if known_levels is not None:
+        number = known_levels
+    else:
+        number = _NOTHING if is_in_order(schedule) and not rounds else levels(schedule, problem.topology)
     pieces = schedule.pieces
     native = _core.lower_schedule(
         layout.rank,

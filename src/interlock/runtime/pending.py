@@ -1,0 +1,71 @@
+"""Calls in the background: run one after the other by a thread, on devices on a stream of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+
+import torch
+
+__all__ = ["Pending", "Worker"]
+
+
+class Pending:
+    """A call that is under way; what comes after `wait` finds its output complete.
+
+    On a device that is what the current stream does next: the host waits only until the call is queued.
+    """
+
+    def __init__(self, done: Future[None], queued: torch.cuda.Event | None = None) -> None:
+        self._done, self._queued = done, queued
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Block until the output is complete, or the current stream will wait for it; errors are raised here."""
+        self._done.result(None if timeout is None else timeout.total_seconds())
+        if self._queued is not None:
+            torch.cuda.current_stream().wait_event(self._queued)
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the output is complete, or the call has failed."""
+        if not self._done.done():
+            return False
+        return self._queued is None or self._done.exception() is not None or self._queued.query()  # type: ignore[no-untyped-call]
+
+
+class Worker:
+    """Runs calls in the background, one after the other; those on CUDA tensors on a stream of their own."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+
+    def submit(self, tensors: Sequence[torch.Tensor | None], call: Callable[[], object]) -> Pending:
+        """Run a call that uses these tensors, ordered after all that the current stream has been given."""
+        device = next((each.device for each in tensors if each is not None and each.is_cuda), None)
+        if device is None:
+            return Pending(self._pool.submit(_without_result, call))
+        if device not in self._streams:
+            self._streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        side, done = self._streams[device], torch.cuda.Event()  # type: ignore[no-untyped-call]
+        before = torch.cuda.current_stream(device).record_event()
+        for tensor in tensors:
+            if tensor is not None and tensor.is_cuda:  # the allocator must not give it away meanwhile
+                tensor.record_stream(side)
+
+        def run() -> None:
+            with torch.cuda.stream(side):
+                side.wait_event(before)
+                call()
+                done.record(side)
+
+        return Pending(self._pool.submit(run), done)
+
+    def close(self) -> None:
+        """Return when all calls are over."""
+        self._pool.shutdown(wait=True)
+
+
+def _without_result(call: Callable[[], object]) -> None:
+    call()

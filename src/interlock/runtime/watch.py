@@ -1,0 +1,84 @@
+"""Names a rank that died while work was queued on devices (NCCL), and lets go of everybody.
+
+A device that waits for a dead peer waits for ever, and with it whoever waits for the device. So while anything is under
+way a thread knocks at the others' doors; where one refuses, ranks agree on a verdict and the communicator is aborted,
+which ends what hangs on the device. The call that is under way raises, or else the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from interlock.runtime.heartbeat import Heartbeat, Verdict
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["Watch", "abort"]
+
+PATIENCE_S = 1.0  # that a call may take before anybody looks
+INTERVAL_S = 0.2
+
+
+class Watch:
+    """Watches over what is queued on one device of one process group.
+
+    `give_up` is called once, after the verdict: nothing may hang afterwards.
+    """
+
+    def __init__(self, heartbeat: Heartbeat, timeout_s: float, give_up: Callable[[], None]) -> None:
+        self.verdict: Verdict | None = None
+        self._heartbeat, self._timeout_s, self._give_up = heartbeat, timeout_s, give_up
+        self._since_s: float | None = None  # of the call that the host is in
+        self._queued: list[tuple[float, torch.cuda.Event]] = []
+        self._counting = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="interlock-watch", daemon=True)
+        self._thread.start()
+
+    def enter(self) -> None:
+        """The host begins something that may wait for peers."""
+        self._since_s = time.monotonic()
+
+    def leave(self, queued: torch.cuda.Event | None = None) -> None:
+        """The host is through with it; what it left on the device is over with the event."""
+        self._since_s = None
+        if queued is not None:
+            with self._counting:
+                self._queued.append((time.monotonic(), queued))
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._stop.set()
+
+    def _oldest_s(self) -> float | None:
+        """Since when the oldest thing is under way."""
+        with self._counting:
+            self._queued = [(since_s, event) for since_s, event in self._queued if not event.query()]  # type: ignore[no-untyped-call]
+            begun = [since_s for since_s, _ in self._queued]
+        entered_s = self._since_s
+        return min(begun + ([] if entered_s is None else [entered_s]), default=None)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            since_s = self._oldest_s()
+            if since_s is None or time.monotonic() - since_s < PATIENCE_S:
+                continue
+            dead = self._heartbeat.find_dead()
+            if dead or time.monotonic() - since_s > self._timeout_s:
+                self.verdict = self._heartbeat.find_guilty(dead)
+                self._give_up()
+                return
+
+
+def abort(group: dist.ProcessGroup) -> None:
+    """End everything that the group has queued on its device; it cannot be used any more."""
+    import torch
+
+    with suppress(RuntimeError):
+        group._get_backend(torch.device("cuda")).abort()
