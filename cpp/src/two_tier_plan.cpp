@@ -3,158 +3,151 @@
 #include <algorithm>
 
 #include "interlock/errors.hpp"
-#include "interlock/two_tier_times.hpp"
+#include "interlock/two_tier/ledger.hpp"
+#include "interlock/two_tier/slices.hpp"
 
 namespace interlock {
 namespace {
 
 constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
 constexpr double kWorthHops = 16;  // of a message inside a server, that bytes must take to be worth going around a link
+constexpr double kLowRatio = 3.0;  // of scale-up to scale-out, below which ports inside servers are busy too
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers gets routes of its own
 constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
 constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
-constexpr double kToldApart = 0.01;  // of a time, that a prediction must differ to tell two ways apart
+constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
 
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports)
-        : demand_(demand), rates_(rates), costs_(costs), ports_(ports), times_(demand, rates, costs, ports), tiles_(times_.tiles()) {}
+        : demand_(demand), rates_(rates), costs_(costs), ports_(ports), ledger_(demand, rates, costs, ports), slices_(ledger_, rates, costs), tiles_(ledger_.tiles()) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
-        TwoTierDecision decision;
-        decision.servers = tiles_.servers;
-        decision.width = tiles_.width;
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
-        for (double& seconds : decision.predicted_s) seconds = kNever;
-        const double slices_per_lane = slices > 0 ? slices : times_.choose_slices();
-        const bool has_rails = all_tiles_have_rails();
-        if (wanted(Way::kBurst) && has_rails) decision.predicted_s[1] = times_.burst_seconds(slices_per_lane);
-        Stages stages;
-        // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
-        const bool needs_stages = costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) + 1 < tiles_.servers;
-        const bool may_be_staged = only >= 0 || needs_stages || times_.may_take_turns(decision.predicted_s[1]);
-        if (wanted(Way::kStaged) && has_rails && may_be_staged) {
-            const bool is_strict = costs_.fan_in <= 1 || !needs_stages;
-            stages = make_stages(tiles_, rates_, is_strict ? costs_.stage_overhead_s : 0.0);
-            decision.predicted_s[2] = is_strict ? times_.staged_seconds(stages) : times_.window_seconds(slices_per_lane);
-            if (!is_strict) {
-                for (Segment& segment : stages.segments) segment.stage = 0;
-                stages.num_stages = 1;
-            }
+        double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
+        const double slices_per_lane = slices > 0 ? slices : slices_.choose();
+        const auto cut = [&](Way way) { return Cut{slices_per_lane, slices_.lane_flows(way, slices_per_lane), slices_.bytes(way, slices_per_lane), slices_.flow_bytes()}; };
+        const bool has_rails = all_tiles_have_rails(), must_count = ledger_.ports_matter() || !is_even();
+        const auto use_of = [&](const TwoTierDecision& decision) { return must_count ? count_lanes(demand_, ports_, decision) : PortUse{}; };
+        TwoTierDecision burst, staged, detour;
+        if (wanted(Way::kBurst) && has_rails) {
+            burst = make_burst();
+            predicted_s[1] = ledger_.burst_seconds(cut(Way::kBurst), use_of(burst));
         }
-        // With NICs of unlike rates, what each carries is counted on the lanes themselves.
-        if (!is_even()) {
-            const NicTargets burst = nic_targets(times_.loads(), rates_, times_.cut_s(), {}), staged = rate_targets(rates_);
-            decision.predicted_s[1] += late_seconds(burst, Pace::kBurst, decision.predicted_s[1]);
-            decision.predicted_s[2] += late_seconds(staged, Pace::kExclusive, decision.predicted_s[2]);
-        }
-        const auto is_any = [&] { return std::ranges::any_of(decision.predicted_s, [](double s) { return s < kNever; }); };
+        const auto is_any = [&] { return std::ranges::any_of(predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
-        const bool may_be_whole = slices <= 0 || only >= 0 || !is_any();
-        if (wanted(Way::kDirect) && may_be_whole) decision.predicted_s[0] = times_.direct_seconds(demand_);
-        // The assignment is most of the work: not made where it can gain nothing that is worth telling.
-        const double beaten_s = std::ranges::min(decision.predicted_s) / (1 + kToldApart);
-        const bool may_gain = only >= 0 || times_.least_detour_seconds() < beaten_s;
-        Assignment spread;
-        if (wanted(Way::kDetour) && may_be_whole && may_gain && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
-            const std::vector<double> busy = times_.busy_seconds();
-            // A NIC with a sender more than the fabric likes would lose by loops.
-            const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
-            const AssignmentGoal goal{0.0, busy, 2 * costs_.message_overhead_s, may_loop, true};
-            spread = assign_bytes(demand_, times_.loads(), ports_, goal);
-            if (spread.is_whole) decision.predicted_s[3] = times_.detour_seconds(spread, slices_per_lane);
+        const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
+        if (wanted(Way::kDirect) && may_be_whole) predicted_s[0] = ledger_.direct_seconds();
+        // The assignment and the stages are most of the work: not made where they can gain nothing that is worth telling.
+        const auto may_gain = [&](double least_s) { return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s); };
+        if (wanted(Way::kDetour) && may_be_whole && may_gain(ledger_.least_detour_seconds()) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+            detour = make_detour();
+            const PortUse use = count_routes(demand_, ports_, detour.assignment);
+            if (detour.assignment.is_whole) predicted_s[3] = ledger_.detour_seconds(detour.assignment, use, cut(Way::kDetour));
+        }
+        // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
+        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || !ledger_.ports_bind()));
+        if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
+            double stages_s = 0;
+            staged = make_staged(stages_s);
+            predicted_s[2] = staged.pace == Pace::kExclusive ? ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s}, cut(Way::kStaged), use_of(staged))
+                                                            : ledger_.window_seconds(cut(Way::kBurst), use_of(staged));
         }
         require(is_any(),
                 only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
-        const auto best = std::min_element(decision.predicted_s, decision.predicted_s + kNumWays) - decision.predicted_s;
-        decision.way = static_cast<Way>(only >= 0 ? only : best);
-        decision.slice_bytes.assign(tiles_.servers, 0);
-        decision.tile_bytes = tiles_.bytes;
+        const auto best = only >= 0 ? only : static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
+        TwoTierDecision decision = best == 1 ? std::move(burst) : best == 2 ? std::move(staged) : best == 3 ? std::move(detour) : started(Way::kDirect);
+        std::ranges::copy(predicted_s, decision.predicted_s);
         // Traffic inside servers can wait unless there is much of it and little scale-up to spare.
-        if (times_.has_low_ratio() && times_.near_seconds() > kMuchNear * times_.cut_s()) {
+        const bool has_low_ratio = rates_.scale_up < kLowRatio * *std::ranges::max_element(rates_.nic);
+        if (has_low_ratio && ledger_.near_seconds() > kMuchNear * ledger_.cut_s()) {
             decision.local_window = static_cast<std::int32_t>(rates_.width);
         }
         if (!costs_.is_switched) decision.local_window = static_cast<std::int32_t>(rates_.width);  // each on a link of its own
         if (decision.way == Way::kDirect) return decision;
-        if (decision.way == Way::kDetour) {
-            decision.assignment = std::move(spread);
-            // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
-            if (decision.assignment.has_hops) {
-                decision.heavy_pairs = heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(), {});
-            } else {
-                decision.local_window = static_cast<std::int32_t>(rates_.width);
-                decision.heavy_pairs = near_flows();
-            }
-        } else if (decision.way != Way::kStaged) {
-            // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
-            const bool is_pair_burst = tiles_.servers == 2 && decision.way == Way::kBurst;
-            const bool has_loops = times_.joins_own() && (costs_.fan_in == 0 || is_pair_burst);
-            decision.loops_in_turn = costs_.fan_in > 0 && is_pair_burst;
-            decision.heavy_pairs = tiles_.servers == 1 && times_.joins_own()
-                                       ? looped_pairs(demand_, rates_)
-                                       : heavy_pairs(demand_, times_.loads(), rates_, times_.cut_s(),
-                                                     {has_loops, decision.way == Way::kBurst, decision.loops_in_turn});
-        }
-        if (!costs_.is_switched && decision.way != Way::kDetour) {
-            const double hop_s = costs_.message_overhead_s + costs_.scale_up_latency_s;
-            const double link = rates_.scale_up / static_cast<double>(std::max<std::size_t>(2, rates_.width) - 1);
-            const auto least = static_cast<std::int64_t>(kWorthHops * hop_s * link) + 1;
-            decision.near_relays =
-                near_relays(demand_, times_.loads(), rates_, times_.cut_s(), least, decision.heavy_pairs, ports_.present);
-        }
-        if (decision.way == Way::kBurst) {
-            decision.targets = nic_targets(times_.loads(), rates_, times_.cut_s(), decision.heavy_pairs);
-            decision.crosses_rails = crosses_rails();
-        } else if (decision.way == Way::kDetour) {
-            decision.crosses_rails = true;
-            decision.flow_bytes = times_.flow_bytes();
-            decision.pair_bytes = times_.pair_bytes();
-        } else {
-            decision.targets = rate_targets(rates_);
-            const bool is_strict = (costs_.fan_in <= 1 || !needs_stages) && costs_.uplink_bytes_per_s <= 0;
-            decision.pace = is_strict ? Pace::kExclusive : Pace::kWindow;
-            decision.window = std::max(1, costs_.fan_in);
-            decision.segments = std::move(stages.segments);
-            decision.num_stages = std::max(stages.num_stages, 1);
-        }
-        decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
-        decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * times_.cut_s() * rates_.scale_up);
-        decision.lane_flows = times_.lane_flows(decision.way, slices_per_lane);
-        decision.slice_bytes = times_.slice_bytes(decision.way, slices_per_lane);
+        if (decision.way == Way::kDetour && !decision.assignment.has_hops) decision.local_window = static_cast<std::int32_t>(rates_.width);
+        decision.lane_flows = slices_.lane_flows(decision.way, slices_per_lane);
+        decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
         return decision;
     }
 
 private:
+    [[nodiscard]] TwoTierDecision started(Way way) const {
+        TwoTierDecision decision;
+        decision.servers = tiles_.servers;
+        decision.width = tiles_.width;
+        decision.way = way;
+        decision.slice_bytes.assign(tiles_.servers, 0);
+        decision.tile_bytes = tiles_.bytes;
+        decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
+        decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * ledger_.cut_s() * rates_.scale_up);
+        return decision;
+    }
+
+    [[nodiscard]] TwoTierDecision make_burst() const {
+        TwoTierDecision decision = started(Way::kBurst);
+        // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
+        const bool is_pair_burst = tiles_.servers == 2;
+        const bool has_loops = ledger_.joins_own() && (costs_.fan_in == 0 || is_pair_burst);
+        decision.loops_in_turn = costs_.fan_in > 0 && is_pair_burst;
+        decision.heavy_pairs = tiles_.servers == 1 && ledger_.joins_own()
+                                   ? looped_pairs(demand_, rates_)
+                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {has_loops, true, decision.loops_in_turn});
+        add_relays(decision);
+        decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
+        decision.crosses_rails = crosses_rails();
+        return decision;
+    }
+
+    [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {
+        TwoTierDecision decision = started(Way::kStaged);
+        add_relays(decision);
+        decision.targets = rate_targets(rates_);
+        // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
+        const bool is_strict = costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
+        Stages stages = make_stages(tiles_, rates_, is_strict ? costs_.stage_overhead_s : 0.0);
+        if (!is_strict) {
+            for (Segment& segment : stages.segments) segment.stage = 0;
+            stages.num_stages = 1;
+        }
+        seconds = stages.seconds;
+        decision.pace = is_strict && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
+        decision.window = std::max(1, costs_.fan_in);
+        decision.segments = std::move(stages.segments);
+        decision.num_stages = std::max(stages.num_stages, 1);
+        return decision;
+    }
+
+    [[nodiscard]] TwoTierDecision make_detour() const {
+        TwoTierDecision decision = started(Way::kDetour);
+        const std::vector<double> busy = ledger_.busy_seconds();
+        // A NIC with a sender more than the fabric likes would lose by loops.
+        const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
+        decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, 2 * costs_.message_overhead_s, may_loop, true});
+        // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
+        decision.heavy_pairs = decision.assignment.has_hops ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {}) : near_flows();
+        decision.crosses_rails = true;
+        decision.flow_bytes = slices_.flow_bytes();
+        decision.pair_bytes = slices_.pair_bytes();
+        return decision;
+    }
+
+    void add_relays(TwoTierDecision& decision) const {
+        if (costs_.is_switched) return;
+        const double hop_s = costs_.message_overhead_s + costs_.scale_up_latency_s;
+        const double link = rates_.scale_up / static_cast<double>(std::max<std::size_t>(2, rates_.width) - 1);
+        const auto least = static_cast<std::int64_t>(kWorthHops * hop_s * link) + 1;
+        decision.near_relays = near_relays(demand_, ledger_.loads(), rates_, ledger_.cut_s(), least, decision.heavy_pairs, ports_.present);
+    }
+
     [[nodiscard]] bool is_even() const {
         return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
     }
     [[nodiscard]] bool crosses_rails() const {
-        return times_.joins_own() && (is_even() || rails_mismatch()) && costs_.fan_in == 0;
-    }
-
-    /// By how much the NIC with most to do on its lanes exceeds what was predicted.
-    [[nodiscard]] double late_seconds(const NicTargets& targets, Pace pace, double predicted_s) const {
-        if (predicted_s == kNever || tiles_.servers == 1) return 0;
-        const LaneTable table = lanes_of(demand_, tiles_, targets, pace, pace == Pace::kBurst && crosses_rails());
-        std::vector<double> out(rates_.nic.size(), 0.0), in(rates_.nic.size(), 0.0);
-        std::vector<Lane> scratch;
-        for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
-            const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
-            if (src == dst || tiles_.bytes[tile] == 0) continue;
-            for (const Lane& lane : table.of(src, dst, tiles_.bytes[tile], scratch)) {
-                out[src * tiles_.width + static_cast<std::size_t>(lane.out_gpu)] += static_cast<double>(lane.bytes);
-                in[dst * tiles_.width + static_cast<std::size_t>(lane.in_gpu)] += static_cast<double>(lane.bytes);
-            }
-        }
-        double most = 0;
-        for (std::size_t rank = 0; rank < rates_.nic.size(); ++rank) {
-            const double bytes = std::max(out[rank], in[rank] / ports_.efficiency);
-            if (bytes > 0) most = std::max(most, bytes / std::max(rates_.nic[rank], 1e-9));
-        }
-        return std::max(0.0, costs_.stage_overhead_s + most + costs_.scale_out_latency_s - predicted_s);
+        return ledger_.joins_own() && (is_even() || rails_mismatch()) && costs_.fan_in == 0;
     }
 
     /// Pairs inside servers, all at once: flows share ports evenly, so each is cut in parts of about equal size.
@@ -215,7 +208,8 @@ private:
     const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
-    const TwoTierTimes times_;
+    const Ledger ledger_;
+    const Slices slices_;
     const Tiles& tiles_;
 };
 

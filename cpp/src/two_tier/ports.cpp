@@ -32,9 +32,11 @@ std::size_t Ports::num_hashed() const {
 std::vector<double> Ports::rates() const {
     std::vector<double> rate(count(), link_rate());
     double sum = 0;
+    // Flows share an uplink evenly: the NICs behind one have equal parts of it, whatever each could do alone.
+    const double part = scale_out == ScaleOut::kFlat && has_leaf_uplinks() && servers > 1 ? 1 / oversubscription : 1;
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
-        rate[out(rank)] = nic[rank];
-        rate[in(rank)] = nic[rank] * efficiency;
+        rate[out(rank)] = nic[rank] * part;
+        rate[in(rank)] = nic[rank] * efficiency * part;
         sum += nic[rank];
     }
     const std::size_t leaves = num_leaves();

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "interlock/nic_targets.hpp"
+#include "interlock/tiles.hpp"
+#include "interlock/two_tier/port_use.hpp"
+#include "interlock/two_tier_plan.hpp"
+
+namespace interlock {
+
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// How lanes are sliced.
+struct Cut {
+    double slices = 1;                ///< of an average lane
+    std::int32_t lane_flows = 1;      ///< slices of it on the wire at once
+    std::vector<std::int64_t> bytes;  ///< [servers] of one slice
+    std::int64_t flow_bytes = 1;      ///< of a lane, for which one slice is on the wire
+};
+
+/// The ledger: how long each port of the cluster is busy under a way of moving a demand, and what messages, latencies, stage
+/// openings and senders beyond a fabric's fan-in cost beside it. Its word is the prediction of every way.
+///
+/// A plan takes at least as long as its busiest port. NICs and scale-up ports that hopping bytes join wait for each other when
+/// both are busy. Before the first byte a stage opens; after the last one left there is the wire's latency, and what the last
+/// slices bring is passed on inside the server.
+class Ledger {
+public:
+    Ledger(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports);
+
+    [[nodiscard]] const Tiles& tiles() const { return tiles_; }
+    [[nodiscard]] const RankLoads& loads() const { return loads_; }
+    /// Seconds that no plan can beat, what scale-up ports pass on included.
+    [[nodiscard]] double cut_s() const { return cut_s_; }
+    /// Whether the NICs of one server reach each other.
+    [[nodiscard]] bool joins_own() const { return joins_own_; }
+
+    /// Traffic inside servers alone.
+    [[nodiscard]] double near_seconds() const;
+    /// Whether ports inside servers may set the time of balanced traffic, so that they must be counted.
+    [[nodiscard]] bool ports_matter() const;
+
+    /// Whether they may set it alone.
+    [[nodiscard]] bool ports_bind() const;
+
+    /// Every pair on its own; `kNever` where that cannot be, as with the other ways.
+    [[nodiscard]] double direct_seconds() const;
+    /// Balanced over NICs, all at once.
+    [[nodiscard]] double burst_seconds(const Cut& cut, const PortUse& use) const;
+    /// Balanced, one partner at a time.
+    [[nodiscard]] double staged_seconds(const Stages& stages, const Cut& cut, const PortUse& use) const;
+    /// A few partners at a time: each turn waits for an arrival.
+    [[nodiscard]] double window_seconds(const Cut& cut, const PortUse& use) const;
+    /// Straight ways as long as no port is above the level of an assignment.
+    [[nodiscard]] double detour_seconds(const Assignment& spread, const PortUse& use, const Cut& cut) const;
+    /// What `staged_seconds` and `detour_seconds` never say less than.
+    [[nodiscard]] double least_staged_seconds() const;
+    [[nodiscard]] double least_detour_seconds() const;
+
+    /// What NICs are busy with besides bytes: messages of their own, and opening a stage for others.
+    [[nodiscard]] std::vector<double> busy_seconds() const;
+    /// What redistribution takes at the GPU that receives most.
+    [[nodiscard]] double restore_seconds() const;
+    /// How many GPUs of other servers one sends to, on average.
+    [[nodiscard]] double mean_partners() const;
+    /// Whether no GPU sends more to other servers than its neighbours do.
+    [[nodiscard]] bool is_balanced() const;
+    /// How much alike the tiles are: the part of them that would hold all bytes if those were equal.
+    [[nodiscard]] double likeness() const;
+
+private:
+    /// When the last port is done: NICs that take `nic_s` and then `after_s`, with the ports inside servers that feed them.
+    [[nodiscard]] double end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut) const;
+    /// Slices of the largest tile that leaves or reaches each server, [servers] each: so often its GPUs give to a neighbour or
+    /// pass on to one.
+    struct Waves {
+        std::vector<double> out, in;
+    };
+    [[nodiscard]] Waves count_waves(const Cut& cut) const;
+    /// The longest chain of slices that go around a link: each leaves when the one before it is there.
+    [[nodiscard]] double chain_seconds(const Assignment& spread) const;
+    /// Ports inside servers alone, counted where they matter.
+    [[nodiscard]] double inside_seconds(const PortUse& use) const;
+    /// The NIC or uplink that passes on most.
+    [[nodiscard]] double nic_seconds(const PortUse& use) const;
+    /// Part of a receiver's rate that many senders leave.
+    [[nodiscard]] double goodput(double senders, double bytes_per_sender) const;
+    /// How many times longer the busiest receivers take with everybody's own senders at once.
+    [[nodiscard]] double crowd_factor() const;
+    /// What the NICs of a server share. @param is_balanced whether all have the same part of it
+    [[nodiscard]] double uplink_seconds(bool is_balanced) const;
+    /// Uplinks when every tile takes all rails alike.
+    [[nodiscard]] double rail_uplink_seconds() const;
+    /// Part of the scale-up ports' time that balanced traffic takes at most, without counting lanes.
+    [[nodiscard]] double most_port_seconds() const;
+    [[nodiscard]] bool is_idle(std::size_t rank) const;
+    /// The NICs of the busiest server when its traffic is balanced over them. Its receivers share their rate among as many
+    /// senders as equal ones would be.
+    [[nodiscard]] double balanced_seconds(const Cut& cut, bool is_crowded) const;
+    /// Whether a GPU has nothing to send but what its neighbours give it: it opens its stage only when that has come.
+    [[nodiscard]] bool has_idle_helper(std::size_t server) const;
+    /// A message inside a server, from the decision to send it until it is there.
+    [[nodiscard]] double move_seconds() const { return costs_.scale_up_latency_s + 2 * costs_.message_overhead_s; }
+    /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it hides behind nothing else.
+    [[nodiscard]] double stage_port_seconds() const;
+
+    const Rates& rates_;
+    const TwoTierCosts& costs_;
+    const Ports& ports_;
+    std::span<const std::int64_t> demand_;
+    Tiles tiles_;
+    RankLoads loads_;
+    std::size_t ranks_ = 0;
+    std::vector<double> rate_;  // [ports]
+    double cut_s_ = 0;
+    double pair_s_ = 0;  // of the busiest pair inside a server on its own link, where it has one
+    bool joins_own_ = false;
+};
+
+}  // namespace interlock

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "interlock/two_tier/ledger.hpp"
+
+namespace interlock {
+
+/// Slices: how finely a lane is cut, so that hops hide behind the wire. More hide more of what comes last, but each is a message.
+class Slices {
+public:
+    Slices(const Ledger& ledger, const Rates& rates, const TwoTierCosts& costs) : ledger_(ledger), rates_(rates), costs_(costs) {}
+
+    /// Of an average lane.
+    [[nodiscard]] double choose() const;
+    /// Slices of a typical lane on the wire at once: the more, the closer unlike lanes come to their parts of a NIC.
+    [[nodiscard]] std::int32_t lane_flows(Way way, double slices) const;
+    /// What one slice of a server's lanes carries.
+    [[nodiscard]] std::vector<std::int64_t> bytes(Way way, double slices) const;
+    /// Bytes of a lane for which it has one slice on the wire at once.
+    [[nodiscard]] std::int64_t flow_bytes() const;
+    /// Bytes of an average pair between servers, out of the server where that is most.
+    [[nodiscard]] std::int64_t pair_bytes() const;
+
+private:
+    const Ledger& ledger_;
+    const Rates& rates_;
+    const TwoTierCosts& costs_;
+};
+
+}  // namespace interlock

@@ -1,0 +1,413 @@
+#include "interlock/two_tier/ledger.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace interlock {
+namespace {
+
+// Of the time in which a NIC and a scale-up port are both busy with bytes that hop between them, that one waits for the other.
+constexpr double kWaiting = 0.12;
+constexpr double kPortsMatter = 0.5;  // of the NICs' time, that ports inside servers take before anything waits for them
+constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single partner at a time idles for them
+constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers is counted
+constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
+constexpr double kMostWaves = 128;         // of one lane
+constexpr double kMostRelaySlices = 32;    // of bytes that go around a link inside a server
+constexpr std::size_t kMostReceivers = 8;  // that are looked at for senders in a crowd
+
+}  // namespace
+
+Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs,
+                           const Ports& ports)
+    : rates_(rates),
+      costs_(costs),
+      ports_(ports),
+      demand_(demand),
+      tiles_(sum_tiles(demand, rates.servers, rates.width)),
+      loads_(rank_loads(tiles_)),
+      ranks_(rates.servers * rates.width),
+      rate_(ports.rates()),
+      joins_own_(costs.crosses_rails && costs.uplink_bytes_per_s <= 0) {
+    if (!costs.is_switched && rates.width > 1) {
+        std::int64_t most = 0;
+        for (std::size_t src = 0; src < ranks_; ++src) {
+            const std::size_t first = src / rates.width * rates.width;
+            for (std::size_t dst = first; dst < first + rates.width; ++dst) {
+                if (src != dst) most = std::max(most, demand[src * ranks_ + dst]);
+            }
+        }
+        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up;
+    }
+    cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
+}
+
+double Ledger::goodput(double senders, double bytes_per_sender) const {
+    if (costs_.fan_in == 0 || senders <= 1) return 1.0;
+    // Between whole numbers of senders, the time that both take.
+    const auto few = static_cast<std::int32_t>(senders);
+    const double part = senders - few;
+    return (1 - part) * costs_.congestion.goodput(few, bytes_per_sender) + part * costs_.congestion.goodput(few + 1, bytes_per_sender);
+}
+
+double Ledger::crowd_factor() const {
+    if (costs_.fan_in == 0) return 1.0;
+    std::vector<std::size_t> busiest(ranks_);
+    std::iota(busiest.begin(), busiest.end(), std::size_t{0});
+    const std::size_t looked_at = std::min<std::size_t>(8, ranks_);
+    std::ranges::partial_sort(busiest, busiest.begin() + static_cast<std::ptrdiff_t>(looked_at),
+                              [&](std::size_t a, std::size_t b) { return loads_.in_far[a] > loads_.in_far[b]; });
+    busiest.resize(looked_at);
+    double most = 0, least = 0;
+    std::vector<double> from;
+    for (const std::size_t dst : busiest) {
+        from.clear();
+        for (std::size_t src = 0; src < ranks_; ++src) {
+            const std::int64_t bytes = demand_[src * ranks_ + dst];
+            if (src / rates_.width != dst / rates_.width && bytes > 0) from.push_back(static_cast<double>(bytes));
+        }
+        // Senders share the port evenly: the smallest leave first, and the loss shrinks.
+        std::ranges::sort(from);
+        double sum = std::accumulate(from.begin(), from.end(), 0.0), bytes = 0, before = 0;
+        for (std::size_t n = 0; n < from.size(); ++n) {
+            const auto left = static_cast<double>(from.size() - n);
+            bytes += (from[n] - before) * left / goodput(left, sum / left);
+            sum -= from[n];
+            before = from[n];
+        }
+        const double whole = std::accumulate(from.begin(), from.end(), 0.0);
+        most = std::max(most, bytes);
+        least = std::max(least, whole);
+    }
+    return least > 0 ? most / least : 1.0;
+}
+
+double Ledger::rail_uplink_seconds() const {
+    if (!ports_.is_hashed() || tiles_.servers == 1) return 0;
+    const std::vector<double> rate = ports_.rates();
+    std::vector<double> load(rate.size(), 0.0);
+    double most = 0;
+    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+        const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
+        if (src == dst || tiles_.bytes[tile] == 0) continue;
+        for (std::size_t gpu = 0; gpu < tiles_.width; ++gpu) {
+            const auto out = static_cast<std::int32_t>(src * tiles_.width + gpu), in = static_cast<std::int32_t>(dst * tiles_.width + gpu);
+            const RoutePorts on(ports_, {out, in, out, in, -1});
+            for (const std::size_t port : on.all()) {
+                load[port] += static_cast<double>(tiles_.bytes[tile]) / static_cast<double>(tiles_.width);
+                if (port >= ports_.first_uplink()) most = std::max(most, load[port] / rate[port]);
+            }
+        }
+    }
+    return most;
+}
+
+std::vector<double> Ledger::busy_seconds() const {
+    std::vector<double> busy(ranks_);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+        busy[rank] = costs_.message_overhead_s * tiles_.num_far[rank] + (is_idle(rank) ? costs_.stage_overhead_s : 0.0);
+    }
+    return busy;
+}
+
+double Ledger::near_seconds() const {
+    std::int64_t most = 0;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) most = std::max({most, loads_.out_near[rank], loads_.in_near[rank]});
+    if (most == 0) return 0;
+    return static_cast<double>(most) / rates_.scale_up +
+           costs_.message_overhead_s * static_cast<double>(rates_.width - 1) + costs_.scale_up_latency_s;
+}
+
+double Ledger::direct_seconds() const {
+    double most = 0;
+    const double crowd = crowd_factor();
+    if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled) {
+        const Assignment own = assign_bytes(demand_, loads_, ports_, {0.0, {}, 0.0, false, false});
+        most = own.nic_s;
+    }
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+        const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];
+        if (out == 0 && in == 0) continue;
+        if (rates_.nic[rank] <= 0 || !costs_.crosses_rails) return kNever;
+        most = std::max({most, static_cast<double>(out) / rates_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
+                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd});
+    }
+    most = std::max(most, uplink_seconds(false));
+    if (most > 0) most += costs_.scale_out_latency_s;
+    return costs_.stage_overhead_s + std::max({most, near_seconds(), pair_s_});
+}
+
+double Ledger::uplink_seconds(bool is_balanced) const {
+    if (costs_.uplink_bytes_per_s <= 0) return 0;
+    double most = 0;
+    std::vector<double> bytes(tiles_.width);
+    for (std::size_t first = 0; first < ranks_; first += tiles_.width) {
+        for (const auto* far : {&loads_.out_far, &loads_.in_far}) {
+            for (std::size_t gpu = 0; gpu < tiles_.width; ++gpu) bytes[gpu] = static_cast<double>((*far)[first + gpu]);
+            if (is_balanced) {
+                most = std::max(most, std::accumulate(bytes.begin(), bytes.end(), 0.0) / costs_.uplink_bytes_per_s);
+                continue;
+            }
+            // NICs share it evenly: those with least are done first, and what is left cannot use all of it.
+            std::ranges::sort(bytes);
+            const double nic = *std::max_element(rates_.nic.begin() + static_cast<std::ptrdiff_t>(first), rates_.nic.begin() + static_cast<std::ptrdiff_t>(first + tiles_.width));
+            double seconds = 0, before = 0;
+            for (std::size_t n = 0; n < bytes.size() && nic > 0; ++n) {
+                const double rate = std::min(nic, costs_.uplink_bytes_per_s / static_cast<double>(bytes.size() - n));
+                seconds += (bytes[n] - before) / rate;
+                before = bytes[n];
+            }
+            most = std::max(most, seconds);
+        }
+    }
+    return most;
+}
+
+bool Ledger::is_idle(std::size_t rank) const { return loads_.out_far[rank] + loads_.out_near[rank] == 0; }
+
+double Ledger::mean_partners() const {
+    const double all = std::accumulate(tiles_.num_far.begin(), tiles_.num_far.end(), 0.0);
+    return all / static_cast<double>(ranks_);
+}
+
+double Ledger::balanced_seconds(const Cut& cut, bool is_crowded) const {
+    double most = 0;
+    for (std::size_t server = 0; server < tiles_.servers; ++server) {
+        double out = 0, in = 0, rate = 0, messages = 0, squares = 0;
+        for (std::size_t rank = server * tiles_.width; rank < (server + 1) * tiles_.width; ++rank) {
+            out += static_cast<double>(loads_.out_far[rank]);
+            in += static_cast<double>(loads_.in_far[rank]);
+            rate += rates_.nic[rank];
+        }
+        if (out + in == 0) continue;
+        const double lane = static_cast<double>(cut.bytes[server]) * static_cast<double>(tiles_.width);
+        for (std::size_t other = 0; other < tiles_.servers; ++other) {
+            if (other == server) continue;
+            messages += std::ceil(static_cast<double>(tiles_.bytes[server * tiles_.servers + other]) / lane);
+            const auto from = static_cast<double>(tiles_.bytes[other * tiles_.servers + server]);
+            squares += from * from;
+        }
+        if (costs_.uplink_bytes_per_s > 0) rate = std::min(rate, costs_.uplink_bytes_per_s);
+        if (rate <= 0) return kNever;
+        const double good = is_crowded && squares > 0 ? goodput(in * in / squares, static_cast<double>(cut.bytes[server])) : 1.0;
+        const double late = has_idle_helper(server) ? costs_.stage_overhead_s : 0.0;
+        most = std::max({most, out / rate + costs_.message_overhead_s * messages + late, in / (rate * ports_.efficiency) / good});
+    }
+    return std::max({most, cut_s_, rail_uplink_seconds()});
+}
+
+bool Ledger::has_idle_helper(std::size_t server) const {
+    bool is_idle = false, has_far = false;
+    for (std::size_t rank = server * tiles_.width; rank < (server + 1) * tiles_.width; ++rank) {
+        is_idle = is_idle || (rates_.nic[rank] > 0 && loads_.out_far[rank] + loads_.out_near[rank] == 0);
+        has_far = has_far || loads_.out_far[rank] > 0;
+    }
+    return is_idle && has_far;
+}
+
+double Ledger::restore_seconds() const {
+    std::int64_t most = 0;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) most = std::max(most, loads_.in_far[rank]);
+    return static_cast<double>(most) * (1.0 - 1.0 / static_cast<double>(rates_.width)) / rates_.scale_up;
+}
+
+bool Ledger::is_balanced() const {
+    for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+        const auto out = std::span(loads_.out_far).subspan(first, rates_.width);
+        if (std::ranges::any_of(out, [&](std::int64_t bytes) { return bytes != out[0]; })) return false;
+    }
+    return true;
+}
+
+double Ledger::stage_port_seconds() const {
+    const auto width = static_cast<double>(rates_.width);
+    std::vector<double> out(tiles_.servers, 0.0), in(tiles_.servers, 0.0);
+    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+        const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
+        if (src == dst || tiles_.bytes[tile] == 0) continue;
+        const double share = static_cast<double>(tiles_.bytes[tile]) / width;
+        double gives = 0, gets = 0, nics = 0;
+        for (std::size_t gpu = 0; gpu < rates_.width; ++gpu) {
+            gives = std::max(gives, static_cast<double>(tiles_.sent[(src * rates_.width + gpu) * tiles_.servers + dst]) - share);
+            gets = std::max(gets, static_cast<double>(tiles_.received[src * ranks_ + dst * rates_.width + gpu]) * (1 - 1 / width));
+            nics += std::min(rates_.nic[src * rates_.width + gpu], rates_.nic[dst * rates_.width + gpu]);
+        }
+        if (nics <= 0) continue;
+        const double wire = share * width / nics;
+        out[src] += std::max(0.0, gives / rates_.scale_up - wire);
+        in[dst] += std::max(0.0, gets / rates_.scale_up - wire);
+    }
+    return std::max(std::ranges::max(out), std::ranges::max(in));
+}
+
+double Ledger::likeness() const {
+    double bytes = 0, squares = 0;
+    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+        if (tile / tiles_.servers == tile % tiles_.servers) continue;
+        const auto size = static_cast<double>(tiles_.bytes[tile]);
+        bytes += size;
+        squares += size * size;
+    }
+    const auto all = static_cast<double>(tiles_.servers * (tiles_.servers - 1));
+    return squares > 0 ? bytes * bytes / squares / all : 1.0;
+}
+
+double Ledger::nic_seconds(const PortUse& use) const {
+    double most = 0;
+    for (std::size_t port = 0; port < use.bytes.size(); ++port) {
+        const bool is_inside = port >= 2 * ranks_ && port < ports_.first_uplink();
+        if (!is_inside && use.bytes[port] > 0) most = std::max(most, use.bytes[port] / std::max(rate_[port], 1e-9));
+    }
+    return most;
+}
+
+Ledger::Waves Ledger::count_waves(const Cut& cut) const {
+    Waves waves{std::vector<double>(tiles_.servers, 1.0), std::vector<double>(tiles_.servers, 1.0)};
+    if (cut.bytes.empty()) return waves;
+    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+        const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
+        if (src == dst) continue;
+        const double lane = static_cast<double>(tiles_.bytes[tile]) / static_cast<double>(tiles_.width);
+        const double slices = std::clamp(std::round(lane / static_cast<double>(cut.bytes[src])), 1.0, kMostWaves);
+        waves.out[src] = std::max(waves.out[src], slices);
+        waves.in[dst] = std::max(waves.in[dst], slices);
+    }
+    return waves;
+}
+
+double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut) const {
+    const Waves waves = count_waves(cut);
+    double end = nic_s > 0 ? nic_s + after_s : 0.0;
+    for (std::size_t port = 2 * ranks_; port < std::min(use.bytes.size(), ports_.first_uplink()); ++port) {
+        if (use.bytes[port] <= 0) continue;
+        const std::size_t place = port - 2 * ranks_;
+        double messages = 0;
+        if (ports_.is_mesh) {
+            const std::size_t server = place / rates_.width / rates_.width;
+            messages = use.hops[port] > 0 ? std::max(waves.out[server], waves.in[server]) : 0.0;
+        } else if (place < ranks_) {
+            messages = waves.out[place / rates_.width] * use.given_to[place] + waves.in[place / rates_.width] * use.passed_to[place];
+        }
+        const double busy = use.bytes[port] / rate_[port] + costs_.message_overhead_s * messages;
+        // A port with time to spare catches up.
+        const double ratio = nic_s > 0 ? std::min(1.0, busy / nic_s) : 0.0;
+        const double waits = kWaiting * std::min(use.hops[port] / rate_[port], nic_s) * ratio * ratio;
+        end = std::max({end, busy + waits + move_seconds(), nic_s > 0 ? nic_s + waits + after_s : 0.0});
+    }
+    return end;
+}
+
+double Ledger::inside_seconds(const PortUse& use) const { return use.bytes.empty() ? near_seconds() : end_seconds(0, 0, use, {}); }
+
+double Ledger::most_port_seconds() const {
+    const auto width = static_cast<double>(rates_.width);
+    double most = 0;
+    for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+        double in = 0, out = 0;
+        for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+            in += static_cast<double>(loads_.in_far[rank]) / width;
+            out += static_cast<double>(loads_.out_far[rank]) / width;
+        }
+        for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+            const auto sends = static_cast<double>(loads_.out_far[rank]), receives = static_cast<double>(loads_.in_far[rank]);
+            const double up = static_cast<double>(loads_.out_near[rank]) + std::max(sends - out, 0.0) + in;
+            const double down = static_cast<double>(loads_.in_near[rank]) + std::max(out - sends, 0.0) + receives;
+            most = std::max({most, up, down});
+        }
+    }
+    return most / rates_.scale_up;
+}
+
+bool Ledger::ports_bind() const { return most_port_seconds() > kPortsBind * cut_s_; }
+
+bool Ledger::ports_matter() const {
+    if (rates_.width == 1 || tiles_.servers * tiles_.servers > kMostTiles) return false;
+    return ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_;
+}
+
+double Ledger::burst_seconds(const Cut& cut, const PortUse& use) const {
+    double loops = nic_seconds(use);
+    // Inside a single server all neighbours of a GPU send to its NIC at once.
+    if (tiles_.servers == 1 && loops > 0) loops /= goodput(static_cast<double>(rates_.width - 1), static_cast<double>(tiles_.bytes[0]) / static_cast<double>(rates_.width * rates_.width));
+    const double wire = std::max(balanced_seconds(cut, true), loops);
+    if (wire <= 0) return costs_.stage_overhead_s + inside_seconds(use);
+    const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
+    // The next slice of a lane leaves when one before it has arrived, and lanes of one size all wait at once.
+    double waits = tiles_.servers == 1 ? 0 : partners == 1 ? 2 : 1;
+    if (is_balanced() && usual_flows(tiles_.servers) == 1) waits += cut.slices - 1;
+    const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (cut.slices * partners) + move_seconds();
+    // With a single partner, a GPU passes on what its NIC brings one message after the other, each on one link.
+    double passed = 0;
+    if (tiles_.servers == 2 && !use.passed.empty()) passed = std::ranges::max(use.passed) / ports_.link_rate() + costs_.scale_out_latency_s;
+    return costs_.stage_overhead_s + std::max({inside_seconds(use), passed, end_seconds(wire, costs_.scale_out_latency_s * (1 + waits) + last, use, cut)});
+}
+
+double Ledger::staged_seconds(const Stages& stages, const Cut& cut, const PortUse& use) const {
+    if (stages.segments.empty()) return costs_.stage_overhead_s + inside_seconds(use);
+    // Partners of one stage do not all start at once, and what some lack must come from their neighbours first.
+    const double gap = 2 * costs_.message_overhead_s + (is_balanced() ? 0.0 : move_seconds());
+    const double wire = std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds(), nic_seconds(use)}) + gap * stages.num_stages;
+    double late = 0;
+    for (std::size_t server = 0; server < tiles_.servers; ++server) late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
+    const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
+    return std::max(inside_seconds(use), end_seconds(wire + stage_port_seconds() + late, costs_.scale_out_latency_s + last, use, cut));
+}
+
+double Ledger::window_seconds(const Cut& cut, const PortUse& use) const {
+    const double wire = std::max(balanced_seconds(cut, false), nic_seconds(use));
+    if (wire <= 0) return costs_.stage_overhead_s + inside_seconds(use);
+    // Every slice waits for the arrival of the one before, in one lane after the other.
+    const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
+    const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
+    return costs_.stage_overhead_s + std::max(inside_seconds(use), end_seconds(wire, costs_.scale_out_latency_s * (1 + turns) + last, use, cut));
+}
+
+double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, const Cut& cut) const {
+    const auto flow = static_cast<double>(cut.flow_bytes), slice = static_cast<double>(std::ranges::max(cut.bytes));
+    const double mean = std::max(1.0, mean_partners());
+    // Slices of a lane one after the other.
+    const auto turns = [&](double lane) {
+        const double many = std::clamp(lane / slice, 1.0, 128.0), flows = std::max(1.0, std::round(lane / flow));
+        return flows > 1 ? std::max(many / flows, 4.0) : many;
+    };
+    // What the last slices bring has nothing to hide behind; half of it is there when the last wire ends. Along rails bytes hop
+    // before the wire or after it, and those that hop before it come last.
+    double last = 0;
+    for (std::size_t rank = 0; rank < ranks_ && !ports_.couples_ends(); ++rank) {
+        if (use.restored[rank] > 0) last = std::max(last, use.restored[rank] / turns(static_cast<double>(loads_.in_far[rank]) / mean) / ports_.link_rate() / 2);
+    }
+    const double crowd = costs_.fan_in > 0 ? crowd_factor() : 1.0;
+    // The next slice of the largest lane leaves when one before it has arrived; others have the NIC meanwhile, half of the time.
+    const double waits = std::max(0.0, turns(std::min(use.largest_hop, static_cast<double>(tiles_.largest_far))) / cut.lane_flows - 1) / 2 * costs_.scale_out_latency_s;
+    const double after = costs_.scale_out_latency_s + (spread.has_hops ? last + waits + 2 * move_seconds() : 0.0);
+    return costs_.stage_overhead_s + std::max(chain_seconds(spread), end_seconds(spread.nic_s * crowd, after, use, {}));
+}
+
+double Ledger::chain_seconds(const Assignment& spread) const {
+    double most = 0;
+    const double slice = 4 * (costs_.message_overhead_s * rates_.scale_up + 1);
+    for (const auto& [route, bytes] : spread.near) {
+        const bool hops = route.relay >= 0 || route.out != route.from || route.in != route.to;
+        if (!hops) continue;
+        const double slices = std::clamp(std::floor(static_cast<double>(bytes) / slice), 1.0, kMostRelaySlices);
+        most = std::max(most, static_cast<double>(bytes) / ports_.link_rate() + slices * (costs_.scale_up_latency_s + costs_.message_overhead_s) + move_seconds());
+    }
+    return most;
+}
+
+double Ledger::least_staged_seconds() const {
+    double most = 0;
+    for (std::size_t server = 0; server < tiles_.servers; ++server) {
+        double partners = 0;
+        for (std::size_t other = 0; other < tiles_.servers; ++other) partners += other != server && tiles_.bytes[server * tiles_.servers + other] > 0;
+        most = std::max(most, partners);
+    }
+    return most * costs_.stage_overhead_s + cut_s_ + costs_.scale_out_latency_s;
+}
+
+double Ledger::least_detour_seconds() const {
+    return costs_.stage_overhead_s + floor_seconds(loads_, ports_) + std::min(costs_.scale_out_latency_s, move_seconds());
+}
+
+}  // namespace interlock
