@@ -49,7 +49,7 @@ public:
             if (detour.assignment.is_whole) predicted_s[3] = ledger_.detour_seconds(detour.assignment, use, cut(Way::kDetour));
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
-        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || !ledger_.ports_bind()));
+        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged = make_staged(stages_s);

@@ -10,7 +10,10 @@ CLUSTERS: dict[str, tuple[str, dict[str, object]]] = {
     "9:1": ("h200", {"servers": 4}),
     "4:1": ("h800", {"servers": 2}),
     "18:1": ("b200", {"servers": 3}),
+    "2:1": ("h200", {"servers": 4, "scale_up_bandwidth": "100 GB/s"}),
     "mesh": ("mi300x", {"servers": 4}),
+    "mesh 4:1": ("mi300x", {"servers": 3, "scale_out_bandwidth": "800 Gb/s"}),
+    "uplink": ("h200", {"servers": 4, "oversubscription": 2.0}),
     "rail": ("h200", {"servers": 3, "scale_out": "rail"}),
     "one-to-one": ("h200", {"servers": 4, "fan_in": 1}),
     "one server": ("h200", {"servers": 1}),
@@ -21,6 +24,8 @@ CLUSTERS: dict[str, tuple[str, dict[str, object]]] = {
 UNKNOWN = {
     ("rail", "direct"): "no NIC reaches one of another rail",
     ("faults", "direct"): "a dead NIC sends nothing",
+    ("uplink", "direct"): "how pairs of unlike sizes share an uplink is taken at its worst",
+    ("2:1", "staged"): "what a NIC with one partner idles for a busy port is predicted too small",
     ("one-to-one", "detour"): "senders beyond the fan-in, which a detour adds, are not predicted",
 }
 
@@ -37,7 +42,9 @@ def test_predictions_come_within_a_tenth_of_the_simulator(kind: str, way: str) -
     assert plan.predicted_s == pytest.approx(plan.simulate(1e-3).makespan_s, rel=0.1)
 
 
-@pytest.mark.parametrize("kind", CLUSTERS)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in CLUSTERS if kind != "mesh 4:1"]
+)  # links wait more than predicted there
 def test_so_does_the_way_that_is_chosen_where_there_is_little_to_send(kind: str) -> None:
     preset, settings = CLUSTERS[kind]
     cluster = il.cluster(preset, **settings)  # type: ignore[arg-type]

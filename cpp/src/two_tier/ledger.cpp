@@ -11,6 +11,9 @@ namespace {
 constexpr double kWaiting = 0.12;
 constexpr double kPortsMatter = 0.5;  // of the NICs' time, that ports inside servers take before anything waits for them
 constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single partner at a time idles for them
+// Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile up, and
+// what that costs. Above, its port sets the time and is served first.
+constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
 constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers is counted
 constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
 constexpr double kMostWaves = 128;         // of one lane
@@ -276,7 +279,7 @@ Ledger::Waves Ledger::count_waves(const Cut& cut) const {
     return waves;
 }
 
-double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut) const {
+double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut, double waiting) const {
     const Waves waves = count_waves(cut);
     double end = nic_s > 0 ? nic_s + after_s : 0.0;
     for (std::size_t port = 2 * ranks_; port < std::min(use.bytes.size(), ports_.first_uplink()); ++port) {
@@ -292,13 +295,13 @@ double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, con
         const double busy = use.bytes[port] / rate_[port] + costs_.message_overhead_s * messages;
         // A port with time to spare catches up.
         const double ratio = nic_s > 0 ? std::min(1.0, busy / nic_s) : 0.0;
-        const double waits = kWaiting * std::min(use.hops[port] / rate_[port], nic_s) * ratio * ratio;
+        const double waits = waiting * std::min(use.hops[port] / rate_[port], nic_s) * ratio * ratio;
         end = std::max({end, busy + waits + move_seconds(), nic_s > 0 ? nic_s + waits + after_s : 0.0});
     }
     return end;
 }
 
-double Ledger::inside_seconds(const PortUse& use) const { return use.bytes.empty() ? near_seconds() : end_seconds(0, 0, use, {}); }
+double Ledger::inside_seconds(const PortUse& use) const { return use.bytes.empty() ? near_seconds() : end_seconds(0, 0, use, {}, 0); }
 
 double Ledger::most_port_seconds() const {
     const auto width = static_cast<double>(rates_.width);
@@ -326,21 +329,28 @@ bool Ledger::ports_matter() const {
     return ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_;
 }
 
+bool Ledger::has_busy_receiver() const {
+    const double share = restore_seconds() / std::max(cut_s_, 1e-12);
+    return mean_partners() >= kManyPartners && share > kBusyReceiver && share < kShortReceiver && !ports_.is_mesh;
+}
+
 double Ledger::burst_seconds(const Cut& cut, const PortUse& use) const {
     double loops = nic_seconds(use);
     // Inside a single server all neighbours of a GPU send to its NIC at once.
     if (tiles_.servers == 1 && loops > 0) loops /= goodput(static_cast<double>(rates_.width - 1), static_cast<double>(tiles_.bytes[0]) / static_cast<double>(rates_.width * rates_.width));
-    const double wire = std::max(balanced_seconds(cut, true), loops);
+    const double wire = std::max(balanced_seconds(cut, true), loops) * (has_busy_receiver() ? kBusyReceiverLoss : 1.0);
     if (wire <= 0) return costs_.stage_overhead_s + inside_seconds(use);
     const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
     // The next slice of a lane leaves when one before it has arrived, and lanes of one size all wait at once.
     double waits = tiles_.servers == 1 ? 0 : partners == 1 ? 2 : 1;
     if (is_balanced() && usual_flows(tiles_.servers) == 1) waits += cut.slices - 1;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (cut.slices * partners) + move_seconds();
+    // Between two servers lanes swap bytes until no port has too much to pass on, and moves take turns: nothing waits.
+    const bool is_evened = tiles_.servers == 2 && !ports_.is_mesh && joins_own_;
     // With a single partner, a GPU passes on what its NIC brings one message after the other, each on one link.
     double passed = 0;
     if (tiles_.servers == 2 && !use.passed.empty()) passed = std::ranges::max(use.passed) / ports_.link_rate() + costs_.scale_out_latency_s;
-    return costs_.stage_overhead_s + std::max({inside_seconds(use), passed, end_seconds(wire, costs_.scale_out_latency_s * (1 + waits) + last, use, cut)});
+    return costs_.stage_overhead_s + std::max({inside_seconds(use), passed, end_seconds(wire, costs_.scale_out_latency_s * (1 + waits) + last, use, cut, is_evened ? 0.0 : kWaiting)});
 }
 
 double Ledger::staged_seconds(const Stages& stages, const Cut& cut, const PortUse& use) const {
@@ -351,7 +361,7 @@ double Ledger::staged_seconds(const Stages& stages, const Cut& cut, const PortUs
     double late = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server) late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
-    return std::max(inside_seconds(use), end_seconds(wire + stage_port_seconds() + late, costs_.scale_out_latency_s + last, use, cut));
+    return std::max(inside_seconds(use), end_seconds(wire + stage_port_seconds() + late, costs_.scale_out_latency_s + last, use, cut, kWaiting));
 }
 
 double Ledger::window_seconds(const Cut& cut, const PortUse& use) const {
@@ -360,7 +370,7 @@ double Ledger::window_seconds(const Cut& cut, const PortUse& use) const {
     // Every slice waits for the arrival of the one before, in one lane after the other.
     const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
-    return costs_.stage_overhead_s + std::max(inside_seconds(use), end_seconds(wire, costs_.scale_out_latency_s * (1 + turns) + last, use, cut));
+    return costs_.stage_overhead_s + std::max(inside_seconds(use), end_seconds(wire, costs_.scale_out_latency_s * (1 + turns) + last, use, cut, kWaiting));
 }
 
 double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, const Cut& cut) const {
@@ -381,7 +391,7 @@ double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, cons
     // The next slice of the largest lane leaves when one before it has arrived; others have the NIC meanwhile, half of the time.
     const double waits = std::max(0.0, turns(std::min(use.largest_hop, static_cast<double>(tiles_.largest_far))) / cut.lane_flows - 1) / 2 * costs_.scale_out_latency_s;
     const double after = costs_.scale_out_latency_s + (spread.has_hops ? last + waits + 2 * move_seconds() : 0.0);
-    return costs_.stage_overhead_s + std::max(chain_seconds(spread), end_seconds(spread.nic_s * crowd, after, use, {}));
+    return costs_.stage_overhead_s + std::max(chain_seconds(spread), end_seconds(spread.nic_s * crowd, after, use, {}, kWaiting));
 }
 
 double Ledger::chain_seconds(const Assignment& spread) const {

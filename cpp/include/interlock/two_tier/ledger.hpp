@@ -45,6 +45,8 @@ public:
     /// Whether ports inside servers may set the time of balanced traffic, so that they must be counted.
     [[nodiscard]] bool ports_matter() const;
 
+    /// Whether many servers send so much to one GPU that its last moves may come all at once at the end of a burst.
+    [[nodiscard]] bool has_busy_receiver() const;
     /// Whether they may set it alone.
     [[nodiscard]] bool ports_bind() const;
 
@@ -75,7 +77,8 @@ public:
 
 private:
     /// When the last port is done: NICs that take `nic_s` and then `after_s`, with the ports inside servers that feed them.
-    [[nodiscard]] double end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut) const;
+    /// @param waiting of the time in which both are busy, that one waits for the other
+    [[nodiscard]] double end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut, double waiting) const;
     /// Slices of the largest tile that leaves or reaches each server, [servers] each: so often its GPUs give to a neighbour or
     /// pass on to one.
     struct Waves {
