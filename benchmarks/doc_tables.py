@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
@@ -457,7 +458,32 @@ def gpu() -> str:
         f"{result['device']}, torch {result['torch']}; a dependent hop takes {hop['hop_us']:.2f} us, queueing a launch "
     )
     header = ["plan", "messages", "ours", "beside it", "takes", "its time over ours"]
-    return markdown(header, lines) + f"\n{facts}{hop['host_us']:.0f} us of the host.\n"
+    return markdown(header, lines) + f"\n{facts}{hop['host_us']:.0f} us of the host.\n{_costs(result)}"
+
+
+def _costs(result: dict[str, object]) -> str:
+    """What `measure_costs` found, in a sentence."""
+    if "costs" not in result:
+        return ""
+    costs = cast(dict[str, float], result["costs"])
+    launch, hop, message = (costs[f"gpu_{name}_s"] for name in ("launch", "hop", "message"))
+    rate = costs["gpu_copy_bandwidth_bytes_per_s"]
+    return (
+        f"As `calibrate` measures them in the same run: launch {1e6 * launch:.0f} us, hop {1e6 * hop:.2f} us, "
+        f"independent message {1e9 * message:.1f} ns, copies {rate / 1e12:.2f} TB/s.\n"
+    )
+
+
+def gpu_checks() -> str:
+    """What the last run of tools/gpu_check found."""
+    result = stored("gpu")
+    if "checks" not in result:
+        return "No run of `tools/gpu_check` is stored yet.\n"
+    checks = cast(list[dict[str, str]], result["checks"])
+    lines = [[one["check"], one["result"], f"{one['seconds']} s", one["said"].strip("= ")] for one in checks]
+    machine = cast(dict[str, str], result["machine"])
+    took = f"All of it in {result['checks_s']} s, at commit {machine['commit']} on {machine['date']}."
+    return markdown(["check", "result", "took", "said"], lines) + f"\n{took}\n"
 
 
 WRITERS = (
@@ -477,6 +503,7 @@ WRITERS = (
     imported,
     fuzz,
     gpu,
+    gpu_checks,
     *MOE,
     *FAST,
     *LAB,

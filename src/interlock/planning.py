@@ -85,7 +85,7 @@ class Plan:
         self.decide_s = decide_s
         self._certificates: dict[float | None, Certificate] = {}
         self._program: tuple[tuple[int, bool], Program] | None = None
-        self._results: dict[float | None, Result] = {}
+        self._results: dict[tuple[float | None, bool], Result] = {}
 
     @property
     def problem(self) -> Problem:
@@ -222,13 +222,16 @@ class Plan:
             digest = _core.digest64(np.ascontiguousarray(column).reshape(-1).view(np.uint8), digest)
         return digest
 
-    def simulate(self, tolerance: float | None = None) -> Result:
-        """How long it takes and why; `tolerance` trades exactness for speed."""
-        if tolerance not in self._results:
+    def simulate(self, tolerance: float | None = None, *, gpu: bool = False) -> Result:
+        """How long it takes and why; `tolerance` trades exactness for speed.
+
+        With `gpu`, what the program costs on the cluster's devices is counted: launch, hops, messages and packing.
+        """
+        if (tolerance, gpu) not in self._results:
             from interlock.simulate import simulate
 
-            self._results[tolerance] = simulate(self.schedule, self.problem, tolerance=tolerance)
-        return self._results[tolerance]
+            self._results[tolerance, gpu] = simulate(self.schedule, self.problem, tolerance=tolerance, gpu=gpu)
+        return self._results[tolerance, gpu]
 
     @cached_property
     def bound(self) -> Bound:

@@ -9,10 +9,12 @@ plans are made for.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -24,18 +26,20 @@ from torch.distributed.distributed_c10d import _world
 from interlock.errors import InvalidInput
 from interlock.execution import execute, native_seconds, open_session, with_gaps
 from interlock.gpu.all_to_all import find_mover
+from interlock.gpu.device import missing
 from interlock.planning import Plan
 from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Prepared, find_hosts
-from interlock.runtime.calibrate import calibrate
+from interlock.runtime.calibrate import calibrate as measure_network
 from interlock.runtime.direct import Direct, check_held
 from interlock.runtime.experts import Experts
+from interlock.runtime.peers import gather_bytes
 from interlock.runtime.pending import Pending, Worker
 from interlock.runtime.staging import Stager
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.runtime.together import all_to_all_natively
 from interlock.runtime.turns import turns_of
 from interlock.schedule import VECTOR_BYTES, check_align
-from interlock.topology import Cluster, read_cluster
+from interlock.topology import Cluster, Fabric, read_cluster, write_cluster
 from interlock.torch_collectives import Collectives, ReduceOp
 from interlock.traffic import Demand
 
@@ -388,6 +392,45 @@ class _Differentiable(torch.autograd.Function):
                 back_again = handle.session.prepare(np.ascontiguousarray(ctx.held.matrix.T))
                 handle._carry(back_again, back, flat(gradient.detach()))
         return None, back, None, None, None, None
+
+
+def calibrate(
+    group: dist.ProcessGroup | None = None,
+    *,
+    hosts: Sequence[str] | None = None,
+    path: str | Path | None = None,
+    seconds: float = 2.0,
+    fabric: Fabric | None = None,
+) -> Cluster:
+    """The cluster that the group runs on, as measured; every rank must call it and gets the same answer.
+
+    Parameters
+    ----------
+    hosts
+        Name of each rank's server; None asks every rank for its host name and LOCAL_RANK.
+    path
+        Where rank 0 writes the cluster as TOML, if anywhere.
+    seconds
+        Roughly how long to measure each tier.
+    fabric
+        How the fabric bears several senders at one receiver, which is not measured.
+
+    Where rank 0 has a GPU and what it takes to run programs there, what they cost (`gpu_launch_s` and so on) is
+    measured on it for all; elsewhere it is assumed.
+    """
+    where = dist.group.WORLD if group is None else group
+    made = measure_network(where, hosts=hosts, seconds=seconds, fabric=fabric)
+    assert where is not None
+    costs: dict[str, object] = {}
+    if where.rank() == 0 and missing() is None:
+        from interlock.gpu.costs import measure_costs
+
+        costs = measure_costs()
+    told = gather_bytes(where, json.dumps(costs).encode())[0]
+    made = made.with_(**json.loads(told))
+    if path is not None and where.rank() == 0:
+        write_cluster(made, path)
+    return made
 
 
 # Handles of the drop-in calls by group. Those of groups that were destroyed are closed when next one is asked for.

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.gpu.work import NUM_BUFFERS, Kind, WorkList
+from interlock.gpu.rows import NUM_BUFFERS, Kind
+from interlock.gpu.work import WorkList
 
 Bytes = NDArray[np.uint8]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -122,20 +123,34 @@ def test_a_thousand_launches_of_changing_plans() -> None:
         executor.wait()
 
 
-def test_a_flag_that_never_rises_is_named_and_the_device_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_a_signal(work: WorkList) -> None:
+    """A message whose arrival nobody is told of."""
+    chunks = work.chunks
+    waited = {(int(c["rank"]), int(w)) for c in chunks for w in work.waits["flag"][c["first_wait"] : c["end_wait"]]}
+    is_waited_for = [(int(c["arrival_rank"]), int(c["arrival"])) in waited for c in chunks]
+    chunks["arrival"][np.argmax(is_waited_for)] = -1
+
+
+def _with_a_wait_for_more(work: WorkList) -> None:
+    """A program that waits for one signal more than comes."""
+    waiting = work.chunks[int(np.argmax(work.chunks["end_wait"] > work.chunks["first_wait"]))]
+    work.waits["needed"][waiting["first_wait"]] += 1
+
+
+@pytest.mark.parametrize("break_it", [_without_a_signal, _with_a_wait_for_more])
+def test_what_never_comes_is_named_and_the_device_lives_on(
+    break_it: Callable[[WorkList], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=4)
     plan = il.plan(cluster, il.traffic.uniform(cluster, "64 kB"), algorithm="pxn")
 
-    def without_a_signal(*arguments: Any, **options: Any) -> WorkList:
+    def broken(*arguments: Any, **options: Any) -> WorkList:
         work = make_work(*arguments, **options)
-        chunks = work.chunks
-        waited = {(int(c["rank"]), int(w)) for c in chunks for w in work.waits["flag"][c["first_wait"] : c["end_wait"]]}
-        is_waited_for = [(int(c["arrival_rank"]), int(c["arrival"])) in waited for c in chunks]
-        chunks["arrival"][np.argmax(is_waited_for)] = -1
+        break_it(work)
         return work
 
     with monkeypatch.context() as patched:
-        patched.setattr(executor_module, "make_work", without_a_signal)
+        patched.setattr(executor_module, "make_work", broken)
         executor = il.gpu.Executor(plan, timeout_s=0.5)
     inputs = make_inputs(plan.problem, torch.float32)
     executor(inputs)

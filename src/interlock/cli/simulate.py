@@ -51,6 +51,9 @@ def command(
     tolerance: Annotated[
         float | None, typer.Option("--tolerance", help="Trade exactness for speed, e.g. 0.001.")
     ] = None,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Count what a program on the devices costs: launch, hops, messages, packing.")
+    ] = False,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the timeline as Chrome trace JSON, for Perfetto.")
     ] = None,
@@ -80,13 +83,20 @@ def command(
     opened = open_schedule(file, format_name, demand, collective, chunk_bytes, root, where)
     proof = opened.plan.certificate(tolerance)
     notes = _notes(opened, where is not None)
-    result = None if opened.plan.is_huge else opened.plan.simulate(tolerance)
+    if gpu and opened.plan.is_huge:
+        raise InvalidInput("--gpu is for schedules whose messages can be written out")
+    result = None if opened.plan.is_huge else opened.plan.simulate(tolerance, gpu=gpu)
+    if gpu and result is not None:
+        where_from = opened.plan.problem.cluster
+        said = "" if where_from is None else where_from.gpu_costs
+        notes.append(f"with what the program costs on GPUs ({said}): {format_seconds(result.makespan_s)}")
     if result is None:
         notes.append("there are too many messages to explain or draw their timeline")
     else:
         _write_pictures(opened, result, trace, gantt)
     if as_json:
-        print_json(_facts(file, opened, proof, result, notes))
+        counted = {"gpu_makespan_s": result.makespan_s} if gpu and result is not None else {}
+        print_json(_facts(file, opened, proof, result, notes) | counted)
     else:
         _show(file, opened, proof, result, notes)
     outputs.say()

@@ -18,7 +18,8 @@ import torch
 
 from interlock.errors import InterlockError, InvalidInput
 from interlock.gpu.device import compile_kernel, require_device
-from interlock.gpu.work import CHUNK_BYTES, NUM_BUFFERS, OUTPUT, SCRATCH, WorkList, landings, make_work
+from interlock.gpu.rows import NUM_BUFFERS, OUTPUT, SCRATCH
+from interlock.gpu.work import CHUNK_BYTES, WorkList, landings, make_work
 
 if TYPE_CHECKING:
     from interlock.planning import Plan

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.gpu.device import require_device
 from interlock.gpu.executor import TIMEOUT_S, Launcher, check_elements, check_tensor
-from interlock.gpu.work import NUM_BUFFERS, OUTPUT, SCRATCH, Columns, Flags, Landing, make_work
+from interlock.gpu.flags import Columns, Flags
+from interlock.gpu.rows import NUM_BUFFERS, OUTPUT, SCRATCH, Landing
+from interlock.gpu.work import make_work
 
 if TYPE_CHECKING:
     from interlock.planning import Plan

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 from interlock.runtime.peers import FIRST_TAG, gather_bytes
 from interlock.runtime.placement import Placement, find_hosts
-from interlock.topology import Cluster, Fabric, NicFault, write_cluster
+from interlock.topology import Cluster, Fabric, NicFault
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
     import torch.distributed as dist
 
@@ -33,7 +31,6 @@ def calibrate(
     group: dist.ProcessGroup | None = None,
     *,
     hosts: Sequence[str] | None = None,
-    path: str | Path | None = None,
     seconds: float = 2.0,
     fabric: Fabric | None = None,
 ) -> Cluster:
@@ -43,8 +40,6 @@ def calibrate(
     ----------
     hosts
         Name of each rank's server; None asks every rank for its host name and LOCAL_RANK.
-    path
-        Where rank 0 writes the cluster as TOML, if anywhere.
     seconds
         Roughly how long to measure each tier.
     fabric
@@ -55,10 +50,7 @@ def calibrate(
     where = dist.group.WORLD if group is None else group
     assert where is not None
     placement = Placement.by_host(find_hosts(where) if hosts is None else hosts)
-    made = _measure(where, placement, seconds, fabric or Fabric(name="tcp", fan_in=4, loss_per_sender=0.15))
-    if path is not None and where.rank() == 0:
-        write_cluster(made, path)
-    return made
+    return _measure(where, placement, seconds, fabric or Fabric(name="tcp", fan_in=4, loss_per_sender=0.15))
 
 
 def _measure(group: dist.ProcessGroup, placement: Placement, seconds: float, fabric: Fabric) -> Cluster:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Schedule
 from interlock.simulate.ecmp import hashed_uplinks
-from interlock.topology import Fabric, Topology, receiving_ports
+from interlock.topology import Cluster, Fabric, Topology, receiving_ports
 
 __all__ = ["FlowArrays", "flow_arrays"]
 
@@ -52,13 +52,15 @@ class FlowArrays:
         return len(self.arguments[0])
 
 
-def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology) -> FlowArrays:
-    """Write a schedule, whose messages take the links `path`, as flat arrays."""
+def flow_arrays(schedule: Schedule, path: Ragged, topology: Topology, device: Cluster | None = None) -> FlowArrays:
+    """Write a schedule, whose messages take the links `path`, as flat arrays, with the costs of a `device` if given."""
     channel_by_link, capacity = _channels(topology)
     is_port = receiving_ports(topology)
     fabric = topology.fabric
     capacity[channel_by_link[is_port]] *= fabric.efficiency
     latency_s, overhead_s = path_latency_s(path, schedule, topology), _overhead_s(path, topology)
+    if device is not None:
+        latency_s, overhead_s = latency_s + _device_s(schedule, device), overhead_s + device.gpu_message_s
     own_channels = channel_by_link
     if fabric.ecmp_radix is not None:
         uplinks = hashed_uplinks(path, topology)
@@ -124,6 +126,14 @@ def _loss_curve(fabric: Fabric) -> NDArray[np.float64]:
     limit = never if fabric.collapse_fan_in is None else fabric.collapse_fan_in
     collapse = (limit, fabric.collapse_loss, fabric.collapse_sender_exponent, fabric.collapse_size_exponent)
     return np.array([*mild, *collapse, fabric.reference_bytes, fabric.max_loss], np.float64)
+
+
+def _device_s(schedule: Schedule, device: Cluster) -> NDArray[np.float64]:
+    """How much later each message is known to have arrived: a hop, and copies at both ends where it has many pieces."""
+    is_packed = np.diff(schedule.pieces.offsets) > 1
+    packed_bytes = np.where(is_packed, 2 * schedule.size_bytes, 0)
+    seconds: NDArray[np.float64] = device.gpu_hop_s + packed_bytes / device.gpu_copy_bandwidth_bytes_per_s
+    return seconds
 
 
 def _overhead_s(path: Ragged, topology: Topology) -> NDArray[np.float64]:

@@ -28,6 +28,7 @@ def simulate(
     *,
     tolerance: float | None = None,
     forwarding: Forwarding = "cut-through",
+    gpu: bool = False,
 ) -> Result:
     """How long a schedule takes, and why.
 
@@ -46,6 +47,8 @@ def simulate(
     forwarding
         "cut-through": a message crosses all links of its path at once. "store-and-forward": each node receives all of
         it before passing it on, and every link's own overhead is paid.
+    gpu
+        Count what a program on the cluster's devices costs: its launch, each hop, each message and what is packed.
 
     Examples
     --------
@@ -65,13 +68,16 @@ def simulate(
     topology = on if isinstance(on, Topology) else on.topology
     if forwarding == "store-and-forward" and topology.fabric.ecmp_radix is not None:
         raise InvalidInput("store-and-forward over hashed uplinks (fabric.ecmp_radix) is not modelled")
+    device = _device_of(on, forwarding) if gpu else None
     rows = schedule.expand()
     if rows.tasks is not None and forwarding == "store-and-forward":
         raise InvalidInput("store-and-forward of a step is not modelled")
     path = resolved_paths(rows, topology)
     hops = one_message_per_link(rows, path, topology) if forwarding == "store-and-forward" else None
     arrays = (
-        flow_arrays(rows, path, topology) if hops is None else flow_arrays(hops.schedule, hops.schedule.path, topology)
+        flow_arrays(rows, path, topology, device)
+        if hops is None
+        else flow_arrays(hops.schedule, hops.schedule.path, topology)
     )
     start_s, sent_s, finish_s, wait, waited_for, bottleneck, peak_fan_in, totals = _core.simulate_flows(
         *arrays.arguments, tolerance or 0.0
@@ -81,6 +87,9 @@ def simulate(
         wait, waited_for = wait[hops.first], _message_of(hops, waited_for[hops.first])
         bottleneck = bottleneck[np.append(hops.first[1:], len(bottleneck)) - 1] if len(hops.first) else bottleneck
     makespan_s, idle_share, num_events = totals
+    if device is not None and rows.num_messages:
+        makespan_s += device.gpu_launch_s
+        start_s, sent_s, finish_s = (times + device.gpu_launch_s for times in (start_s, sent_s, finish_s))
     return Result(
         makespan_s=makespan_s,
         start_s=start_s,
@@ -99,6 +108,16 @@ def simulate(
         bottleneck=bottleneck,
         step=on.step if isinstance(on, Problem) else None,
     )
+
+
+def _device_of(on: Problem | Topology | Cluster, forwarding: Forwarding) -> Cluster:
+    """The cluster whose devices run the program."""
+    cluster = on.cluster if isinstance(on, Problem) else on
+    if not isinstance(cluster, Cluster):
+        raise InvalidInput("gpu=True needs a cluster: a graph says nothing of its devices")
+    if forwarding != "cut-through":
+        raise InvalidInput(f"gpu=True with forwarding={forwarding!r} is not modelled: devices send straight")
+    return cluster
 
 
 def _per_message(

@@ -17,7 +17,7 @@ from interlock.topology.fabric import Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault, faults_in_words
 from interlock.topology.graph import Topology
 from interlock.topology.lowering import lower
-from interlock.topology.rules import ScaleOut, ScaleUp, check_cluster
+from interlock.topology.rules import ASSUMED, GpuCosts, ScaleOut, ScaleUp, check_cluster
 from interlock.units import format_bandwidth, format_seconds
 
 __all__ = ["Cluster"]
@@ -31,6 +31,10 @@ class Cluster:
     bandwidth is divided over its peers). `scale_out` is flat (any NIC reaches any NIC), rail (NIC k reaches only NIC k
     of other servers) or rail-spine (rails joined by a spine). `oversubscription` divides what leaves a leaf (a server
     on a flat fabric, a rail on rail-spine). Latencies are end to end, from GPU to GPU.
+
+    What begins with `gpu_` is what a program on the devices costs: to launch it, for a message to let go those that
+    wait for it, to begin a message, and to copy. Only simulations that ask for it count it; `gpu_costs` says whether
+    it was measured.
 
     Every GPU has `nics_per_gpu` NICs of `scale_out_bandwidth_bytes_per_s`, unless `nic_rates_bytes_per_s` lists the
     NICs of each GPU of a server: then the other two are their largest number and rate. `faults` change single NICs.
@@ -54,6 +58,11 @@ class Cluster:
     reduces: bool = False  # the scale-up switch can add
     faults: tuple[Fault, ...] = ()
     nic_rates_bytes_per_s: tuple[tuple[float, ...], ...] = ()  # [gpus_per_server][NICs of that GPU], or nothing
+    gpu_launch_s: float = 22e-6
+    gpu_hop_s: float = 1.5e-6
+    gpu_message_s: float = 1e-9
+    gpu_copy_bandwidth_bytes_per_s: float = 2e12
+    gpu_costs: GpuCosts = ASSUMED
 
     def __post_init__(self) -> None:
         check_cluster(self)
@@ -143,6 +152,11 @@ class Cluster:
             "NICs": f"{nics}, latency {format_seconds(self.scale_out_latency_s)}",
             "between servers": f"{self.scale_out}, oversubscription {self.oversubscription:g}; {fabric}",
             "overheads": f"{message} per message, {stage} per stage",
+            "programs on a GPU": (
+                f"launch {format_seconds(self.gpu_launch_s)}, hop {format_seconds(self.gpu_hop_s)}, "
+                f"message {format_seconds(self.gpu_message_s)}, copies "
+                f"{format_bandwidth(self.gpu_copy_bandwidth_bytes_per_s)} ({self.gpu_costs}; counted where asked for)"
+            ),
             "broken": faults_in_words(self.faults),
         }
 

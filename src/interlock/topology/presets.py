@@ -8,6 +8,7 @@ from interlock.errors import InvalidInput, nearest
 from interlock.topology.cluster import Cluster
 from interlock.topology.fabric import FABRICS, Fabric, fabric
 from interlock.topology.faults import Fault
+from interlock.topology.rules import MEASURED
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
 __all__ = ["CLUSTER_KEYS", "cluster", "cluster_with", "preset_names"]
@@ -22,6 +23,14 @@ _HGX: dict[str, object] = {
     "fabric": FABRICS["infiniband"],
 }
 _NVSWITCH_SHARP: dict[str, object] = _HGX | {"multicasts": True, "reduces": True}
+# Measured on one H200 by benchmarks/bench_gpu.py; see benchmarks/results/gpu.json.
+_H200: dict[str, object] = {
+    "gpu_launch_s": 22e-6,
+    "gpu_hop_s": 1.46e-6,
+    "gpu_message_s": 0.8e-9,
+    "gpu_copy_bandwidth_bytes_per_s": 1.98e12,
+    "gpu_costs": MEASURED,
+}
 _MI300X: dict[str, object] = _HGX | {"scale_up": "mesh", "scale_up_bandwidth_bytes_per_s": 448e9}
 
 
@@ -36,8 +45,8 @@ _PRESETS: dict[str, dict[str, object]] = {
     "a100": _HGX | _rates(300, 200),
     "h800": _NVSWITCH_SHARP | _rates(200, 400),
     "h100": _NVSWITCH_SHARP | _rates(450, 400),
-    "h200": _NVSWITCH_SHARP | _rates(450, 400),
-    "h200-800g": _NVSWITCH_SHARP | _rates(450, 800),
+    "h200": _NVSWITCH_SHARP | _H200 | _rates(450, 400),
+    "h200-800g": _NVSWITCH_SHARP | _H200 | _rates(450, 800),
     "b200": _NVSWITCH_SHARP | _rates(900, 400),
     "b300": _NVSWITCH_SHARP | _rates(900, 800),
     "gh200-nvl32": _NVSWITCH_SHARP | _rates(450, 400) | {"gpus_per_server": 32, "scale_up_latency_s": 0.5e-6},
@@ -60,7 +69,8 @@ def cluster(preset: str, servers: int = 4, **overrides: object) -> Cluster:
     Keywords: gpus_per_server, scale_up ("switch", "mesh"), scale_up_bandwidth, scale_up_latency, scale_out ("flat",
     "rail", "rail-spine"), scale_out_bandwidth (of one NIC), nics_per_gpu, nic_rates (a list of rates per GPU of a
     server, instead of the two before), scale_out_latency, oversubscription, message_overhead, stage_overhead, fan_in
-    (None: no limit), fabric (a Fabric or a name), multicasts, reduces, faults.
+    (None: no limit), fabric (a Fabric or a name), multicasts, reduces, faults, and what programs on a GPU cost:
+    gpu_launch, gpu_hop, gpu_message, gpu_copy_bandwidth, gpu_costs ("assumed", "measured").
 
     Examples
     --------
@@ -189,6 +199,11 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "stage_overhead": ("stage_overhead_s", _quantity(parse_seconds)),
     "fan_in": ("fan_in", _optional_whole),
     "fabric": ("fabric", _fabric),
+    "gpu_launch": ("gpu_launch_s", _quantity(parse_seconds)),
+    "gpu_hop": ("gpu_hop_s", _quantity(parse_seconds)),
+    "gpu_message": ("gpu_message_s", _quantity(parse_seconds)),
+    "gpu_copy_bandwidth": ("gpu_copy_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
+    "gpu_costs": ("gpu_costs", _word),
     "multicasts": ("multicasts", _flag),
     "reduces": ("reduces", _flag),
     "faults": ("faults", _fault_list),

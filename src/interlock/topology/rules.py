@@ -14,7 +14,7 @@ from interlock.units import MAX_RATE, MIN_RATE
 if TYPE_CHECKING:
     from interlock.topology.cluster import Cluster
 
-__all__ = ["MAX_NAME", "MAX_RANKS", "ScaleOut", "ScaleUp", "check_cluster"]
+__all__ = ["ASSUMED", "MAX_NAME", "MAX_RANKS", "MEASURED", "GpuCosts", "ScaleOut", "ScaleUp", "check_cluster"]
 
 MAX_RANKS = 65_536
 MAX_NAME = 200
@@ -22,6 +22,9 @@ MAX_NICS_PER_GPU = 64
 
 ScaleUp = Literal["switch", "mesh"]
 ScaleOut = Literal["flat", "rail", "rail-spine"]
+GpuCosts = Literal["assumed", "measured"]
+ASSUMED: GpuCosts = "assumed"
+MEASURED: GpuCosts = "measured"
 
 
 def check_cluster(cluster: Cluster) -> None:
@@ -36,13 +39,16 @@ def check_cluster(cluster: Cluster) -> None:
         raise InvalidInput(
             f"servers={cluster.servers} x gpus_per_server={cluster.gpus_per_server} is above {MAX_RANKS} ranks"
         )
-    for name, kinds in (("scale_up", get_args(ScaleUp)), ("scale_out", get_args(ScaleOut))):
+    words = (("scale_up", ScaleUp), ("scale_out", ScaleOut), ("gpu_costs", GpuCosts))
+    for name, kinds in ((name, get_args(known)) for name, known in words):
         value = getattr(cluster, name)
         if value not in kinds:
             raise InvalidInput(f"{name}={str(value)[:64]!r} is unknown; {nearest(str(value)[:64], kinds)}")
-    for name in ("scale_up_bandwidth_bytes_per_s", "scale_out_bandwidth_bytes_per_s"):
+    rates = ("scale_up_bandwidth_bytes_per_s", "scale_out_bandwidth_bytes_per_s", "gpu_copy_bandwidth_bytes_per_s")
+    for name in rates:
         _check_number(name, getattr(cluster, name), least=MIN_RATE, most=MAX_RATE)
-    for name in ("scale_up_latency_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s"):
+    latencies = ("scale_up_latency_s", "scale_out_latency_s", "message_overhead_s", "stage_overhead_s")
+    for name in (*latencies, "gpu_launch_s", "gpu_hop_s", "gpu_message_s"):
         _check_number(name, getattr(cluster, name), least=0.0, most=1e9)
     _check_number("oversubscription", cluster.oversubscription, least=1.0, most=1000.0)
     for name in ("multicasts", "reduces"):
