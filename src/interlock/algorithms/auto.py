@@ -147,7 +147,7 @@ def _choose(problem: Problem, parameters: Iterable[str] = ()) -> str | None:
 
 
 def _why(problem: Problem, compact: CompactSchedule) -> str:
-    own = getattr(compact, "reason", "the first of the list that supports the problem")
+    own = getattr(compact, "reason", "") or "the first of the list that supports the problem"
     if problem.demand is None or problem.cluster is None:
         return str(own)
     estimates = two_tier_estimates_s(problem.cluster, problem.demand)

@@ -53,8 +53,8 @@ class Compared:
 
     def reason(self) -> str:
         """Who won, and by how much."""
-        own = getattr(self.compact, "reason", None)
-        words = self.name if own is None else f"{self.name} ({own})"
+        own = getattr(self.compact, "reason", "")
+        words = f"{self.name} ({own})" if own else self.name
         if not self.seconds:
             return f"{words}: the first of the list that supports the problem"
         mine = self.seconds[self.name]

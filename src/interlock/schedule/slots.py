@@ -33,6 +33,7 @@ class SlotSchedule:
     link_dst: NDArray[np.int32]
     table: SlotTable
     num_reducing: int = 0
+    reason: str = ""  # which way found it, in words
 
     @property
     def num_messages(self) -> int:
@@ -128,6 +129,7 @@ class TranslatedSchedule:
     image: NDArray[np.int32]  # [num_ranks, num_ranks]
     chunk_image: NDArray[np.int32]  # [num_ranks, chunks_per_rank]: rank r's j-th chunk
     num_lanes: int
+    reason: str = ""  # which way found it, in words
 
     @property
     def num_messages(self) -> int:

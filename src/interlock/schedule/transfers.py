@@ -64,6 +64,7 @@ class TransferSchedule:
     kind: NDArray[np.uint8]  # [num_messages]
     stage: NDArray[np.int32]  # [num_messages]
     exclusive: bool = True
+    reason: str = ""  # which way found it, in words
 
     @property
     def num_messages(self) -> int:

@@ -198,7 +198,7 @@ def _fan_in(result: Result) -> list[str]:
 def _precision(result: Result) -> list[str]:
     if result.tolerance is None:
         return []
-    return [f"Times are within about {100 * result.tolerance:g} % (tolerant mode)."]
+    return [f"Times are those of links slower by at most {100 * result.tolerance:g} % (tolerant mode)."]
 
 
 def _capital(text: str) -> str:

@@ -59,10 +59,11 @@ class Result:
 
     @property
     def error_bound_s(self) -> float:
-        """How far `makespan_s`, or the finish of any one message, may be off in tolerant mode.
+        """What links slower by the tolerance add to `makespan_s`, as long as messages keep their order.
 
         What departed messages used may lie idle until it adds up to three quarters of the tolerance on some link, and
-        rates are fair to within the last quarter: the times are those of links slower by at most that much.
+        rates are fair to within the last quarter: the times are those of links slower by at most that much. Where many
+        messages wait for each other and tie, such links may change who goes first, and the makespan by more.
         """
         return 0.0 if self.tolerance is None else self.makespan_s * self.tolerance
 

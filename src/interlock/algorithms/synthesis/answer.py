@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from interlock.algorithms.synthesis.symmetry import Quotient
 from interlock.algorithms.synthesis.timed import Timed, concatenated, to_schedule
 from interlock.schedule import Chunks, CompactSchedule, SlotSchedule, SlotTable, TranslatedSchedule, resting
 
-__all__ = ["Answer", "SlotAnswer", "TimedAnswer", "TranslatedAnswer"]
+__all__ = ["Answer", "SlotAnswer", "TimedAnswer", "TranslatedAnswer", "called"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +27,7 @@ class SlotAnswer:
     slot_s: float
     least_slots: int  # no table of these chunks has fewer
     num_reducing: int = 0
+    way: str = ""  # that found it, in words
 
     @property
     def makespan_s(self) -> float:
@@ -50,7 +52,8 @@ class SlotAnswer:
         """This, and after it the other, which cuts items into the same chunks."""
         if not isinstance(other, SlotAnswer):
             return self.timed().then(other)
-        return replace(self, table=cast(SlotTable, np.concatenate([self.table, other.table])))
+        table = cast(SlotTable, np.concatenate([self.table, other.table]))
+        return replace(self, table=table, way=_both(self, other))
 
     def timed(self) -> TimedAnswer:
         """The same with times of their own."""
@@ -65,13 +68,13 @@ class SlotAnswer:
             slot < self.num_reducing,
             len(self.table) * slot_ticks,
         )
-        return TimedAnswer(self.chunks, self.arcs, ticks, timed)
+        return TimedAnswer(self.chunks, self.arcs, ticks, timed, self.way)
 
     def compact(self, *, staged: bool) -> CompactSchedule:
         """As a schedule."""
         links = self.arcs.path.values
         assert np.array_equal(links, np.arange(len(links)))
-        return SlotSchedule(self.chunks, self.arcs.src, self.arcs.dst, self.table, self.num_reducing)
+        return SlotSchedule(self.chunks, self.arcs.src, self.arcs.dst, self.table, self.num_reducing, self.way)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +85,7 @@ class TimedAnswer:
     arcs: ArcSet
     ticks: Ticks
     timed: Timed
+    way: str = ""  # that found it, in words
 
     @property
     def makespan_s(self) -> float:
@@ -98,14 +102,13 @@ class TimedAnswer:
         if isinstance(other, SlotAnswer):
             other = other.timed()
         assert isinstance(other, TimedAnswer), "one rank's part cannot follow all ranks'"
-        return replace(
-            self, timed=concatenated(self.timed, other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s))
-        )
+        after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
+        return replace(self, timed=concatenated(self.timed, after), way=_both(self, other))
 
     def compact(self, *, staged: bool) -> CompactSchedule:
         """As a schedule."""
         shortest = shortest_ticks(self.ticks, self.chunks)
-        return to_schedule(self.timed, self.arcs, self.chunks, shortest, staged=staged)
+        return replace(to_schedule(self.timed, self.arcs, self.chunks, shortest, staged=staged), reason=self.way)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +120,7 @@ class TranslatedAnswer:
     ticks: Ticks
     chunk_image: NDArray[np.int32]
     timed: Timed
+    way: str = ""  # that found it, in words
 
     @property
     def makespan_s(self) -> float:
@@ -132,18 +136,33 @@ class TranslatedAnswer:
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
         assert isinstance(other, TranslatedAnswer), "all ranks' cannot follow one rank's part"
-        return replace(
-            self, timed=concatenated(self.timed, other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s))
-        )
+        after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
+        return replace(self, timed=concatenated(self.timed, after), way=_both(self, other))
 
     def compact(self, *, staged: bool) -> CompactSchedule:
         """As a schedule."""
         shortest = shortest_ticks(self.ticks, self.chunks)
         base = to_schedule(self.timed, self.quotient.arcs, self.chunks, shortest, staged=staged)
-        return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_lanes)
+        return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_lanes, self.way)
 
 
 Answer = SlotAnswer | TimedAnswer | TranslatedAnswer
+
+Returned = TypeVar("Returned")
+
+
+def called(way: str, answers: Generator[Answer, None, Returned]) -> Generator[Answer, None, Returned]:
+    """Answers of a way that tell its name."""
+    while True:
+        try:
+            answer = next(answers)
+        except StopIteration as end:
+            return cast(Returned, end.value)
+        yield replace(answer, way=way)
+
+
+def _both(first: Answer, then: Answer) -> str:
+    return first.way if first.way == then.way else f"{first.way}, then {then.way}"
 
 
 def shortest_ticks(ticks: Ticks, chunks: Chunks) -> int:

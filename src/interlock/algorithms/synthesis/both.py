@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
-from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
+from interlock.algorithms.synthesis.answer import Answer, TimedAnswer, called
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
 from interlock.algorithms.synthesis.candidates import Manner, Scene, evenly_merged, scheduled, unmerged
@@ -38,13 +38,18 @@ MORE_PAIRS = 384  # of those
 
 
 def both_ways(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
-    """Pairs of trees with roots near the middle or anywhere; the best with more and more chunks; then others."""
+    """A pair of trees per chunk, shares of the best pairs, then packed ones."""
     total_bytes = int(goal.size_bytes.sum())
     ticks = arcs.ticks(4 * MOST_CHUNKS * goal.num_ranks, 2.0 * total_bytes * goal.num_ranks)
-    if are_many(goal, arcs) and (yield from swept_sums(goal, arcs, ticks, budget)):
+    if are_many(goal, arcs) and (yield from called("a pair of trees per chunk", swept_sums(goal, arcs, ticks, budget))):
         return
     if are_few(goal, arcs, budget):
-        yield from shared(goal, arcs, budget)
+        yield from called("shares of the best pairs of trees", shared(goal, arcs, budget))
+    yield from called("packed pairs of trees", _packed(goal, arcs, ticks, total_bytes, budget))
+
+
+def _packed(goal: Goal, arcs: ArcSet, ticks: Ticks, total_bytes: int, budget: Budget) -> Generator[Answer]:
+    """Roots near the middle or anywhere; the best with more and more chunks; then others."""
     counts = _numbers_of_chunks(goal, arcs, ticks, total_bytes) if budget.parts is None else (budget.parts,)
     best_s, best_parts = np.inf, counts[0]
     scene = _scene(goal, arcs, ticks, counts[0])

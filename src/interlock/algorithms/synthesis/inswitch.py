@@ -57,6 +57,7 @@ class InSwitchAnswer:
             message=np.arange(len(order), dtype=np.int32),
             kind=np.where(route[order] == 0, Kind.REDUCE, Kind.COPY).astype(np.uint8),
             stage=slot[order].astype(np.int32) if staged else np.zeros(len(order), np.int32),
+            reason="in the switch, chunk after chunk",
         )
 
 

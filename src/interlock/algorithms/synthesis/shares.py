@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -54,7 +54,7 @@ def are_few(goal: Goal, arcs: ArcSet, budget: Budget) -> bool:
     return is_free and rows <= MOST_ROWS and goal.ends.shared is not None and len(goal.ends.shared) > 1
 
 
-def shared(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+def shared(goal: Goal, arcs: ArcSet, budget: Budget) -> Generator[Answer]:
     """Short chunks on the best trees, with a budget that leaves as much as ever for other ways."""
     own = replace(budget, spent=0, limit=MORE_TRANSFERS, report=lambda share: None)
     counted = 0

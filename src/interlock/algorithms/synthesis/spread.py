@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from interlock.algorithms.synthesis.answer import Answer, SlotAnswer, TimedAnswer
+from interlock.algorithms.synthesis.answer import Answer, SlotAnswer, TimedAnswer, called
 from interlock.algorithms.synthesis.arcs import ArcSet
 from interlock.algorithms.synthesis.bounds import least_seconds
 from interlock.algorithms.synthesis.budget import Budget, keep_best
@@ -44,11 +44,11 @@ def spread(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) 
 
 def _answers(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Iterator[Answer]:
     if quotient is not None:
-        yield from translated_answers(goal, quotient, budget)
+        yield from called("one rank's part, moved by symmetry", translated_answers(goal, quotient, budget))
         if budget.spent and (budget.parts is not None or goal.num_moves > budget.limit // 20):
             return
     if goal.is_pairwise:
-        yield from _path_answers(goal, arcs, budget)
+        yield from called("balanced paths", _path_answers(goal, arcs, budget))
         return
     in_rounds = arcs.is_uniform and goal.spans_all and int(np.ptp(goal.size_bytes)) <= 1
     if in_rounds:
@@ -59,13 +59,13 @@ def _answers(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget
         if is_tight and budget.parts is not None:
             return
     elif goal.spans_all and arcs.is_simple:
-        yield from _matched_answers(goal, arcs, budget)
-    if are_many(goal, arcs) and (yield from swept_copies(goal, arcs, budget)):
+        yield from called("random matching", _matched_answers(goal, arcs, budget))
+    if are_many(goal, arcs) and (yield from called("a tree per chunk", swept_copies(goal, arcs, budget))):
         return
     if are_few(goal, arcs, budget):
-        yield from shared(goal, arcs, budget)
+        yield from called("shares of the best trees", shared(goal, arcs, budget))
     if not in_rounds or goal.num_moves <= MANY_TRANSFERS:
-        yield from _tree_answers(goal, arcs, budget)
+        yield from called("packed trees", _tree_answers(goal, arcs, budget))
 
 
 def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAnswer]:
@@ -80,7 +80,7 @@ def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAns
         options = replace(rounds, candidates=candidates, seed=budget.seed + attempt)
         table = gather_in_rounds(arcs.src, arcs.dst, origin, goal.num_ranks, options)
         budget.spend(len(chunks) * goal.num_ranks // 4)
-        answer = SlotAnswer(chunks, arcs, table, slot_s, least)
+        answer = SlotAnswer(chunks, arcs, table, slot_s, least, way="greedy rounds")
         yield answer
         if len(table) == least or is_only:
             return
@@ -88,7 +88,7 @@ def _round_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[SlotAns
             return
 
 
-def _matched_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+def _matched_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Generator[Answer]:
     """Random matching: little effort, and near the bound where no link is scarce."""
     for attempt in range(MATCHINGS):
         answer = matched(goal, arcs, budget.parts or 1, budget.seed + attempt)
@@ -96,7 +96,7 @@ def _matched_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answe
         yield answer
 
 
-def _tree_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+def _tree_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Generator[Answer]:
     """Packed trees with more and more chunks, until more of them are no longer better."""
     best_s, best_parts = np.inf, 0
     for parts in budget.ladder():
@@ -136,7 +136,7 @@ def _trees_of(goal: Goal, arcs: ArcSet, chunks: Chunks, transfers: int, budget: 
             return
 
 
-def _path_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
+def _path_answers(goal: Goal, arcs: ArcSet, budget: Budget) -> Generator[Answer]:
     """Balanced paths, each item whole at first; cut so that large ones can share links where there are few."""
     best_s, best_parts = np.inf, 0
     for parts in budget.ladder():

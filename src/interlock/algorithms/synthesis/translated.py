@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,7 +34,7 @@ class Share:
     per_rank: int
 
 
-def translated_answers(goal: Goal, quotient: Quotient, budget: Budget) -> Iterator[Answer]:
+def translated_answers(goal: Goal, quotient: Quotient, budget: Budget) -> Generator[Answer]:
     """Answers for goals that look the same from every rank; none for others."""
     if goal.is_pairwise:
         pairs = _item_of_pair(goal)
