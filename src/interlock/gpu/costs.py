@@ -13,6 +13,7 @@ import interlock.topology as topologies
 from interlock.collectives import all_gather
 from interlock.gpu.executor import Executor
 from interlock.planning import Plan, plan, synthesize
+from interlock.schedule import levels
 from interlock.topology import cluster
 from interlock.topology.rules import MEASURED
 from interlock.traffic import matrix
@@ -20,7 +21,7 @@ from interlock.traffic import matrix
 __all__ = ["measure_costs"]
 
 REPEATS = 20
-HOPS = 63  # of the ring
+RING = 64  # ranks
 WAIT_CYCLES = 2_000_000  # about a millisecond, in which the host queues what is measured
 
 
@@ -32,14 +33,14 @@ def measure_costs() -> dict[str, object]:
     """
     pair = cluster("h200", servers=1, gpus_per_server=2)
     nothing = _launching(plan(pair, matrix(np.array([[0, 16], [0, 0]])), algorithm="direct"))
-    ring = topologies.ring(HOPS + 1, bandwidth="50 GB/s")
-    chain = _launching(synthesize(ring, all_gather(16 * (HOPS + 1)), algorithm="ring"))
+    ring = topologies.ring(RING, bandwidth="50 GB/s")
+    passed_on = synthesize(ring, all_gather(16 * RING), algorithm="ring")
+    hops, chain = int(levels(passed_on.schedule, ring).max()) + 1, _launching(passed_on)
     many = cluster("h200", servers=8)
     small = plan(many, matrix(np.full((64, 64), 16)), algorithm="direct")
     pairs, large_bytes = _launching(small), 256 << 20
     large = _launching(plan(pair, matrix(np.array([[0, large_bytes], [0, 0]])), algorithm="direct"))
     least_s, chain_s, pairs_s, large_s = (_device_seconds(launch) for launch in (nothing, chain, pairs, large))
-    hops = -(-HOPS // 2)  # a ring passes both ways
     return {
         "gpu_launch_s": _host_seconds(nothing),
         "gpu_hop_s": max(0.0, chain_s - least_s) / (hops - 1),

@@ -104,8 +104,8 @@ class Launcher:
         return torch.from_numpy(data).to(self.device)
 
     def upload_spaces(self, spaces: Sequence[int]) -> torch.Tensor:
-        """Addresses of buffers, for `launch`."""
-        return torch.tensor(spaces, dtype=torch.int64, device=self.device)
+        """Addresses of buffers, for `launch`; from pinned memory, so that the host does not wait for the stream."""
+        return torch.tensor(spaces, dtype=torch.int64).pin_memory().to(self.device, non_blocking=True)
 
     def launch(self, spaces: torch.Tensor) -> None:
         """Run the list once on the current stream; returns at once."""
@@ -125,6 +125,7 @@ class Launcher:
             np.uint32(self.epoch & 0xFFFFFFFF),
             *self._after,
         )
+        spaces.record_stream(stream)  # it may have come by another one
         self._is_done.record(stream)
 
     def wait(self) -> None:
