@@ -23,6 +23,7 @@ __all__ = ["Watch", "abort"]
 
 PATIENCE_S = 1.0  # that a call may take before anybody looks
 INTERVAL_S = 0.2
+MOST_PAUSE_S = 10.0  # between two looks
 
 
 class Watch:
@@ -65,12 +66,20 @@ class Watch:
         return min(begun + ([] if entered_s is None else [entered_s]), default=None)
 
     def _watch(self) -> None:
+        last_s, look_s = None, PATIENCE_S
         while not self._stop.wait(INTERVAL_S):
             since_s = self._oldest_s()
-            if since_s is None or time.monotonic() - since_s < PATIENCE_S:
+            if since_s != last_s:
+                last_s, look_s = since_s, PATIENCE_S
+            if since_s is None:
                 continue
+            taken_s = time.monotonic() - since_s
+            if taken_s < min(look_s, self._timeout_s):
+                continue
+            # The longer it takes, the less often: many ranks may wait for one that computes.
+            look_s = taken_s + min(taken_s, MOST_PAUSE_S)
             dead = self._heartbeat.find_dead()
-            if dead or time.monotonic() - since_s > self._timeout_s:
+            if dead or taken_s > self._timeout_s:
                 self.verdict = self._heartbeat.find_guilty(dead)
                 self._give_up()
                 return
