@@ -132,7 +132,7 @@ class Machine:
             parts = [self._load(rank, block, op, buffer) for buffer in op["src_buff"]]
             self._store(rank, block, op, op["dst_buff"][0], [sum(values) for values in zip(*parts, strict=True)])
         else:
-            assert name in ("nop", "signal", "rlxsignal")
+            assert name in ("nop", "signal", "rlxsignal", "flush")
         if name in ("signal", "rlxsignal", "pws"):
             for peer, pair in ends:
                 self.signals[pair, peer] += 1

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import interlock as il
+from interlock import planning
 from interlock.interchange import Intent, read_foreign
 from interlock.interchange.mscclpp.write import to_mscclpp_json
 from interlock.ragged import Ragged
@@ -332,3 +333,37 @@ def test_a_threadblock_goes_on_after_posting_a_put_to_a_port(kind: str, name: st
     found = read_foreign(tmp_path / "a.json", Intent(collective="broadcast"))
     assert found.schedule.dst.values.tolist() == [1, 2]
     assert found.schedule.deps.counts.tolist() == [0, waits]
+
+
+def test_slices_of_a_lane_follow_each_other_over_threadblocks(tmp_path: Path) -> None:
+    """Each threadblock that goes on with a lane waits for the one before, and the plan's time survives."""
+    cluster = il.cluster("h200", servers=3, gpus_per_server=2)
+    traffic = il.traffic.hot_expert(cluster, skew=1.0, bytes_per_gpu="256 MB", seed=0)
+    plan = il.plan(cluster, traffic)
+    plan.export("mscclpp-json", tmp_path / "a.json")
+    longest = 0
+    for gpu in json.loads((tmp_path / "a.json").read_text())["gpus"]:
+        lanes: dict[int, list[list[str]]] = {}
+        for block in gpu["threadblocks"]:
+            puts = [op for op in block["ops"] if op["name"] in ("put", "pws") and op["channel_type"] == "port"]
+            for peer in {_peer(gpu, block, op) for op in puts}:
+                lanes.setdefault(peer, []).append([op["name"] for op in block["ops"]])
+        for first, *others in lanes.values():
+            longest = max(longest, 1 + len(others))
+            assert "sem_acquire" not in first
+            assert all("sem_acquire" in operations for operations in others)
+            flushed = [operations[operations.index("sem_release") - 1] for operations in [first, *others][:-1]]
+            assert set(flushed) <= {"flush"}  # a put to a port is posted, not done
+    assert longest > 1
+    found = read_foreign(tmp_path / "a.json", Intent(demand=traffic, cluster=cluster))
+    assert found.violations == ()
+    assert check(found.schedule, found.problem).violations == ()
+    after_s = planning.Plan(found.problem, found.schedule, "read").simulate().makespan_s
+    assert after_s < 1.15 * plan.simulate().makespan_s
+
+
+def _peer(gpu: dict[str, Any], block: dict[str, Any], op: dict[str, Any]) -> int:
+    """The rank that an operation puts to."""
+    refs = next(r for r in block["remote_buffer_refs"] if r["access_channel_type"] == op["channel_type"])
+    rank: int = gpu["remote_buffers"][refs["remote_buffer_ids"][op["dst_buff"][0]["buffer_id"]]]["rank"]
+    return rank

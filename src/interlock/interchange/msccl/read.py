@@ -19,14 +19,19 @@ __all__ = ["read_schedule"]
 def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     """The schedule in an MSCCL XML file."""
     program = parse_msccl_xml(path)
-    delivered = None
+    first = delivered = None
     if not any(step.type in ADDS for gpu in program.blocks for block in gpu for step in block.steps):
         first = _Run(program, plain_goal(program.buffers.inputs), 1)
         first.execute()
         delivered = delivered_matrix(first.memory, program.buffers.inputs, program.buffers.outputs, first.address)
     goal, chunk_bytes, notes = choose_goal(program.buffers, intent, delivered)
-    run = _Run(program, goal, chunk_bytes)
-    run.execute()
+    if first is not None and not goal.is_sum:
+        run = first  # it moved the same chunks, whatever they are meant for
+        run.goal = run.moves.goal = goal
+        run.moves.chunk_bytes = chunk_bytes
+    else:
+        run = _Run(program, goal, chunk_bytes)
+        run.execute()
     run.finish()
     made = run.moves.lower()
     notes = [*program.notes, *notes, *([SWAPPED] if made.is_taken_apart else [])]

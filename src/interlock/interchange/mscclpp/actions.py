@@ -11,8 +11,9 @@ from itertools import groupby
 
 from interlock.interchange.shared.chunks.program import ChunkProgram, Place, Run, Transfer
 from interlock.problem import Problem
+from interlock.schedule import Schedule
 
-__all__ = ["Action", "Actions", "Arrival", "collect_actions"]
+__all__ = ["Action", "Actions", "Arrival", "collect_actions", "is_far"]
 
 
 @dataclass(eq=False, slots=True)
@@ -41,6 +42,9 @@ class Action:
     after: set[Action] = field(default_factory=set)  # of the same GPU
     brings: list[Arrival] = field(default_factory=list)
     is_paced: bool = False
+    is_far: bool = False  # puts to another server
+    lane: tuple[int | None, int] | None = None  # phase and peer of a put: what its plan sends one by one
+    follows: bool = False  # its plan holds it back until others of the lane have gone
 
 
 @dataclass(slots=True)
@@ -52,9 +56,9 @@ class Actions:
     notes: list[str] = field(default_factory=list)
 
 
-def collect_actions(program: ChunkProgram, problem: Problem) -> Actions:
+def collect_actions(program: ChunkProgram, problem: Problem, schedule: Schedule) -> Actions:
     """Actions of all GPUs."""
-    collector = _Collector(program, problem)
+    collector = _Collector(program, problem, schedule)
     for _, members in groupby(program.transfers, key=lambda t: t.message if t.message is not None else id(t)):
         collector.message(list(members))
     for copy in program.copies:
@@ -67,9 +71,25 @@ def collect_actions(program: ChunkProgram, problem: Problem) -> Actions:
     return collector.actions
 
 
+def is_far(problem: Problem, a: int, b: int) -> bool:
+    """Whether two ranks are in different servers."""
+    cluster = problem.cluster
+    return cluster is not None and a // cluster.gpus_per_server != b // cluster.gpus_per_server
+
+
+def _following(schedule: Schedule) -> set[int]:
+    """Messages that wait for an earlier one between the same two ranks."""
+    if not (schedule.src.is_single and schedule.dst.is_single):
+        return set()
+    src, dst = schedule.src.values, schedule.dst.values
+    earlier, later = schedule.deps.values, schedule.deps.row_of_value
+    return set(later[(src[earlier] == src[later]) & (dst[earlier] == dst[later])].tolist())
+
+
 class _Collector:
-    def __init__(self, program: ChunkProgram, problem: Problem) -> None:
+    def __init__(self, program: ChunkProgram, problem: Problem, schedule: Schedule) -> None:
         self.program, self.problem = program, problem
+        self.phase, self.follows = schedule.phase.tolist(), _following(schedule)
         self.actions = Actions([], list(program.scratch_chunks))
         self.arrival_of: dict[int, Arrival] = {}  # receive event -> direct arrival
         self.action_of: dict[int, Action] = {}  # any other event -> the action that does it
@@ -113,6 +133,9 @@ class _Collector:
         is_direct = run.added_to is None and not self.program.waits_for[run.receive_event]
         target = run.target if is_direct else ("s", self._scratch(transfer.dst, run.count))
         put = Action(transfer.src, "put", (run.source,), target, run.count, peer=transfer.dst)
+        put.lane = (None if transfer.message is None else self.phase[transfer.message], transfer.dst)
+        put.follows = transfer.message in self.follows
+        put.is_far = is_far(self.problem, transfer.src, transfer.dst)
         arrival = Arrival(transfer.dst, put)
         put.brings.append(arrival)
         self.do(put, run.send_event, reads=True)

@@ -6,14 +6,14 @@ ordered by semaphores.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from interlock.errors import LimitExceeded
 from interlock.interchange.mscclpp import limits
-from interlock.interchange.mscclpp.actions import Action, Actions, Arrival
-from interlock.interchange.mscclpp.place import BlockId, place_actions, place_waits
+from interlock.interchange.mscclpp.actions import Action, Actions, Arrival, is_far
+from interlock.interchange.mscclpp.place import BlockId, Placed, place_actions
 from interlock.interchange.shared.chunks.program import Place
 from interlock.problem import Problem
 
@@ -75,14 +75,13 @@ class Blocks:
         ]
 
 
-def build_blocks(actions: Actions, problem: Problem, per_block: int) -> Blocks:
-    """Threadblocks with at most `per_block` actions each; raises LimitExceeded where a limit is still not kept."""
-    placed = place_actions(actions, per_block)
-    waiters = place_waits(actions, placed)
-    writer = _Writer(actions, problem, placed, waiters)
+def build_blocks(actions: Actions, problem: Problem, room: int) -> Blocks:
+    """Threadblocks of about `room` operations each; raises LimitExceeded where a limit is still not kept."""
+    placed = place_actions(actions, room)
+    writer = _Writer(actions, problem, placed)
     for action in actions.in_order:
         writer.act(action)
-    for arrival, blocks in waiters.items():
+    for arrival, blocks in placed.waiters.items():
         for block in blocks:
             writer.wait(block, arrival)
     return writer.finish()
@@ -93,17 +92,21 @@ class _State:
     """One threadblock while its operations are written."""
 
     operations: list[Json] = field(default_factory=list)
-    after_sync: bool = False  # threads may be apart since a wait or since data was written
+    has_waited: bool = False  # one thread has; the others must not touch data yet
+    has_written: bool = False  # some threads may still; nobody must be told yet
+
+    def sync(self) -> None:
+        """Bring the threads together."""
+        self.operations.append({"name": "nop"})
+        self.has_waited = self.has_written = False
 
 
 class _Writer:
-    def __init__(
-        self, actions: Actions, problem: Problem, placed: dict[Action, BlockId], waiters: dict[Arrival, list[BlockId]]
-    ) -> None:
-        self.problem, self.placed, self.waiters, self.actions = problem, placed, waiters, actions
+    def __init__(self, actions: Actions, problem: Problem, placed: Placed) -> None:
+        self.problem, self.placed, self.waiters = problem, placed.block, placed.waiters
         ranks = problem.num_ranks
         self.states: dict[BlockId, _State] = defaultdict(_State)
-        for block in [*placed.values(), *(block for blocks in waiters.values() for block in blocks)]:
+        for block in [*self.placed.values(), *(block for blocks in self.waiters.values() for block in blocks)]:
             self.states[block]
         self.channel_ids: list[dict[str, dict[Pair, int]]] = [{} for _ in range(ranks)]
         self.block_channels: dict[BlockId, dict[str, dict[Pair, int]]] = defaultdict(dict)
@@ -121,31 +124,51 @@ class _Writer:
         self.sends_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
         self.receives_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
         for action in actions.in_order:
+            for listener in (block for arrival in action.brings for block in self.waiters[arrival]):
+                self._channel(self.placed[action], listener)
             for earlier in action.after:
-                if placed[earlier] != placed[action]:
-                    self.awaited_by[earlier].add(placed[action])
+                if self.placed[earlier] != self.placed[action]:
+                    self.awaited_by[earlier].add(self.placed[action])
+        self.last_of_lane: dict[Action, Action] = {}  # by the put that goes on with it in another threadblock
+        self._chain(placed.goes_on)
+
+    def _chain(self, goes_on: dict[Action, Action]) -> None:
+        """Let lanes go on one by one, as far as semaphores that nothing else needs allow."""
+        pairs = {(self.placed[earlier], block) for earlier, blocks in self.awaited_by.items() for block in blocks}
+        used = Counter(block[0] for block, _ in pairs)
+        for earlier, action in goes_on.items():
+            if used[action.rank] < limits.MAX_SEMAPHORES:
+                used[action.rank] += 1
+                self.awaited_by[earlier].add(self.placed[action])
+                self.last_of_lane[action] = earlier
 
     def act(self, action: Action) -> None:
         """An action, what it waits for, and the signals after it."""
         block = self.placed[action]
         for arrival in sorted(action.needs, key=lambda a: self.placed[a.sender]):
             self.wait(block, arrival)
-        for earlier in sorted(action.after, key=lambda a: self.placed[a]):
+        before = [*action.after, *([self.last_of_lane[action]] if action in self.last_of_lane else [])]
+        for earlier in sorted(before, key=lambda a: self.placed[a]):
             self._acquire(block, earlier)
-        listeners = [(arrival, block_) for arrival in action.brings for block_ in self.waiters[arrival]]
+        listeners = [(arrival, listener) for arrival in action.brings for listener in self.waiters[arrival]]
         for arrival, listener in listeners:
             self.expected[block, listener][arrival] = None
-            self._channel(block, listener)
         state = self.states[block]
-        if state.after_sync:
-            state.operations.append({"name": "nop"})
+        if state.has_waited or (state.has_written and any(self.placed[earlier] == block for earlier in before)):
+            state.sync()
         signals = self._signal_ids(block, [listener for _, listener in listeners])
-        is_signalling = action.kind == "put" and self._kind(*self._ends(action)) == "port" and len(listeners) == 1
+        is_signalling = action.is_far and len(listeners) == 1
         state.operations.append(self._data(action, block, signals["port"][0] if is_signalling else None))
-        state.after_sync = not is_signalling
         if not is_signalling:
+            state.has_written = True
             self._signal(state, signals)
-        for waiting in sorted(self.awaited_by.get(action, ())):
+        awaited = sorted(self.awaited_by.get(action, ()))
+        if awaited and state.has_written:
+            state.sync()
+        if awaited and action.is_far:  # a proxy carries it: wait until it has arrived
+            port = {"channel_ids": [self._port(block, action)], "channel_type": "port"}
+            state.operations.append({"name": "flush", **port})
+        for waiting in awaited:
             self._release(block, waiting, action)
 
     def wait(self, block: BlockId, arrival: Arrival) -> None:
@@ -159,7 +182,7 @@ class _Writer:
         while arrival in expected:
             del expected[next(iter(expected))]
             self.states[block].operations.append({"name": "wait", "channel_ids": [local], "channel_type": kind})
-        self.states[block].after_sync = True
+        self.states[block].has_waited = True
 
     def finish(self) -> Blocks:
         """Greetings in front, limits checked."""
@@ -215,9 +238,7 @@ class _Writer:
 
     def _kind(self, a: int, b: int) -> str:
         """Port channels between servers, memory channels within."""
-        cluster = self.problem.cluster
-        far = cluster is not None and a // cluster.gpus_per_server != b // cluster.gpus_per_server
-        return "port" if far else "memory"
+        return "port" if is_far(self.problem, a, b) else "memory"
 
     def _channel(self, sender: BlockId, receiver: BlockId) -> None:
         kind = self._kind(sender[0], receiver[0])
@@ -239,8 +260,7 @@ class _Writer:
 
     def _signal(self, state: _State, signals: dict[str, list[int]]) -> None:
         if any(signals.values()):
-            state.operations.append({"name": "nop"})
-            state.after_sync = False
+            state.sync()
         for kind, ids in signals.items():
             for chosen in _in_eights(ids):
                 state.operations.append({"name": "signal", "channel_ids": chosen, "channel_type": kind})
@@ -252,18 +272,14 @@ class _Writer:
             del released[next(iter(released))]
             number = self.semaphores[home, block]
             self.states[block].operations.append({"name": "sem_acquire", "semaphore_ids": [number]})
-            self.states[block].after_sync = True
+            self.states[block].has_waited = True
 
     def _release(self, block: BlockId, waiting: BlockId, action: Action) -> None:
         key = (block, waiting)
         if key not in self.semaphores:
             self.semaphores[key] = self.num_semaphores[waiting[0]]
             self.num_semaphores[waiting[0]] += 1
-        state = self.states[block]
-        if state.after_sync:
-            state.operations.append({"name": "nop"})
-            state.after_sync = False
-        state.operations.append({"name": "sem_release", "semaphore_ids": [self.semaphores[key]]})
+        self.states[block].operations.append({"name": "sem_release", "semaphore_ids": [self.semaphores[key]]})
         self.releases[key][action] = None
 
     def _data(self, action: Action, block: BlockId, signalled: int | None) -> Json:

@@ -1,86 +1,130 @@
 """Which threadblock of an MSCCL++ plan does an action, and which ones wait for what it brings.
 
-An action goes where the actions it follows are, if there is room; those that share a link's order go together; others
-go by peer.
+An action goes where the actions it follows are, if there is room; those that share a link's order go together; puts go
+by lane: what a plan sends one by one, from a GPU to a peer in a phase, stays one by one. A lane that outgrows a
+threadblock goes on in the next, which waits for the one before where the plan has the lane's puts wait.
+
+A signal tells of everything that its threadblock put before, so a threadblock waits only for the last of what it needs
+from another, and a GPU at its end only for the last of what a threadblock sent it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from interlock.interchange.mscclpp import limits
 from interlock.interchange.mscclpp.actions import Action, Actions, Arrival
 
-__all__ = ["BlockId", "place_actions", "place_waits"]
+__all__ = ["BlockId", "Placed", "place_actions"]
 
 BlockId = tuple[int, int]  # rank, threadblock
 
 
-def place_actions(actions: Actions, per_block: int) -> dict[Action, BlockId]:
-    """A threadblock for every action."""
-    count: dict[int, int] = defaultdict(int)  # threadblocks per rank
-    load: dict[BlockId, int] = defaultdict(int)
-    current: dict[tuple[int, object], BlockId] = {}
-    placed: dict[Action, BlockId] = {}
+@dataclass(slots=True)
+class Placed:
+    """Where everything is done."""
+
+    block: dict[Action, BlockId] = field(default_factory=dict)
+    waiters: dict[Arrival, list[BlockId]] = field(default_factory=dict)  # threadblocks that its sender signals
+    goes_on: dict[Action, Action] = field(default_factory=dict)  # last put of a full threadblock -> next of its lane
+
+
+def place_actions(actions: Actions, room: int) -> Placed:
+    """Threadblocks with about `room` operations each."""
+    placer = _Placer(actions, room)
     for action in actions.in_order:
-        homes = {placed[earlier] for earlier in action.after}
+        placer.place(action)
+    placer.wait_at_the_end(actions)
+    return placer.placed
+
+
+class _Placer:
+    def __init__(self, actions: Actions, room: int) -> None:
+        self.room, self.placed = room, Placed()
+        self.place_of = {action: place for place, action in enumerate(actions.in_order)}
+        self.is_needed = {arrival for action in actions.in_order for arrival in action.needs}
+        self.num_blocks: dict[int, int] = defaultdict(int)  # by rank
+        self.load: dict[BlockId, int] = defaultdict(int)
+        self.current: dict[tuple[int, object], BlockId] = {}
+        self.last: dict[BlockId, Action] = {}
+        self.heard: dict[tuple[BlockId, BlockId], int] = {}  # (sender, waiter) -> place of the last action waited for
+
+    def place(self, action: Action) -> None:
+        """A threadblock for the next action, and what that one waits for."""
+        needs = self._last_of_each_sender(action.needs)
+        homes = {self.placed.block[earlier] for earlier in action.after}
         block = homes.pop() if len(homes) == 1 else None
-        if block is None or load[block] >= per_block:
+        if block is None or not self._fits(block, action, needs):
             key = (action.rank, _key(action))
-            block = current.get(key)
-            if block is None or load[block] >= per_block:
-                block = (action.rank, count[action.rank])
-                count[action.rank] += 1
-                current[key] = block
-        placed[action] = block
-        load[block] += 1
-    return placed
+            block = self.current.get(key)
+            if block is None or not self._fits(block, action, needs):
+                if block is not None and action.follows:
+                    self.placed.goes_on[self.last[block]] = action
+                block = self.current[key] = self._new_block(action.rank)
+        self.load[block] += self._operations(block, action, needs)
+        self.placed.block[action], self.last[block] = block, action
+        self.placed.waiters |= {arrival: [] for arrival in action.brings}
+        for arrival in self._unheard(block, needs):
+            self.placed.waiters[arrival].append(block)
+            self.heard[self.placed.block[arrival.sender], block] = self.place_of[arrival.sender]
+
+    def wait_at_the_end(self, actions: Actions) -> None:
+        """Let each GPU wait for the last that every threadblock sent it, wherever it waits for that one already."""
+        last: dict[tuple[BlockId, int], Arrival] = {}
+        partner: dict[tuple[BlockId, int], BlockId] = {}
+        for action in actions.in_order:
+            for arrival in action.brings:
+                key = (self.placed.block[action], arrival.rank)
+                last[key] = arrival
+                if self.placed.waiters[arrival]:
+                    partner.setdefault(key, self.placed.waiters[arrival][0])
+        sinks: dict[int, BlockId] = {}
+        for key, arrival in last.items():
+            if self.placed.waiters[arrival]:
+                continue
+            if key not in partner:
+                rank = arrival.rank
+                if rank not in sinks or self.load[sinks[rank]] >= limits.MAX_CHANNELS:
+                    sinks[rank] = self._new_block(rank)
+                partner[key] = sinks[rank]
+                self.load[sinks[rank]] += 1
+            self.placed.waiters[arrival].append(partner[key])
+
+    def _last_of_each_sender(self, needs: Iterable[Arrival]) -> list[Arrival]:
+        last: dict[BlockId, Arrival] = {}
+        for arrival in sorted(needs, key=lambda arrival: self.place_of[arrival.sender]):
+            last[self.placed.block[arrival.sender]] = arrival
+        return list(last.values())
+
+    def _unheard(self, block: BlockId, needs: list[Arrival]) -> list[Arrival]:
+        """What the threadblock has not waited for yet."""
+        return [
+            arrival
+            for arrival in needs
+            if self.heard.get((self.placed.block[arrival.sender], block), -1) < self.place_of[arrival.sender]
+        ]
+
+    def _new_block(self, rank: int) -> BlockId:
+        self.num_blocks[rank] += 1
+        return rank, self.num_blocks[rank] - 1
+
+    def _fits(self, block: BlockId, action: Action, needs: list[Arrival]) -> bool:
+        return self.load[block] + self._operations(block, action, needs) <= self.room
+
+    def _operations(self, block: BlockId, action: Action, needs: list[Arrival]) -> int:
+        """About how many it takes: waits, itself, a signal, and what keeps threads together between these."""
+        waits = len(self._unheard(block, needs))
+        signals = any(arrival in self.is_needed for arrival in action.brings)
+        return (waits + 1 if waits else 0) + 1 + (2 if signals and not action.is_far else 0)
 
 
 def _key(action: Action) -> object:
-    """Which actions share threadblocks: those paced on one link, those fed by one sender, those to one peer."""
+    """Which actions share threadblocks: those paced on one link, those of one lane, those fed by the same senders."""
     if action.is_paced or action.kind in ("multicast", "switch-sum"):
         return action.kind
+    if action.lane is not None:
+        return action.lane
     feeders = sorted({arrival.sender.rank for arrival in action.needs})
-    if feeders:
-        return "from", tuple(feeders) if len(feeders) <= 2 else action.peer
-    return "to", action.peer
-
-
-def place_waits(actions: Actions, placed: dict[Action, BlockId]) -> dict[Arrival, list[BlockId]]:
-    """Threadblocks that wait for each arrival; one that nothing at its rank needs is waited for all the same."""
-    waiters: dict[Arrival, list[BlockId]] = {}
-    for action in actions.in_order:
-        for arrival in action.brings:
-            waiters[arrival] = []
-    for action in actions.in_order:
-        for arrival in action.needs:
-            if placed[action] not in waiters[arrival]:  # a handful at most
-                waiters[arrival].append(placed[action])
-    last: dict[int, int] = defaultdict(lambda: -1)
-    for rank, k in placed.values():
-        last[rank] = max(last[rank], k)
-    sinks: dict[BlockId, BlockId] = {}  # sending threadblock and receiving rank -> where it is waited for
-    partner: dict[tuple[BlockId, int], BlockId] = {}
-    for arrival, blocks in waiters.items():
-        for block in blocks:
-            partner.setdefault((placed[arrival.sender], arrival.rank), block)
-    load: dict[BlockId, int] = defaultdict(int)
-    for arrival, blocks in waiters.items():
-        if blocks:
-            continue
-        key = (placed[arrival.sender], arrival.rank)
-        if key not in partner:
-            partner[key] = _sink(arrival.rank, last, sinks, load)
-            load[partner[key]] += 1
-        blocks.append(partner[key])
-    return waiters
-
-
-def _sink(rank: int, last: dict[int, int], sinks: dict[BlockId, BlockId], load: dict[BlockId, int]) -> BlockId:
-    """A threadblock that only waits, with room for one more sender."""
-    block = sinks.get((rank, -1))
-    if block is None or load[block] >= limits.MAX_CHANNELS // 2:
-        last[rank] += 1
-        block = sinks[rank, -1] = (rank, last[rank])
-    return block
+    return "from", tuple(feeders) if len(feeders) <= 2 else None

@@ -35,7 +35,7 @@ class _Signals:
 def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     """The schedule in an MSCCL++ execution plan."""
     plan = parse_mscclpp(path)
-    delivered = None
+    first = delivered = None
     if not any(op.name in ADDS for gpu in plan.blocks for block in gpu for op in block.operations):
         first = _Run(plan, plain_goal(plan.buffers.inputs), 1)
         first.execute()
@@ -44,8 +44,13 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
         whole = intent.chunk_bytes % plan.split == 0
         intent = replace(intent, chunk_bytes=intent.chunk_bytes // plan.split if whole else None)
     goal, chunk_bytes, notes = choose_goal(plan.buffers, intent, delivered)
-    run = _Run(plan, goal, chunk_bytes)
-    run.execute()
+    if first is not None and not goal.is_sum:
+        run = first  # it moved the same chunks, whatever they are meant for
+        run.goal = run.moves.goal = goal
+        run.moves.chunk_bytes = chunk_bytes
+    else:
+        run = _Run(plan, goal, chunk_bytes)
+        run.execute()
     run.finish()
     made = run.moves.lower()
     notes = [*plan.notes, *notes, *([SWAPPED] if made.is_taken_apart else [])]

@@ -28,7 +28,7 @@ from interlock.schedule import Schedule
 
 __all__ = ["to_mscclpp_json", "write_schedule"]
 
-ACTIONS_PER_BLOCK = (12, 10, 8, 7, 6, 5, 4, 3, 2, 1)  # tried in turn until all limits are kept
+ROOM = (56, 48, 40, 32, 24, 16, 12, 8, 4)  # operations of a threadblock, tried in turn until all limits are kept
 MAX_MOVES = 4096
 MAX_ADDED = 0.002  # of the bytes, by rounding: operations have any length, so small chunks cost none
 MAX_CHUNKS_PER_RANK = 16_384  # ours: every chunk is followed one by one
@@ -83,10 +83,10 @@ def _build_with(
             f"{limits.MAX_OPERATIONS} operations"
         )
     refusal: LimitExceeded | None = None
-    for per_block in ACTIONS_PER_BLOCK:
-        actions = collect_actions(program, problem)
+    actions = collect_actions(program, problem, schedule)
+    for room in ROOM:
         try:
-            blocks = build_blocks(actions, problem, per_block)
+            blocks = build_blocks(actions, problem, room)
         except LimitExceeded as error:
             refusal = error
             continue

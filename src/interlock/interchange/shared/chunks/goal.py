@@ -37,6 +37,7 @@ class Goal:
     wanted: list[list[Key | None]]
     contributors: Callable[[Key], int]  # bit mask
     piece_of: Callable[[Key], tuple[int, int, int] | None]
+    is_sum: bool = False
 
 
 class Network(NamedTuple):
@@ -85,6 +86,7 @@ def collective_goal(
         wanted=wanted,
         contributors=lambda key: all_ranks if key[0] == SUM else 1 << key[0],
         piece_of=lambda key: (item_of_key[key], 0, chunk_bytes) if key in item_of_key else None,
+        is_sum=is_sum,
     )
 
 
