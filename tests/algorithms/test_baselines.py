@@ -87,3 +87,17 @@ def test_no_stage_leaves_every_rail_of_a_server_pair_equally_loaded(h200_4x8: il
     load = np.zeros((4, 4, 8), np.int64)
     np.add.at(load, (src // 8, dst // 8, src % 8), schedule.size_bytes[wire])
     assert (load.max(axis=2) - load.min(axis=2)).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["direct", "pxn", "forward", "no-stage"])
+def test_receivers_come_in_rotation_from_their_sender(name: str) -> None:
+    """Phase by phase; otherwise every queue that is worked off in order would begin with the same receiver."""
+    cluster = il.cluster("h200", servers=3, gpus_per_server=3, faults=[il.dead_nic(server=0, gpu=1)])
+    plan = il.plan(cluster, il.traffic.uniform(cluster, bytes_per_gpu="9 MB"), name)
+    schedule = plan.schedule
+    src, dst = schedule.src.values.astype(int), schedule.dst.values.astype(int)
+    key = np.stack([schedule.phase.astype(int), src], axis=1)
+    same = (key[1:] == key[:-1]).all(axis=1)
+    away = (dst - src) % cluster.num_ranks
+    assert same.any()
+    assert (np.diff(away)[same] >= 0).all()

@@ -21,7 +21,7 @@ def direct(problem: Problem, *, seed: int = 0) -> Schedule:
     items = problem.items
     if problem.cluster is not None and problem.demand is not None:
         rows = demand_bytes(problem)
-        made = group(rows, rows.src, rows.dst)
+        made = group(rows, rows.src, rows.dst, num_ranks=problem.num_ranks)
         src, dst = made.keys.astype(np.int32).T.copy()
         return pairs_with_detours(problem, src, dst, made.pieces, np.zeros(len(src), np.int32), made.pieces.length, [])
     if not items.are_reduced:
@@ -69,7 +69,8 @@ def _pairwise(
     item, leaves, hubs = item[away], leaves[away], hubs[away]
     src, dst = (hubs, leaves) if kind is Kind.COPY else (leaves, hubs)
     size = problem.items.size_bytes[item]
-    made = group(Bytes(item, np.zeros(len(item), np.int64), size, src, dst), src, dst)
+    bytes_ = Bytes(item, np.zeros(len(item), np.int64), size, src, dst)
+    made = group(bytes_, src, dst, num_ranks=problem.num_ranks)
     deps = None if after is None else _after(made, item, after)
     return made.to_batch(phase, deps, kind, stage)
 

@@ -43,9 +43,10 @@ def relay(
     moved, misplaced = carrier != far.src, landing != far.dst
     hopping, landed = far.where(moved), far.where(misplaced)
     kept_apart = np.zeros(len(far), np.int64) if flows is None else flows
-    hop = group(hopping, hopping.src, carrier[moved], kept_apart[moved])
-    wire = group(far, carrier, landing, kept_apart)
-    fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced], kept_apart[misplaced])
+    ranks = problem.num_ranks
+    hop = group(hopping, hopping.src, carrier[moved], kept_apart[moved], num_ranks=ranks)
+    wire = group(far, carrier, landing, kept_apart, num_ranks=ranks)
+    fan = group(landed, landing[misplaced], landed.dst, carrier[misplaced], kept_apart[misplaced], num_ranks=ranks)
     first_wire = len(local) + len(hop)
     of, on = wire.message[moved], len(local) + hop.message
     hop_deps = None

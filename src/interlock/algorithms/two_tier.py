@@ -69,10 +69,15 @@ def demand_bytes(problem: Problem) -> Bytes:
     )
 
 
-def group(rows: Bytes, *keys: NDArray[np.integer]) -> Group:
-    """One message per distinct tuple of keys, in ascending order; pieces keep the order of rows."""
+def group(rows: Bytes, *keys: NDArray[np.integer], num_ranks: int | None = None) -> Group:
+    """One message per distinct tuple of keys, in ascending order; pieces keep the order of rows.
+
+    With `num_ranks`, the first two keys are sender and receiver, and each sender's receivers come in rotation from the
+    one after it: queues that are worked off in order then meet different receivers, and not all the same one.
+    """
     columns = [np.asarray(key, np.int64) for key in keys]
-    order = np.lexsort(columns[::-1])
+    by = columns if num_ranks is None else [columns[0], (columns[1] - columns[0]) % num_ranks, *columns[2:]]
+    order = np.lexsort(by[::-1])
     table = np.stack(columns, axis=1)[order]
     starts = np.ones(len(table), np.bool_)
     starts[1:] = (table[1:] != table[:-1]).any(axis=1)
@@ -97,7 +102,8 @@ def local_batch(problem: Problem, stage: int = 0) -> tuple[Batch, Bytes]:
     rows = demand_bytes(problem)
     inside = problem.cluster.server_of(rows.src) == problem.cluster.server_of(rows.dst)
     near = rows.where(inside)
-    return group(near, near.src, near.dst).to_batch(Phase.LOCAL, stage=stage), rows.where(~inside)
+    made = group(near, near.src, near.dst, num_ranks=problem.num_ranks)
+    return made.to_batch(Phase.LOCAL, stage=stage), rows.where(~inside)
 
 
 def refuses_non_demand(problem: Problem) -> str | None:
