@@ -202,7 +202,7 @@ def least_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
     """
     between, rates = _between_servers(cluster, bytes_matrix)
     port_s = np.maximum(between.sum(axis=0), between.sum(axis=1)) / np.maximum(rates.sum(axis=1), 1e-9)
-    inside = _inside(cluster, bytes_matrix) / cluster.scale_up_bandwidth_bytes_per_s
+    inside = _inside(cluster, bytes_matrix) / cluster.slowest_scale_up_bytes_per_s
     messages = 4 * (cluster.servers + cluster.gpus_per_server)
     hops_s = cluster.stage_overhead_s * max(1, cluster.servers - 1) + messages * cluster.message_overhead_s
     hops_s += cluster.scale_out_latency_s + 2 * cluster.scale_up_latency_s
@@ -220,7 +220,7 @@ def native_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
     loss = np.zeros(len(far)) if fan_in is None else cluster.fabric.loss_per_sender * np.maximum(senders - fan_in, 0)
     loss[far.sum(axis=0) <= PORT_BYTES] = 0.0
     port_s = np.maximum(far.sum(axis=1) / rates, far.sum(axis=0) / rates * (1 + loss))
-    inside = _inside(cluster, bytes_matrix) / cluster.scale_up_bandwidth_bytes_per_s
+    inside = _inside(cluster, bytes_matrix) / cluster.slowest_scale_up_bytes_per_s
     messages = int((bytes_matrix > 0).sum(axis=1).max(initial=0))
     fixed_s = cluster.stage_overhead_s + messages * cluster.message_overhead_s + cluster.scale_out_latency_s
     return float(max(port_s.max(initial=0.0), inside) + fixed_s)

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed import HashStore  # noqa: E402
 
-from interlock.runtime.heartbeat import Heartbeat, Verdict  # noqa: E402
+from interlock.runtime.heartbeat import DIED, Heartbeat, Verdict  # noqa: E402
 from interlock.runtime.reach import Door, Reach, knock  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -154,7 +154,7 @@ def test_a_verdict_outlives_the_store_and_the_rank_that_hosted_it(monkeypatch: p
     stop_beating(hearts[1])
     hearts[1]._door.close()
     first = hearts[0].find_guilty([1])
-    assert first == Verdict((1,), "died")
+    assert first == Verdict((1,), DIED)
     stop_beating(hearts[0])
     hearts[0]._door.close()
     hearts[0]._store = None  # type: ignore[assignment]
@@ -176,7 +176,7 @@ def test_without_store_and_verdict_whoever_refuses_is_dead(monkeypatch: pytest.M
     hearts[0]._store = None  # type: ignore[assignment]
     del hosted
     gc.collect()
-    assert verdicts(hearts, (1, 2, 3)) == {Verdict((0,), "died")}
+    assert verdicts(hearts, (1, 2, 3)) == {Verdict((0,), DIED)}
     for heart in hearts[1:]:
         heart.close()
 
@@ -188,7 +188,7 @@ def test_who_is_well_but_does_not_complain_is_late(hearts: list[Heartbeat]) -> N
 def test_a_rank_whose_door_refuses_is_dead(hearts: list[Heartbeat]) -> None:
     stop_beating(hearts[3])
     hearts[3]._door.close()
-    assert verdicts(hearts, WELL) == {Verdict((3,), "died")}
+    assert verdicts(hearts, WELL) == {Verdict((3,), DIED)}
 
 
 def test_a_rank_that_can_be_reached_but_is_silent_has_stalled(hearts: list[Heartbeat]) -> None:

@@ -177,9 +177,42 @@ def test_groups_of_servers_differ_in_their_nics(tmp_path: Path) -> None:
     assert read_cluster(again) == cluster
 
 
+def test_groups_of_servers_differ_in_their_scale_up_rates(tmp_path: Path) -> None:
+    file, again = tmp_path / "mixed.toml", tmp_path / "again.toml"
+    fast = '[[servers]]\ncount = 1\nscale_up_bandwidth = "450 GB/s"\nscale_out_bandwidth = "400 Gb/s"\n'
+    slow = '[[servers]]\ncount = 2\nscale_up_bandwidth = "64 GB/s"\nscale_out_bandwidth = "200 Gb/s"\n'
+    file.write_text('preset = "h200"\ngpus_per_server = 4\n' + fast + slow)
+    cluster = read_cluster(file)
+    assert cluster.server_scale_up_bytes_per_s.tolist() == [450e9, 64e9, 64e9]
+    assert cluster.scale_up_bandwidth_bytes_per_s == 450e9
+    assert "64 GB/s" in cluster.facts()["inside a server"]
+    again.write_text(cluster_to_toml(cluster))
+    assert read_cluster(again) == cluster
+
+    inside = np.zeros((12, 12), np.int64)
+    inside[0, 1] = inside[4, 5] = 64_000_000
+    took = il.plan(cluster, il.traffic.matrix(inside), "direct").simulate().finish_s
+    assert took[1] - took[0] == pytest.approx(1e-3 - 64e6 / 450e9)
+    for traffic in (il.traffic.zipf(cluster, bytes_per_gpu="16 MB", seed=0), il.traffic.uniform(cluster, "16 MB")):
+        for name in ("adaptive", "direct", "pxn", "fast"):
+            proof = il.plan(cluster, traffic, name).certificate()
+            assert proof.valid and proof.gap >= 0
+
+
+def test_servers_with_unlike_scale_up_rates_are_not_swapped() -> None:
+    same = il.cluster("h200", servers=2)
+    unlike = il.cluster("h200", servers=2, scale_up_rates=["450 GB/s", "225 GB/s"])
+    assert len(unlike.topology.symmetries) == len(same.topology.symmetries) - 1
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("[[servers]]\nscale_up_bandwidth = '1 GB/s'\n[[servers]]\nscale_out_bandwidth = '1 GB/s'", "all must say it"),
+        ("scale_up_bandwidth = '1 GB/s'\n[[servers]]\nscale_up_bandwidth = '1 GB/s'", "the cluster must not"),
+        ("servers = 2\nscale_up_rates = ['1 GB/s']", "lists 1 servers but servers=2"),
+        ("servers = 1\nscale_up_rates = ['1 GB/s']\nscale_up_bandwidth = '1 GB/s'", "give one or the other"),
+        ("servers = 1\nscale_up_rates = '1 GB/s'", "must be a list"),
         ("[[servers]]\ncount = 0\nscale_out_bandwidth = '1 GB/s'", "count=0 must be"),
         ("[[servers]]\ncount = 2", "scale_out_bandwidth is missing"),
         ("[[servers]]\nspeed = 2", "unknown key 'speed'"),

@@ -93,7 +93,7 @@ def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Pla
         joins_all,
         _uplink_bytes_per_s(cluster),
         cluster.scale_up == "switch",
-        cluster.scale_up_bandwidth_bytes_per_s,
+        cluster.slowest_scale_up_bytes_per_s,
     ]
     return Planner(
         cluster=cluster,
@@ -104,7 +104,7 @@ def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Pla
         facts={
             "present": np.ascontiguousarray(cluster.present, np.uint8),
             "nominal_nic": np.ascontiguousarray(cluster.nominal_nic_bandwidth_bytes_per_s, np.float64),
-            "scale_up": cluster.scale_up_bandwidth_bytes_per_s,
+            "scale_up": cluster.slowest_scale_up_bytes_per_s,
             "is_mesh": cluster.scale_up == "mesh",
             "efficiency": fabric.efficiency,
             "scale_out": ("flat", "rail-spine", "rail").index(cluster.scale_out),

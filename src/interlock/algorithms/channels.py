@@ -183,7 +183,7 @@ def scale_up_link(problem: Problem) -> Link:
     cluster = problem.cluster
     assert cluster is not None
     share = cluster.gpus_per_server - 1 if cluster.scale_up == "mesh" else 1
-    rate = cluster.scale_up_bandwidth_bytes_per_s / max(1, share)
+    rate = cluster.slowest_scale_up_bytes_per_s / max(1, share)
     return Link(cluster.message_overhead_s, cluster.scale_up_latency_s, rate)
 
 

@@ -284,7 +284,7 @@ def _ledger(scene: Scene, way: Way) -> list[Tier]:
     total = float(scene.problem.items.size_bytes.sum())
     in_server = int(np.bincount(scene.place_of(np.flatnonzero(scene.members))).max())
     peers = max(in_server - 1, 1)
-    port_rate = cluster.scale_up_bandwidth_bytes_per_s
+    port_rate = cluster.slowest_scale_up_bytes_per_s
     if cluster.scale_up == "mesh":
         port_rate *= peers / max(1, cluster.gpus_per_server - 1)
     fans = _switch_is_able(scene) and peers > 1

@@ -34,7 +34,7 @@ from interlock.cli.options import (
 )
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
-from interlock.comparison import BANDWIDTHS, Comparison
+from interlock.comparison import BANDWIDTHS, Comparison, SizeComparison
 from interlock.errors import InvalidInput
 from interlock.units import format_seconds, parse_bytes
 
@@ -108,16 +108,15 @@ def command(
 
     one_format(as_json, as_csv)
     outputs = Outputs({"--html": page})
-    where: Cluster | Topology
     if topology is None:
-        refuse({"--bandwidth": bandwidth, "--latency": latency}, "a cluster has its own; see --set")
-        refuse({"--message-overhead": message_overhead}, "a cluster has its own; see --set")
-        where = build_cluster(cluster, servers, changes, faults)
+        rates = {"--bandwidth": bandwidth, "--latency": latency, "--message-overhead": message_overhead}
+        refuse(rates, "a cluster has its own; see --set")
+        where: Cluster | Topology = build_cluster(cluster, servers, changes, faults)
     else:
-        given = None if cluster == DEFAULT_CLUSTER else cluster
-        refuse({"--cluster": given, "--servers": servers}, f"--topology {topology} is no cluster")
-        refuse({"--set": changes or None, "--fault": faults or None}, f"--topology {topology} is no cluster")
+        given = {"--cluster": None if cluster == DEFAULT_CLUSTER else cluster, "--servers": servers}
+        refuse({**given, "--set": changes or None, "--fault": faults or None}, f"--topology {topology} is no cluster")
         where = build_topology(topology, bandwidth, latency, message_overhead, None)
+    names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
     if collective is None:
         refuse({"--sizes": sizes, "--group": group, "--root": root}, "it is for a --collective")
         problem = problem_of(where, build_traffic(traffic, where, size, seed))
@@ -127,23 +126,54 @@ def command(
         wanted = build_collective(collective, size or DEFAULT_COLLECTIVE_SIZE, group, root)
         if sizes is not None:
             refuse({"--size": size, "--baseline": baseline}, "--sizes asks for several sizes")
-            return _over_sizes(where, wanted, sizes, algorithms, seed, page, outputs, as_json=as_json, as_csv=as_csv)
+            return _deliver(
+                _over_sizes(where, wanted, sizes, names, seed), outputs, page, as_json=as_json, as_csv=as_csv
+            )
         problem = problem_of(where, wanted)
-    names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
     with progress_of(len(candidates(problem, names)[0]), "comparing") as step:
         made = compare_problem(problem, names, seed=seed, baseline=baseline, effort=effort, progress=step)
-    if page is not None:
-        from interlock.report.compare_page import save_compare_page
+    return _deliver(made, outputs, page, as_json=as_json, as_csv=as_csv)
 
-        save_compare_page(made, page, command_line())
+
+def _over_sizes(
+    where: Cluster | Topology, wanted: Collective, sizes: str, names: list[str] | None, seed: int
+) -> SizeComparison:
+    from interlock.comparison import compare_sizes
+
+    asked = size_range(sizes)
+    with progress_of(len(asked), "comparing") as step:
+        return compare_sizes(where, wanted, asked, names, seed=seed, progress=step)
+
+
+def _deliver(
+    made: Comparison | SizeComparison, outputs: Outputs, page: Path | None, *, as_json: bool, as_csv: bool
+) -> int:
+    """The page, the answer in the form asked for, and whether everything is valid."""
+    if page is not None:
+        _save_page(made, page)
     if as_json:
         print_json(made.to_dict())
     elif as_csv:
         print(made.to_csv(), end="")
-    else:
+    elif isinstance(made, Comparison):
         print_comparison(made)
+    else:
+        print_table(made.name, made.header(), made.cells())
+        print_notes(["Simulated times, fastest first. algbw and busbw as nccl-tests define them."])
     outputs.say()
-    return 0 if all(row.valid for row in made.results) else 1
+    compared = [made] if isinstance(made, Comparison) else made.comparisons
+    return 0 if all(row.valid for one in compared for row in one.results) else 1
+
+
+def _save_page(made: Comparison | SizeComparison, page: Path) -> None:
+    if isinstance(made, Comparison):
+        from interlock.report.compare_page import save_compare_page
+
+        save_compare_page(made, page, command_line())
+    else:
+        from interlock.report.sizes_page import save_sizes_page
+
+        save_sizes_page(made, page, command_line())
 
 
 def size_range(words: str) -> list[int]:
@@ -161,39 +191,6 @@ def size_range(words: str) -> list[int]:
     while made[-1] * int(factor) <= last:
         made.append(made[-1] * int(factor))
     return made
-
-
-def _over_sizes(
-    where: Cluster | Topology,
-    wanted: Collective,
-    sizes: str,
-    algorithms: str | None,
-    seed: int,
-    page: Path | None,
-    outputs: Outputs,
-    *,
-    as_json: bool,
-    as_csv: bool,
-) -> int:
-    from interlock.comparison import compare_sizes
-
-    names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
-    asked = size_range(sizes)
-    with progress_of(len(asked), "comparing") as step:
-        made = compare_sizes(where, wanted, asked, names, seed=seed, progress=step)
-    if page is not None:
-        from interlock.report.sizes_page import save_sizes_page
-
-        save_sizes_page(made, page, command_line())
-    if as_json:
-        print_json(made.to_dict())
-    elif as_csv:
-        print(made.to_csv(), end="")
-    else:
-        print_table(made.name, made.header(), made.cells())
-        print_notes(["Simulated times, fastest first. algbw and busbw as nccl-tests define them."])
-    outputs.say()
-    return 0 if all(row.valid for comparison in made.comparisons for row in comparison.results) else 1
 
 
 def print_comparison(made: Comparison) -> None:

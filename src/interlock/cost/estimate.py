@@ -134,7 +134,7 @@ def _spreadout_s(traffic: _Traffic) -> float:
     size, near = bytes_[rank, peer], rank // gpus == peer // gpus
     share = gpus - 1 if cluster.scale_up == "mesh" else 1
     far_rate = np.minimum(nic[rank], nic[peer] * cluster.fabric.efficiency)
-    rate = np.where(near, cluster.scale_up_bandwidth_bytes_per_s / max(1, share), far_rate)
+    rate = np.where(near, cluster.slowest_scale_up_bytes_per_s / max(1, share), far_rate)
     latency = np.where(near, cluster.scale_up_latency_s, cluster.scale_out_latency_s)
     longest = np.where(size > 0, _divide(size, rate) + latency, 0.0).max(axis=0)
     start_s = cluster.stage_overhead_s + cluster.message_overhead_s
@@ -148,7 +148,7 @@ def _padded_s(traffic: _Traffic) -> float:
     here = cluster.present.reshape(cluster.servers, -1).sum(axis=1)  # GPUs of each server
     nic = cluster.nic_bandwidth_bytes_per_s[cluster.present].min() * cluster.fabric.efficiency
     share = cluster.gpus_per_server - 1 if cluster.scale_up == "mesh" else 1
-    inside = cluster.scale_up_bandwidth_bytes_per_s / max(1, share)
+    inside = cluster.slowest_scale_up_bytes_per_s / max(1, share)
     far_s = float(_divide(np.array([largest]), nic)[0]) + cluster.scale_out_latency_s + cluster.message_overhead_s
     near_s = largest / inside + cluster.scale_up_latency_s + cluster.message_overhead_s
     shifts = int(here.sum() - here[here > 0].min())
@@ -159,7 +159,7 @@ def _inside_s(cluster: Cluster, bytes_: Floats) -> float:
     """Busiest scale-up port (or mesh link) of bytes ``[servers, gpus, gpus]``."""
     if not bytes_.any():
         return 0.0
-    overhead_s, rate = cluster.message_overhead_s, cluster.scale_up_bandwidth_bytes_per_s
+    overhead_s, rate = cluster.message_overhead_s, cluster.slowest_scale_up_bytes_per_s
     if cluster.scale_up == "mesh":
         busy_s = bytes_.max() / (rate / max(1, cluster.gpus_per_server - 1)) + overhead_s
     else:

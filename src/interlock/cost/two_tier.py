@@ -248,10 +248,11 @@ def _scale_up_port(cluster: Cluster) -> Floats:
     here = cluster.present.reshape(cluster.servers, cluster.gpus_per_server)
     if cluster.gpus_per_server == 1:
         return np.zeros(here.shape)
+    rate = cluster.server_scale_up_bytes_per_s[:, None]
     if cluster.scale_up == "switch":
-        return np.where(here, cluster.scale_up_bandwidth_bytes_per_s, 0.0)
+        return np.where(here, rate, 0.0)
     peers = here.sum(axis=1, keepdims=True) - here
-    port: Floats = here * peers * (cluster.scale_up_bandwidth_bytes_per_s / (cluster.gpus_per_server - 1))
+    port: Floats = here * peers * (rate / (cluster.gpus_per_server - 1))
     return port
 
 

@@ -26,10 +26,11 @@ from interlock.runtime.reach import Door, Reach, knock
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Heartbeat", "Verdict"]
+__all__ = ["DIED", "Heartbeat", "Verdict"]
 
 INTERVAL_S = 0.5
 KNOCK_S = 2.0  # for a door to answer; a lost packet is sent again after one second
+DIED = "died: the process is gone"  # its door refuses
 SILENCE_S = 3.0  # without a beat or a complaint for so long a rank counts as stalled
 STRANGERS = 256  # whose connections may wait at a door beside those of ranks
 WORD_S = 1.0  # for a verdict that another rank is just about to leave at the door, where the store is gone
@@ -187,7 +188,8 @@ class Heartbeat:
         dead = evidence.dead()
         silent = set(range(self._num_ranks)) - evidence.alive - evidence.gone - dead
         if dead:
-            return Verdict(tuple(sorted(dead | silent)), "died or stalled" if silent else "died")
+            gone = ", ".join(f"rank {rank}" for rank in sorted(dead))
+            return Verdict(tuple(sorted(dead | silent)), f"died or stalled: {gone} is gone" if silent else DIED)
         apart = {frozenset((rank, other)) for rank, reach in evidence.reach.items() for other in reach.unreachable}
         cut_off = _most(Counter(rank for pair in apart for rank in pair))
         if silent:
@@ -216,7 +218,7 @@ class Heartbeat:
         if (told := self._told()) is not None:  # from a rank that is gone since: its door refused
             return told
         if reach.refused:
-            made = Verdict(reach.refused, "died")
+            made = Verdict(reach.refused, DIED)
         elif os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             made = Verdict((), "took the store along")
         else:

@@ -38,6 +38,7 @@ class Cluster:
 
     Every GPU has `nics_per_gpu` NICs of `scale_out_bandwidth_bytes_per_s`, unless `nic_rates_bytes_per_s` lists the
     NICs of each GPU of a server: then the other two are their largest number and rate. `faults` change single NICs.
+    `scale_up_rates_bytes_per_s` lists the scale-up rate of each server where they differ; the other is the largest.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Cluster:
     gpu_message_s: float = 1e-9
     gpu_copy_bandwidth_bytes_per_s: float = 2e12
     gpu_costs: GpuCosts = ASSUMED
+    scale_up_rates_bytes_per_s: tuple[float, ...] = ()  # [servers], or nothing
 
     def __post_init__(self) -> None:
         check_cluster(self)
@@ -108,6 +110,20 @@ class Cluster:
         return rates
 
     @cached_property
+    def server_scale_up_bytes_per_s(self) -> NDArray[np.float64]:
+        """Scale-up rate of a GPU of each server, ``[servers]``."""
+        rates = np.full(self.servers, self.scale_up_bandwidth_bytes_per_s)
+        if self.scale_up_rates_bytes_per_s:
+            rates[:] = self.scale_up_rates_bytes_per_s
+        rates.flags.writeable = False
+        return rates
+
+    @cached_property
+    def slowest_scale_up_bytes_per_s(self) -> float:
+        """Scale-up rate of a GPU of the slowest server: what predictions count with, wherever bytes pass."""
+        return float(self.server_scale_up_bytes_per_s.min())
+
+    @cached_property
     def present(self) -> NDArray[np.bool_]:
         """Whether each rank's GPU is there, ``[num_ranks]``."""
         here = np.ones(self.num_ranks, np.bool_)
@@ -141,6 +157,9 @@ class Cluster:
         if self.nic_rates_bytes_per_s:
             nics = f"by GPU: {', '.join(format_bandwidth(sum(rates)) for rates in self.nic_rates_bytes_per_s)}"
         inside = f"{self.scale_up}, {format_bandwidth(self.scale_up_bandwidth_bytes_per_s)} per GPU"
+        slowest = self.slowest_scale_up_bytes_per_s
+        if slowest < self.scale_up_bandwidth_bytes_per_s:
+            inside += f" (in slower servers {format_bandwidth(slowest)} or more)"
         inside += f", latency {format_seconds(self.scale_up_latency_s)}"
         tolerates = "any number of" if self.fabric.fan_in is None else str(self.fabric.fan_in)
         fabric = f"fabric {self.fabric.name}: tolerates {tolerates} senders per receiver, passes"

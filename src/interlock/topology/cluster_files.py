@@ -2,8 +2,8 @@
 
 Keys are the keywords of `interlock.cluster`; `preset` names a base to change. A table `[fabric]` holds the fields of
 `Fabric`; each `[[faults]]` has a `kind` (slow-nic, dead-nic, missing-gpu) and the arguments of that function.
-Instead of a number, `[[servers]]` may list groups with a `count` and the `scale_out_bandwidth` of their NICs each; NICs
-below the fastest rate are kept as slow ones.
+Instead of a number, `[[servers]]` may list groups with a `count`, and in all or none of them the `scale_out_bandwidth`
+of their NICs and their `scale_up_bandwidth`; NICs below the fastest rate are kept as slow ones.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MAX_FILE_BYTES = 1 << 22
 MAX_FAULTS = 10_000
 MAX_NICS = 65_536  # of a cluster in groups
 
+_GROUP_RATES = {"scale_out_bandwidth": "nic_rates", "scale_up_bandwidth": "scale_up_rates"}  # and what lists them
+
 _FAULT_KEYS: dict[str, tuple[Callable[..., Fault], set[str], set[str]]] = {
     "slow-nic": (slow_nic, {"server", "gpu", "bandwidth"}, {"nic"}),
     "dead-nic": (dead_nic, {"server", "gpu"}, {"nic"}),
@@ -61,8 +63,13 @@ def cluster_from_table(values: dict[str, object], where: str, default_name: str 
     if "faults" in changes:
         changes["faults"] = _faults(changes["faults"], f"{where}: faults")
     if isinstance(servers, list):
-        servers, slower = _groups(servers, preset, changes, f"{where}: servers")
+        counts, rates = _groups(servers, changes, f"{where}: servers")
+        slower = _slower_nics(counts, rates["scale_out_bandwidth"], preset, changes, f"{where}: servers")
         changes["faults"] = [*slower, *changes.get("faults", [])]  # type: ignore[misc]
+        if rates["scale_up_bandwidth"]:
+            inside = zip(counts, rates["scale_up_bandwidth"], strict=True)
+            changes["scale_up_rates"] = [rate for count, rate in inside for _ in range(count)]
+        servers = sum(counts)
     if servers is None:
         raise InvalidInput(f"{where}: servers is missing; it must be a whole number")
     if preset is not None and not isinstance(preset, str):
@@ -77,26 +84,37 @@ def cluster_from_table(values: dict[str, object], where: str, default_name: str 
         raise type(error)(f"{where}: {error}") from None
 
 
-def _groups(groups: list[object], preset: object, changes: dict[str, object], where: str) -> tuple[int, list[Fault]]:
-    """Servers that differ in their NICs, group after group: how many there are, and the NICs below the fastest rate.
-
-    Each `[[servers]]` has a `count` and the `scale_out_bandwidth` of its NICs. All have equally many GPUs and NICs.
-    """
-    if "scale_out_bandwidth" in changes or "nic_rates" in changes:
-        raise InvalidInput(f"{where}: each group says its own scale_out_bandwidth; the cluster must not")
-    counts, rates = [], []
+def _groups(groups: list[object], changes: dict[str, object], where: str) -> tuple[list[int], dict[str, list[float]]]:
+    """Servers that differ, group after group: how many, and their rates by key, nothing where no group says them."""
+    counts, rates = [], {key: list[float]() for key in _GROUP_RATES}
     for place, entry in enumerate(groups):
         held = table(entry, f"{where}[{place}]")
-        check_keys(held, {"count", "scale_out_bandwidth"}, f"{where}[{place}]")
-        count, rate = held.get("count", 1), held.get("scale_out_bandwidth")
+        check_keys(held, {"count", *_GROUP_RATES}, f"{where}[{place}]")
+        count = held.get("count", 1)
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_FAULTS:
             raise InvalidInput(f"{where}[{place}]: count={count!r} must be a whole number of at least 1")
-        if not isinstance(rate, str | int | float):
-            raise InvalidInput(f"{where}[{place}]: scale_out_bandwidth is missing; it must be the rate of a NIC")
         counts.append(count)
-        rates.append(parse_bandwidth(rate, f"{where}[{place}]: scale_out_bandwidth"))
+        for key, found in rates.items():
+            if key in held:
+                found.append(parse_bandwidth(held[key], f"{where}[{place}]: {key}"))  # type: ignore[arg-type]
     if not groups:
         raise InvalidInput(f"{where} must be a number, or groups with a count each")
+    for key, found in rates.items():
+        if found and len(found) < len(groups):
+            raise InvalidInput(f"{where}: {key} is missing in some groups; all must say it, or none")
+        if found and (key in changes or _GROUP_RATES[key] in changes):
+            raise InvalidInput(f"{where}: each group says its own {key}; the cluster must not")
+    if not any(rates.values()):
+        raise InvalidInput(f"{where}: scale_out_bandwidth is missing; groups say it, or scale_up_bandwidth, or both")
+    return counts, rates
+
+
+def _slower_nics(
+    counts: list[int], rates: list[float], preset: object, changes: dict[str, object], where: str
+) -> list[Fault]:
+    """NICs below the fastest rate of all groups, which becomes the cluster's."""
+    if not rates:
+        return []
     fastest = max(rates)
     changes["scale_out_bandwidth"] = fastest
     base = cluster(preset, 1) if isinstance(preset, str) else Cluster("base", 1)
@@ -110,7 +128,7 @@ def _groups(groups: list[object], preset: object, changes: dict[str, object], wh
             places = ((s, g, n) for s in range(first, first + count) for g in range(gpus) for n in range(nics))
             slower += [slow_nic(server, gpu, rate, nic) for server, gpu, nic in places]
         first += count
-    return first, slower
+    return slower
 
 
 def cluster_to_toml(cluster: Cluster) -> str:
@@ -120,7 +138,7 @@ def cluster_to_toml(cluster: Cluster) -> str:
         "servers": cluster.servers,
         "gpus_per_server": cluster.gpus_per_server,
         "scale_up": cluster.scale_up,
-        "scale_up_bandwidth": write_bandwidth(cluster.scale_up_bandwidth_bytes_per_s),
+        **_scale_up_to_toml(cluster),
         "scale_up_latency": write_seconds(cluster.scale_up_latency_s),
         "scale_out": cluster.scale_out,
     }
@@ -145,6 +163,12 @@ def cluster_to_toml(cluster: Cluster) -> str:
         "faults": [_fault_to_table(fault) for fault in cluster.faults],
     }
     return to_toml(values)
+
+
+def _scale_up_to_toml(cluster: Cluster) -> dict[str, object]:
+    if cluster.scale_up_rates_bytes_per_s:
+        return {"scale_up_rates": [write_bandwidth(rate) for rate in cluster.scale_up_rates_bytes_per_s]}
+    return {"scale_up_bandwidth": write_bandwidth(cluster.scale_up_bandwidth_bytes_per_s)}
 
 
 def fabric_to_table(fabric: Fabric) -> dict[str, object]:

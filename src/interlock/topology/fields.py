@@ -38,6 +38,8 @@ def cluster_from_dict(values: Mapping[str, object]) -> Cluster:
         made["faults"] = _faults(made["faults"])
     if "nic_rates_bytes_per_s" in made:
         made["nic_rates_bytes_per_s"] = _rate_lists(made["nic_rates_bytes_per_s"])
+    if isinstance(made.get("scale_up_rates_bytes_per_s"), list):
+        made["scale_up_rates_bytes_per_s"] = tuple(made["scale_up_rates_bytes_per_s"])  # type: ignore[arg-type]
     return _record(Cluster, made, "cluster")
 
 

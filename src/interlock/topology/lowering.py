@@ -153,10 +153,10 @@ def _scale_up_links(cluster: Cluster) -> list[Part]:
     if cluster.scale_up == "mesh":
         own, peer = np.repeat(rank, width - 1), _mesh_peers(ranks, width)
         works = cluster.present[own] & cluster.present[peer]
-        share = cluster.scale_up_bandwidth_bytes_per_s / max(1, width - 1)
+        share = cluster.server_scale_up_bytes_per_s[own // width] / max(1, width - 1)
         return [(own, peer, np.where(works, share, DEAD_BANDWIDTH), cluster.scale_up_latency_s)]
     switch = ranks + rank // np.int32(width)
-    rate = np.where(cluster.present, cluster.scale_up_bandwidth_bytes_per_s, DEAD_BANDWIDTH)
+    rate = np.where(cluster.present, np.repeat(cluster.server_scale_up_bytes_per_s, width), DEAD_BANDWIDTH)
     return [
         (rank, switch, rate, cluster.scale_up_latency_s / 2),
         (switch, rank, rate, cluster.scale_up_latency_s / 2),
@@ -216,7 +216,8 @@ def _symmetries(cluster: Cluster, leaf_of_rank: NDArray[np.int32], num_leaves: i
         rows.append(np.concatenate([rank, ranks + server, ranks + servers + leaf, [ranks + servers + num_leaves]]))
 
     all_servers, all_gpus = np.arange(servers), np.arange(width)
-    _, kind = np.unique(np.concatenate([rates, here], axis=1), axis=0, return_inverse=True)
+    inside = cluster.server_scale_up_bytes_per_s[:, None]
+    _, kind = np.unique(np.concatenate([rates, here, inside], axis=1), axis=0, return_inverse=True)
     for equal in (np.flatnonzero(kind.ravel() == k) for k in range(int(kind.max()) + 1)):
         for count in sorted({2, len(equal)}) if len(equal) > 1 else ():
             moved = all_servers.copy()

@@ -66,11 +66,12 @@ def preset_names() -> list[str]:
 def cluster(preset: str, servers: int = 4, **overrides: object) -> Cluster:
     """A cluster by name, any field changed by keyword.
 
-    Keywords: gpus_per_server, scale_up ("switch", "mesh"), scale_up_bandwidth, scale_up_latency, scale_out ("flat",
-    "rail", "rail-spine"), scale_out_bandwidth (of one NIC), nics_per_gpu, nic_rates (a list of rates per GPU of a
-    server, instead of the two before), scale_out_latency, oversubscription, message_overhead, stage_overhead, fan_in
-    (None: no limit), fabric (a Fabric or a name), multicasts, reduces, faults, and what programs on a GPU cost:
-    gpu_launch, gpu_hop, gpu_message, gpu_copy_bandwidth, gpu_costs ("assumed", "measured").
+    Keywords: gpus_per_server, scale_up ("switch", "mesh"), scale_up_bandwidth, scale_up_rates (one per server, instead
+    of the one before), scale_up_latency, scale_out ("flat", "rail", "rail-spine"), scale_out_bandwidth (of one NIC),
+    nics_per_gpu, nic_rates (a list of rates per GPU of a server, instead of the two before), scale_out_latency,
+    oversubscription, message_overhead, stage_overhead, fan_in (None: no limit), fabric (a Fabric or a name),
+    multicasts, reduces, faults, and what programs on a GPU cost: gpu_launch, gpu_hop, gpu_message, gpu_copy_bandwidth,
+    gpu_costs ("assumed", "measured").
 
     Examples
     --------
@@ -97,7 +98,7 @@ def cluster_with(base: Cluster, **overrides: object) -> Cluster:
         fan_in = changes.pop("fan_in")
         assert fan_in is None or isinstance(fan_in, int)
         changes["fabric"] = chosen.with_fan_in(fan_in)
-    return base.with_(**_settle_nics(base, changes))
+    return base.with_(**_settle_scale_up(base, _settle_nics(base, changes)))
 
 
 def _settle_nics(base: Cluster, changes: dict[str, object]) -> dict[str, object]:
@@ -112,6 +113,19 @@ def _settle_nics(base: Cluster, changes: dict[str, object]) -> dict[str, object]
         changes |= {"scale_out_bandwidth_bytes_per_s": fastest, "nics_per_gpu": max([1, *map(len, rates)])}
     elif both and base.nic_rates_bytes_per_s:
         changes["nic_rates_bytes_per_s"] = ()
+    return changes
+
+
+def _settle_scale_up(base: Cluster, changes: dict[str, object]) -> dict[str, object]:
+    """Keep the scale-up rate in step with a list by server; a new rate replaces an old list."""
+    rates, one = changes.get("scale_up_rates_bytes_per_s"), "scale_up_bandwidth_bytes_per_s"
+    if rates:
+        if one in changes:
+            raise InvalidInput("scale_up_rates replaces scale_up_bandwidth; give one or the other")
+        assert isinstance(rates, tuple)
+        changes[one] = max(rates)
+    elif one in changes and base.scale_up_rates_bytes_per_s:
+        changes["scale_up_rates_bytes_per_s"] = ()
     return changes
 
 
@@ -174,6 +188,12 @@ def _rate_lists(value: object, name: str) -> tuple[tuple[float, ...], ...]:
     )
 
 
+def _rates(value: object, name: str) -> tuple[float, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f"{name} must be a list: the rate of every server")
+    return tuple(parse_bandwidth(rate, f"{name}[{server}]") for server, rate in enumerate(value))
+
+
 def _fabric(value: object, name: str) -> Fabric:
     if isinstance(value, str):
         return fabric(value)
@@ -188,6 +208,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "gpus_per_server": ("gpus_per_server", _whole),
     "scale_up": ("scale_up", _word),
     "scale_up_bandwidth": ("scale_up_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
+    "scale_up_rates": ("scale_up_rates_bytes_per_s", _rates),
     "scale_up_latency": ("scale_up_latency_s", _quantity(parse_seconds)),
     "scale_out": ("scale_out", _word),
     "scale_out_bandwidth": ("scale_out_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),

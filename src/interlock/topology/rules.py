@@ -57,6 +57,7 @@ def check_cluster(cluster: Cluster) -> None:
     if not isinstance(cluster.fabric, Fabric):
         raise InvalidInput(f"fabric={cluster.fabric!r} must be a Fabric")
     _check_nic_rates(cluster)
+    _check_scale_up_rates(cluster)
     _check_faults(cluster)
 
 
@@ -84,6 +85,21 @@ def _check_nic_rates(cluster: Cluster) -> None:
         raise InvalidInput(
             f"nics_per_gpu={cluster.nics_per_gpu} and scale_out_bandwidth={cluster.scale_out_bandwidth_bytes_per_s:g} "
             f"contradict nic_rates, whose most and fastest are {longest} and {fastest:g}; give nic_rates alone"
+        )
+
+
+def _check_scale_up_rates(cluster: Cluster) -> None:
+    rates = cluster.scale_up_rates_bytes_per_s
+    if not rates:
+        return
+    if len(rates) != cluster.servers:
+        raise InvalidInput(f"scale_up_rates lists {len(rates)} servers but servers={cluster.servers}; must be equal")
+    for server, rate in enumerate(rates):
+        _check_number(f"scale_up_rates[{server}]", rate, least=MIN_RATE, most=MAX_RATE)
+    if cluster.scale_up_bandwidth_bytes_per_s != max(rates):
+        raise InvalidInput(
+            f"scale_up_bandwidth={cluster.scale_up_bandwidth_bytes_per_s:g} contradicts scale_up_rates, whose fastest "
+            f"is {max(rates):g}; give scale_up_rates alone"
         )
 
 
