@@ -188,7 +188,7 @@ def _rate_lists(value: object, name: str) -> tuple[tuple[float, ...], ...]:
     )
 
 
-def _rates(value: object, name: str) -> tuple[float, ...]:
+def _rate_list(value: object, name: str) -> tuple[float, ...]:
     if not isinstance(value, list | tuple):
         raise InvalidInput(f"{name} must be a list: the rate of every server")
     return tuple(parse_bandwidth(rate, f"{name}[{server}]") for server, rate in enumerate(value))
@@ -208,7 +208,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "gpus_per_server": ("gpus_per_server", _whole),
     "scale_up": ("scale_up", _word),
     "scale_up_bandwidth": ("scale_up_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
-    "scale_up_rates": ("scale_up_rates_bytes_per_s", _rates),
+    "scale_up_rates": ("scale_up_rates_bytes_per_s", _rate_list),
     "scale_up_latency": ("scale_up_latency_s", _quantity(parse_seconds)),
     "scale_out": ("scale_out", _word),
     "scale_out_bandwidth": ("scale_out_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
