@@ -92,6 +92,15 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert (tmp_path / "site" / "reference" / "cli" / "index.html").exists()
 
 
+def test_every_how_to_has_a_picture() -> None:
+    """`tools/draw_howtos.py` draws them; that they are there is for the test of links."""
+    pages = sorted(ROOT.glob("docs/howto/*.md"))
+    assert pages
+    assert [
+        page.name for page in pages if not re.search(r"!\[[^]]+\]\(\.\./images/[\w-]+\.svg\)", page.read_text())
+    ] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]

@@ -12,7 +12,8 @@ from interlock.units import format_bandwidth, format_bytes
 
 __all__ = ["Bars", "Line", "bar_chart", "figure", "legend", "line_chart", "line_legend", "style_of"]
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 400, 250, 56, 40  # of a line chart, in its own units
+WIDTH, HEIGHT, BOTTOM = 400, 250, 40  # of a line chart, in its own units
+LETTER = 7.4  # the width of a letter there, at most
 SYMBOLS = {
     "circle": '<circle r="4"/>',
     "square": '<rect x="-3.5" y="-3.5" width="7" height="7"/>',
@@ -174,16 +175,18 @@ def line_chart(
     elif are_sizes:
         up = _Axis(1.0, 1.1 * max([*ys, 1.1]), is_log=True)
 
+    left = 12 + LETTER * max(len(y_words(tick)) for tick in up.ticks(5))
+
     def x_at(x: float) -> float:
-        return LEFT + across.at(x) * (WIDTH - LEFT - 14)
+        return left + across.at(x) * (WIDTH - left - 14)
 
     def y_at(y: float) -> float:
         return 10 + (1 - up.at(y)) * (HEIGHT - BOTTOM - 10)
 
     marks = []
     for tick in up.ticks(5):
-        marks.append(f'<path class="grid" d="M{LEFT} {y_at(tick):.1f}H{WIDTH - 14}"/>')
-        marks.append(f'<text x="{LEFT - 6}" y="{y_at(tick) + 4:.1f}" text-anchor="end">{y_words(tick)}</text>')
+        marks.append(f'<path class="grid" d="M{left:.1f} {y_at(tick):.1f}H{WIDTH - 14}"/>')
+        marks.append(f'<text x="{left - 6:.1f}" y="{y_at(tick) + 4:.1f}" text-anchor="end">{y_words(tick)}</text>')
     for tick in across.ticks(6):
         shown = x_words(tick)
         marks.append(f'<path class="grid" d="M{x_at(tick):.1f} 10V{HEIGHT - BOTTOM}"/>')
@@ -201,7 +204,7 @@ def line_chart(
                 f'<g transform="translate({x:.1f} {y:.1f})" fill="{line.colour}" data-y="{value!r}">'
                 f"<title>{html.escape(title)}</title>{SYMBOLS[line.symbol]}</g>"
             )
-    marks.append(f'<text x="{(WIDTH + LEFT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_label)}</text>')
+    marks.append(f'<text x="{(WIDTH + left) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_label)}</text>')
     label = html.escape(words_for_all, quote=True)
     svg = f'<svg class="lines" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
     return svg + "".join(marks) + "</svg>"
