@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -227,17 +228,26 @@ def seeds_of(reader: str) -> list[bytes]:
     return [b"", *(file.read_bytes() for file in sorted(SEEDS.glob(f"{kind}.*")))]
 
 
-def hunt_all(seconds: float, least_bytes: int, seed: int) -> tuple[list[Finding], dict[str, Hunt]]:
-    """Hunt in every reader for an equal share of the time, and at least for so many bytes."""
-    findings, hunts = [], {}
-    for reader in READERS:
-        hunt = Hunt(reader, seeds_of(reader), random.Random(f"{reader}/{seed}"))
-        with tempfile.TemporaryDirectory() as folder:
-            found = hunt.run(seconds / len(READERS), least_bytes, Path(folder))
-        if found is not None:
-            findings.append(found)
-        hunts[reader] = hunt
-    return findings, hunts
+def hunt_one(reader: str, seconds: float, least_bytes: int, seed: int) -> tuple[Finding | None, Hunt, float]:
+    """Hunt in one reader; with the most memory that was used, in MiB."""
+    hunt = Hunt(reader, seeds_of(reader), random.Random(f"{reader}/{seed}"))
+    with tempfile.TemporaryDirectory() as folder:
+        found = hunt.run(seconds, least_bytes, Path(folder))
+    return found, hunt, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def hunt_all(
+    readers: list[str], seconds: float, least_bytes: int, seed: int, jobs: int = 1
+) -> tuple[list[Finding], dict[str, Hunt], float]:
+    """Hunt in every reader for an equal share of the time, and at least for so many bytes; `jobs` at a time."""
+    words = [(reader, seconds / len(readers), least_bytes, seed) for reader in readers]
+    if jobs == 1:
+        made = [hunt_one(*given) for given in words]
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            made = list(pool.map(hunt_one, *zip(*words, strict=True)))
+    hunts = {hunt.reader: hunt for _, hunt, _ in made}
+    return [found for found, _, _ in made if found is not None], hunts, max(peak for _, _, peak in made)
 
 
 def main() -> int:
@@ -246,23 +256,25 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=0, help="feed every reader at least so many bytes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reader", choices=list(READERS))
+    parser.add_argument("--jobs", type=int, default=1, help="readers at a time")
     parser.add_argument("--keep", type=Path, help="folder for findings")
     parser.add_argument("--json", type=Path, help="file for what was tried")
     words = parser.parse_args()
-    if words.reader:
-        for name in [name for name in READERS if name != words.reader]:
-            del READERS[name]
-    findings, hunts = hunt_all(words.seconds, words.bytes, words.seed)
+    readers = [words.reader] if words.reader else list(READERS)
+    findings, hunts, peak = hunt_all(readers, words.seconds, words.bytes, words.seed, words.jobs)
     for name, hunt in hunts.items():
         print(f"{name:22} {hunt.num_inputs:8} inputs {hunt.num_bytes:12} bytes {len(hunt.lines):6} lines")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory {peak:.0f} MiB")
     if words.json:
         tried = [
             {"reader": name, "inputs": hunt.num_inputs, "bytes": hunt.num_bytes, "lines_reached": len(hunt.lines)}
             for name, hunt in hunts.items()
         ]
+        sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+        from common import machine
+
         summary = {"seed": words.seed, "findings": len(findings), "peak_memory_MiB": round(peak), "readers": tried}
+        summary["machine"] = machine()
         words.json.write_text(json.dumps(summary, indent=1) + "\n")
     for k, finding in enumerate(findings):
         print(f"FOUND in {finding.reader}: {finding.what[:300]}")
