@@ -56,7 +56,7 @@ _MODULES = ("gpu", "topology", "traffic")
 # A collective is asked for to be planned: with its planner loaded along, the first plan is as quick as the next.
 _LOADED_ALONG = {"interlock.collectives": ("interlock.planning", "interlock.algorithms.guided")}
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Certificate",
