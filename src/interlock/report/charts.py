@@ -204,7 +204,9 @@ def line_chart(
                 f'<g transform="translate({x:.1f} {y:.1f})" fill="{line.colour}" data-y="{value!r}">'
                 f"<title>{html.escape(title)}</title>{SYMBOLS[line.symbol]}</g>"
             )
-    marks.append(f'<text x="{(WIDTH + left) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_label)}</text>')
+    marks.append(
+        f'<text x="{(WIDTH + left) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_label)}</text>'
+    )
     label = html.escape(words_for_all, quote=True)
     svg = f'<svg class="lines" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
     return svg + "".join(marks) + "</svg>"
