@@ -11,6 +11,8 @@ namespace {
 
 // Events this close, next to the time itself, are one instant.
 constexpr double kSameInstant = 1e-14;
+// Where more urgent messages leave this part of a channel idle, one that can wait may fill it.
+constexpr double kWorthFilling = 0.5;
 
 const FlowProblem& checked(const FlowProblem& problem) {
     check_flow_problem(problem);
@@ -112,9 +114,13 @@ void FlowRun::release_first() {
 
 /// Lets go of every message whose last condition was met; those may end at once and let go of others.
 void FlowRun::release_ready() {
+    const auto has_room = [&](std::int32_t channel) {
+        const double capacity = problem_.capacity_bytes_per_s[static_cast<std::size_t>(channel)];
+        return shares_.used_bytes_per_s(channel) <= (1 - kWorthFilling) * capacity;
+    };
     for (std::size_t k = 0; k < ready_.size(); ++k) {
         const std::int32_t message = ready_[k];
-        if (!admission_.enter(message)) continue;
+        if (!admission_.enter(message, now_s_, has_room)) continue;
         const double start_s = doors_.pass(message, now_s_);
         if (start_s > now_s_) {
             at(start_s, Moment::start, message);

@@ -6,6 +6,7 @@ from interlock.problem.from_routing import combine_problem, dispatch_problem
 from interlock.problem.items import MAX_ITEMS, Items, RankSets
 from interlock.problem.model import Problem
 from interlock.problem.step import Step, StepTasks, Task, step, step_problem, task_problem
+from interlock.problem.step_files import read_step, step_presets
 
 __all__ = [
     "MAX_ITEMS",
@@ -21,7 +22,9 @@ __all__ = [
     "combine_problem",
     "demand_problem",
     "dispatch_problem",
+    "read_step",
     "step",
+    "step_presets",
     "step_problem",
     "task_problem",
 ]

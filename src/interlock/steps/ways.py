@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from interlock.problem import Problem
 from interlock.schedule import Schedule, resolved_paths
 from interlock.simulate import simulate
 from interlock.simulate.network import flow_arrays
+from interlock.steps.ledger import Ledger
 from interlock.steps.lone import LonePlans
 from interlock.steps.rows import Part, StepSchedule, assemble_step, permuted, with_waits
 
@@ -30,7 +31,8 @@ __all__ = ["WAYS", "Way", "concurrent", "joint", "serial"]
 TRIED = 1e-2  # tolerance with which orders are tried
 DECIDED = 1e-3  # and with which the best of them are set against serial and concurrent
 MOST_LEVELS = 64
-MOST_TRIED = 24
+MOST_GUESSED = 60  # by the ledger, near the best so far
+MOST_TRIED = 24  # by simulation
 MOST_ROWS_TRIED = 250_000  # rows of all that is tried: about a second
 CLOSE = 1.003  # to the critical path by lone plans: nothing better is looked for
 BETTER = 0.9999  # than what was best so far, to be worth going on from
@@ -140,30 +142,32 @@ Levels = tuple[tuple[int, ...], ...]  # tasks by urgency; those of one level sha
 
 
 def _tries(problem: Problem, lone: LonePlans) -> list[Way]:
-    """Levels of urgency, the likeliest first and then what is near the best so far, each with its seconds."""
+    """Levels of urgency tried by simulation: the likely ones, then what is near the best, quickest by the ledger first."""
     rows = sum(part.rows.num_messages for part in _whole(problem, lone))
     most = max(4, min(MOST_TRIED, MOST_ROWS_TRIED // max(1, rows)))
+    longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + tails_s(problem, lone.seconds)).max())
+    ledger = Ledger.of(problem, lone)
     seen: dict[tuple[Levels, int], Way] = {}
 
     def gains(levels: Levels, shares: int) -> bool:
         """Try them; whether they are the best so far."""
-        if (levels, shares) in seen or len(seen) >= most:
+        if (levels, shares) in seen or len(seen) >= most or least_s() <= CLOSE * longest_s:
             return False
-        least_s = min((_seconds(way) for way in seen.values()), default=np.inf)
+        before_s = least_s()
         seen[levels, shares] = urgent_first(problem, lone, levels, shares)
-        return _seconds(seen[levels, shares]) < BETTER * least_s
+        return _seconds(seen[levels, shares]) < BETTER * before_s
 
-    longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + tails_s(problem, lone.seconds)).max())
-    found = True
+    def least_s() -> float:
+        return min((_seconds(way) for way in seen.values()), default=np.inf)
+
     for levels in _likely(problem, lone.seconds):
         gains(levels, 1)
-        found = min(_seconds(way) for way in seen.values()) > CLOSE * longest_s
-        if not found:  # nothing is quicker than its critical path
-            break
-    while found and len(seen) < most:
+    found = True
+    while found:
         levels, shares = min(seen, key=lambda key: _seconds(seen[key]))
-        cut = ((levels, more) for more in (1, 2, 4) if more != shares)
-        found = any(gains(*near) for near in chain(cut, ((near, shares) for near in _neighbours(levels))))
+        near = sorted(set(islice(_neighbours(levels), MOST_GUESSED)), key=lambda each: (ledger.makespan_s(each), each))
+        options = [*((levels, more) for more in (1, 2, 4)), *((each, shares) for each in near)]
+        found = any(gains(*option) for option in options)
     return sorted(seen.values(), key=_seconds)
 
 

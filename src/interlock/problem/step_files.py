@@ -1,0 +1,168 @@
+"""Steps as TOML: a cluster, and a table per task. docs/reference/step.md says what may stand in it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interlock.collectives import CollectiveKind, collective
+from interlock.errors import InvalidInput, nearest
+from interlock.files import as_path
+from interlock.problem.step import Step
+from interlock.topology import Cluster, cluster, read_cluster
+from interlock.traffic import Demand, matrix, parse
+
+__all__ = ["read_step", "step_presets"]
+
+MAX_FILE_BYTES = 1 << 20
+PRESETS = Path(__file__).parent / "step_presets"
+KEYS = {"name", "after", "ready"}
+COMPUTE = KEYS | {"compute", "ranks", "alone"}
+MOVE = KEYS | {"move", "size", "ranks", "groups", "root", "seed", "times"}
+TRANSPOSED = KEYS | {"transposed", "times"}
+
+
+def step_presets() -> dict[str, str]:
+    """Names of the steps that come with the package, each with the first sentence of its file."""
+    told = {}
+    for file in sorted(PRESETS.glob("*.toml")):
+        words = " ".join(line.lstrip("# ") for line in file.read_text().splitlines() if line.startswith("#"))
+        told[file.stem] = words.split(":")[0].split(". ")[0]
+    return told
+
+
+def read_step(path: str | Path) -> Step:
+    """The step in a TOML file, or a preset by name.
+
+    >>> [task.name for task in read_step("dense-tp-dp").tasks if not task.is_move]
+    ['work 1', 'work 0']
+    """
+    if isinstance(path, str) and path in step_presets():
+        path = PRESETS / f"{path}.toml"
+    file = as_path(path)
+    if not file.is_file():
+        raise InvalidInput(f"{str(path)[:128]} is no file, and no preset; {nearest(str(path)[:64], step_presets())}")
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise InvalidInput(f"{file} has {file.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read")
+    try:
+        said = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{file} is not TOML: {str(error)[:200]}") from None
+    _known(said, {"name", "cluster", "task"}, "the file")
+    made = Step(_cluster(said.get("cluster"), file), _words(said, "name", "the file", file.stem))
+    tasks = said.get("task")
+    if not isinstance(tasks, list) or not tasks:
+        raise InvalidInput(f"{file} has no tasks; every task is a table [[task]]")
+    for table in tasks:
+        _add(made, table)
+    made.problem()
+    return made
+
+
+def _cluster(said: object, file: Path) -> Cluster:
+    if isinstance(said, str):
+        said = {"preset": said}
+    if not isinstance(said, dict):
+        raise InvalidInput(f"{file} has no table [cluster]; it must name a preset, or a file of a cluster")
+    fields = dict(said)
+    if "file" in fields:
+        _known(fields, {"file"}, "[cluster] with a file")
+        return read_cluster(file.parent / str(fields["file"]))
+    return cluster(str(fields.pop("preset", "h200")), **fields)
+
+
+def _add(step: Step, table: object) -> None:
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise InvalidInput("a [[task]] lacks a name")
+    name = table["name"]
+    where = f"task {name!r}"
+    kinds = [kind for kind in ("move", "compute", "transposed") if kind in table]
+    if len(kinds) != 1:
+        raise InvalidInput(f"{where} must say one of move, compute and transposed; it says {kinds or 'none'}")
+    after, ready = table.get("after", []), table.get("ready", 0)
+    if kinds == ["compute"]:
+        _known(table, COMPUTE, where)
+        alone = table.get("alone", False)
+        if not isinstance(alone, bool):
+            raise InvalidInput(f"{where}: alone={str(alone)[:64]!r} must be true or false")
+        ranks = _ranks(step, table.get("ranks"), where)
+        step.compute(name, table["compute"], ranks=ranks, after=after, ready=ready, alone=alone)
+    elif kinds == ["transposed"]:
+        _known(table, TRANSPOSED, where)
+        other = next((task for task in step.tasks if task.name == table["transposed"]), None)
+        if other is None or not isinstance(other.what, Demand):
+            raise InvalidInput(f"{where}: transposed={str(table['transposed'])[:64]!r} must name a demand before it")
+        step.move(name, _times(other.what.transposed(), table, where), after=after, ready=ready)
+    else:
+        _known(table, MOVE, where)
+        _move(step, name, table, after, ready)
+
+
+def _move(step: Step, name: str, table: Mapping[str, Any], after: object, ready: Any) -> None:
+    where, kind = f"task {name!r}", _words(table, "move", f"task {name!r}")
+    ranks = _ranks(step, table.get("ranks"), where)
+    if kind not in list(CollectiveKind):
+        if ranks is not None or "groups" in table or "root" in table:
+            raise InvalidInput(
+                f"{where}: ranks, groups and root are for collectives; {kind[:64]!r} is traffic of all ranks"
+            )
+        seed = table.get("seed", 0)
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise InvalidInput(f"{where}: seed={str(seed)[:64]!r} must be a whole number")
+        demand = parse(kind, step.cluster, table.get("size", "64 MB"), seed)
+        step.move(name, _times(demand, table, where), after=after, ready=ready)
+        return
+    if "size" not in table:
+        raise InvalidInput(f"{where}: size is missing; it is counted as nccl-tests count it")
+    groups = table.get("groups")
+    if groups is None:
+        what = collective(kind, table["size"], ranks, table.get("root", 0))
+        step.move(name, what, after=after, ready=ready)
+        return
+    if ranks is not None or groups not in ("servers", "rails"):
+        raise InvalidInput(f"{where}: groups={str(groups)[:64]!r} must be 'servers' or 'rails', without ranks")
+    width, everyone = step.cluster.gpus_per_server, np.arange(step.cluster.num_ranks)
+    of = everyone // width if groups == "servers" else everyone % width
+    for group in range(int(of.max()) + 1):
+        members = everyone[of == group].tolist()
+        part = f"{name}, {'server' if groups == 'servers' else 'rail'} {group}"
+        step.move(part, collective(kind, table["size"], members), after=after, ready=ready)
+    # One name for all of them, so that others can come after it.
+    step.compute(name, 0, ranks=[0], after=[task.name for task in step.tasks[-(int(of.max()) + 1) :]])
+
+
+def _times(demand: Demand, table: Mapping[str, Any], where: str) -> Demand:
+    times = table.get("times", 1)
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        raise InvalidInput(f"{where}: times={str(times)[:64]!r} must be a whole number of at least 1")
+    return demand if times == 1 else matrix(demand.bytes_matrix * times, f"{demand.name}, times {times}")
+
+
+def _ranks(step: Step, said: object, where: str) -> list[int] | None:
+    """A list of ranks, or a slice in words like "0::8"."""
+    if said is None or isinstance(said, list):
+        return said
+    parts = said.split(":") if isinstance(said, str) else []
+    if not 2 <= len(parts) <= 3 or not all(part.strip().isdecimal() or not part.strip() for part in parts):
+        raise InvalidInput(f"{where}: ranks={str(said)[:64]!r} must be a list of ranks, or first:end:step like '0::8'")
+    numbers = [int(part) if part.strip() else None for part in parts]
+    if len(numbers) == 3 and numbers[2] == 0:
+        raise InvalidInput(f"{where}: ranks={said!r} has a step of 0")
+    return list(range(step.cluster.num_ranks))[slice(*numbers)]
+
+
+def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise InvalidInput(f"{where} says {str(key)[:64]!r}; {nearest(str(key), sorted(keys))}")
+
+
+def _words(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str):
+        raise InvalidInput(f"{where}: {key}={str(value)[:64]!r} must be text")
+    return value
