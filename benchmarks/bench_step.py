@@ -1,8 +1,8 @@
 """Steps of several collectives: `joint` against the better of `serial` and `concurrent`, and against the bound.
 
-Three families, drawn from `--seed` on: an expert-parallel layer beside data traffic, two micro-batches that overlap with
-gradients, FSDP around an expert-parallel chain; and the presets. Times are simulated (tolerance 1e-3). Collectives are
-sized by the seconds that the tier-by-tier planner takes for them alone. `--minutes` ends the drawing early.
+Three families, drawn from `--seed` on: an expert-parallel layer beside data traffic, two micro-batches that overlap
+with gradients, FSDP around an expert-parallel chain; and the presets. Times are simulated (tolerance 1e-3). Collectives
+are sized by the seconds that the tier-by-tier planner takes for them alone. `--minutes` ends the drawing early.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from interlock.files import FilePath, check_target, show_page
 from interlock.html_text import table_html
 from interlock.interrupts import interruptions
 from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve
-from interlock.problem import Problem, collective_problem, demand_problem
+from interlock.planning import plan as plan_step
+from interlock.problem import Problem, Step, collective_problem, demand_problem
 from interlock.schedule import CompactSchedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
@@ -40,6 +41,7 @@ __all__ = [
     "tolerance_of",
 ]
 
+STEP_WAYS = ("serial", "concurrent", "joint")
 EXACT_ROWS = 20_000  # above this many messages, comparisons simulate with GRID_TOLERANCE
 GRID_TOLERANCE = 1e-3
 # Where "350 GB/s" stands beside NICs of 50: what stays inside a server counts too.
@@ -225,8 +227,8 @@ class SizeComparison:
 
 
 def compare(
-    cluster: Cluster | Topology,
-    traffic: Demand | Collective,
+    cluster: Cluster | Topology | Step,
+    traffic: Demand | Collective | None = None,
     algorithms: Sequence[str] | None = None,
     *,
     seed: int = 0,
@@ -234,7 +236,7 @@ def compare(
     effort: str = "predict",
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Plan, prove and simulate one All-to-Allv or collective with every algorithm that supports it.
+    """Plan, prove and simulate one All-to-Allv, collective or step with every algorithm that supports it.
 
     `baseline` names the algorithm that a column "faster than" sets the others against; `effort` is as for `plan`.
 
@@ -248,8 +250,35 @@ def compare(
     >>> il.compare(cluster, il.all_reduce("1 GiB"), ["ring", "direct"]).best().algorithm
     'ring'
     """
+    if isinstance(cluster, Step):
+        return compare_step(cluster, algorithms, seed=seed, baseline=baseline, progress=progress)
     problem = problem_of(cluster, traffic)
     return compare_problem(problem, algorithms, seed=seed, baseline=baseline, effort=effort, progress=progress)
+
+
+def compare_step(
+    step: Step,
+    algorithms: Sequence[str] | None = None,
+    *,
+    seed: int = 0,
+    baseline: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """One step in every way, or in those named."""
+    if isinstance(algorithms, str):
+        raise InvalidInput(f"algorithms={algorithms[:64]!r} must be a list of names, like ['serial', 'joint']")
+    names = list(dict.fromkeys(STEP_WAYS if algorithms is None else algorithms))
+    if baseline is not None and baseline not in names:
+        raise InvalidInput(f"baseline={baseline!r} is not among {', '.join(names)}")
+    made: list[tuple[Row, Plan]] = []
+    for name in names:
+        if progress is not None:
+            progress(name)
+        plan = plan_step(step, algorithm=name, seed=seed)
+        made.append((row_of(plan), plan))
+    made.sort(key=lambda pair: (not pair[0].valid, pair[0].makespan_s))
+    rows, plans = tuple(row for row, _ in made), tuple(plan for _, plan in made)
+    return Comparison(step.problem(), rows, (), plans[0].bound.binds, plans, baseline)
 
 
 def compare_sizes(
@@ -293,7 +322,7 @@ def compare_sizes(
     return SizeComparison(tuple(made))
 
 
-def problem_of(where: Cluster | Topology, what: Demand | Collective) -> Problem:
+def problem_of(where: Cluster | Topology, what: Demand | Collective | None) -> Problem:
     """An All-to-Allv or a collective on a cluster or a graph."""
     if not isinstance(where, Topology | Cluster):
         raise InvalidInput(f"cluster={str(where)[:64]!r} must be a cluster or a graph; see il.cluster, il.topology")
@@ -454,6 +483,8 @@ def describe(problem: Problem) -> dict[str, object]:
     if problem.demand is not None:
         made |= {"traffic": problem.demand.name, "seed": problem.demand.seed}
         made |= {"unevenness": asdict(problem.demand.unevenness)}
+    if problem.step is not None:
+        made |= {"tasks": [{"name": task.name, "kind": task.kind, "after": task.after} for task in problem.step.tasks]}
     if problem.collective is not None:
         made |= {"collective": str(problem.collective.kind), "size_bytes": problem.collective.size_bytes}
     return made

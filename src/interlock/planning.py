@@ -186,6 +186,8 @@ class Plan:
         is_alone = not rounds and (layout is None or layout.pairs is not None)  # needs no other rank's rows
         if is_alone and isinstance(made, TwoTierPlan) and made.align == 1:
             return made.program(rank) if layout is None else made.program(rank, layout.pairs, layout.own)
+        if not isinstance(made, TwoTierPlan) and self.problem.step is not None:
+            raise InvalidInput("a step has no program of one collective; interlock.torch.Step runs it task by task")
         rows = self.schedule if rounds else self.compact.rows_of(rank)
         where = Layout.packed(self.problem, rank) if layout is None else layout
         return lower(rows, self.problem, where, rounds=rounds, known_levels=self._levels if rounds else None)

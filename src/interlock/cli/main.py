@@ -22,6 +22,7 @@ from interlock.cli import (
     plan,
     reproduce,
     simulate,
+    step,
     sweep,
     synth,
     topology,
@@ -69,6 +70,7 @@ app.command("simulate")(simulate.command)
 app.command("export")(export.command)
 app.command("import-topology")(import_topology.command)
 app.command("sweep")(sweep.command)
+app.command("step")(step.command)
 app.add_typer(moe.app, name="moe")
 app.command("reproduce")(reproduce.command)
 app.add_typer(topology.app, name="topology")

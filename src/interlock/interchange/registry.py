@@ -13,6 +13,7 @@ from interlock.schedule import Schedule
 __all__ = ["FORMATS", "export_schedule", "format_of", "get_format", "read_foreign"]
 
 SNIFFED_BYTES = 4096
+FOR_STEPS = ("chakra", "chrome-trace")
 FORMATS: dict[str, Format] = {
     made.name: made
     for made in (
@@ -47,7 +48,10 @@ def export_schedule(
         ``chunk_bytes`` for formats of equal chunks; ``flavor`` ("rccl", "azure", "msccl") for MSCCL XML;
         ``start_s`` and ``finish_s`` for timelines.
     """
-    return get_format(name).write(schedule, problem, Path(path), **options)
+    chosen = get_format(name)
+    if problem.step is not None and name not in FOR_STEPS:
+        raise InvalidInput(f"{name} holds one collective, not a step; a step is written as {' or '.join(FOR_STEPS)}")
+    return chosen.write(schedule, problem, Path(path), **options)
 
 
 def read_foreign(path: str | Path, intent: Intent | None = None, format_name: str | None = None) -> ForeignSchedule:

@@ -110,7 +110,8 @@ class Result:
 
     def to_chrome_trace(self) -> str:
         """The timeline as Chrome trace JSON, for Perfetto; times are simulated."""
-        return "".join(chrome_trace_lines(self.schedule, self.topology.num_ranks, self.start_s, self.finish_s))
+        names = [] if self.step is None else [task.name for task in self.step.tasks]
+        return "".join(chrome_trace_lines(self.schedule, self.topology.num_ranks, self.start_s, self.finish_s, names))
 
     def _repr_html_(self) -> str:
         facts = {"simulated time": format_seconds(self.makespan_s), "messages": str(len(self.start_s))}

@@ -142,7 +142,7 @@ Levels = tuple[tuple[int, ...], ...]  # tasks by urgency; those of one level sha
 
 
 def _tries(problem: Problem, lone: LonePlans) -> list[Way]:
-    """Levels of urgency tried by simulation: the likely ones, then what is near the best, quickest by the ledger first."""
+    """Levels of urgency, simulated: the likely ones, then those near the best, quickest by the ledger first."""
     rows = sum(part.rows.num_messages for part in _whole(problem, lone))
     most = max(4, min(MOST_TRIED, MOST_ROWS_TRIED // max(1, rows)))
     longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + tails_s(problem, lone.seconds)).max())

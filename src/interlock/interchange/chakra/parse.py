@@ -28,6 +28,7 @@ class Node:
     ctrl_deps: list[int] = field(default_factory=list)
     data_deps: list[int] = field(default_factory=list)
     attributes: dict[str, int | list[int] | str] = field(default_factory=dict)
+    duration_micros: int = 0
 
     def number(self, key: str) -> int | None:
         """A whole-number attribute."""
@@ -116,6 +117,8 @@ def _node(data: bytes, at: int, end: int) -> Node:
         elif number in (4, 5):
             deps = node.ctrl_deps if number == 4 else node.data_deps
             deps += packed(data, value, stop) if kind == LENGTH_DELIMITED else [value]
+        elif number == 7 and kind == VARINT:
+            node.duration_micros = value
         elif number == 10 and kind == LENGTH_DELIMITED:
             name, content = _attribute(data, value, stop)
             if name in node.attributes:

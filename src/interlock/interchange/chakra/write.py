@@ -28,6 +28,7 @@ from interlock.interchange.chakra.encode import (
 )
 from interlock.interchange.chakra.graph import SendReceiveGraph, build_graph
 from interlock.interchange.chakra.network import GIB, network_of, program_of
+from interlock.interchange.chakra.steps import write_step
 from interlock.interchange.contract import ExportReport
 from interlock.interchange.shared.files import write_folder
 from interlock.interchange.shared.protobuf import text_field
@@ -50,7 +51,9 @@ Writer = Callable[[BinaryIO], None]
 
 
 def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportReport:
-    """Write a folder with the traces of all ranks and configurations for ASTRA-sim."""
+    """Write a folder with the traces of all ranks and configurations for ASTRA-sim; of a step, the traces alone."""
+    if problem.step is not None:
+        return write_step(schedule, problem, path)
     sequence = sequence_messages(schedule, problem.topology)
     graph = build_graph(schedule, sequence, problem.num_ranks)
     units = _Units(schedule, problem)

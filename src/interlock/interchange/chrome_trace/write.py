@@ -27,6 +27,7 @@ def write_schedule(
     """Write one event per message on its sender's lanes; messages that overlap get lanes of their own."""
     if len(start_s) != schedule.num_messages or len(finish_s) != schedule.num_messages:
         raise InvalidInput(f"times of {len(start_s)} messages were given for {schedule.num_messages}")
-    lines = chrome_trace_lines(schedule, problem.num_ranks, start_s, finish_s)
+    names = [] if problem.step is None else [task.name for task in problem.step.tasks]
+    lines = chrome_trace_lines(schedule, problem.num_ranks, start_s, finish_s, names)
     write_atomically(path, lambda file: file.writelines(line.encode() for line in lines))
     return ExportReport("chrome-trace", (path,), notes=("times are simulated",))
