@@ -38,8 +38,8 @@ def step_presets() -> dict[str, str]:
 def read_step(path: str | Path) -> Step:
     """The step in a TOML file, or a preset by name.
 
-    >>> [task.name for task in read_step("dense-tp-dp").tasks if not task.is_move]
-    ['work 1', 'work 0']
+    >>> [task.name for task in read_step("mixtral-fsdp").tasks if not task.is_move]
+    ['experts 0', 'experts 1']
     """
     if isinstance(path, str) and path in step_presets():
         path = PRESETS / f"{path}.toml"
