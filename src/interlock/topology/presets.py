@@ -27,8 +27,8 @@ _NVSWITCH_SHARP: dict[str, object] = _HGX | {"multicasts": True, "reduces": True
 _H200: dict[str, object] = {
     "gpu_launch_s": 22e-6,
     "gpu_hop_s": 1.46e-6,
-    "gpu_message_s": 0.8e-9,
-    "gpu_copy_bandwidth_bytes_per_s": 1.98e12,
+    "gpu_message_s": 0.92e-9,
+    "gpu_copy_bandwidth_bytes_per_s": 1.88e12,
     "gpu_costs": MEASURED,
 }
 _MI300X: dict[str, object] = _HGX | {"scale_up": "mesh", "scale_up_bandwidth_bytes_per_s": 448e9}
