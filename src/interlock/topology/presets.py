@@ -25,7 +25,7 @@ _HGX: dict[str, object] = {
 _NVSWITCH_SHARP: dict[str, object] = _HGX | {"multicasts": True, "reduces": True}
 # Measured on one H200 by benchmarks/bench_gpu.py; see benchmarks/results/gpu.json.
 _H200: dict[str, object] = {
-    "gpu_launch_s": 22e-6,
+    "gpu_launch_s": 30e-6,
     "gpu_hop_s": 1.46e-6,
     "gpu_message_s": 0.92e-9,
     "gpu_copy_bandwidth_bytes_per_s": 1.88e12,
