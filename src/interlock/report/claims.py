@@ -52,7 +52,7 @@ class Constants(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A figure or a band; the top is infinite where only a least is given."""
+    """A figure or a band; an end is infinite where only the other is given."""
 
     low: float
     high: float
@@ -71,11 +71,13 @@ class Published:
     def words(self) -> str:
         """As a table prints it.
 
-        >>> Published(1.2, 1.3).words, Published(3.0, math.inf).words
-        ('1.2-1.3', '>3')
+        >>> Published(1.2, 1.3).words, Published(3.0, math.inf).words, Published(-math.inf, 1.0).words
+        ('1.2-1.3', '>3', 'at most 1')
         """
         if math.isinf(self.high):
             return f">{self.low:g}"
+        if math.isinf(self.low):
+            return f"at most {self.high:g}"
         return f"{self.low:g}" if self.low == self.high else f"{self.low:g}-{self.high:g}"
 
 

@@ -43,7 +43,6 @@ AMD = (
     Row("SpreadOut", "spreadout", Published(1.9, 2.1), Published(2.5, 2.8)),
     Row("RCCL", "direct", Published(1.1, 10.0), Published(1.3, 2.6)),
     Row("TACCL, padded", "padded", Published(1.3, 1.8), Published(2.9, 3.8)),
-    Row("TE-CCL, padded", "padded", Published(1.6, 2.3), Published(3.6, 4.7)),
 )
 # Balanced traffic, GB/s per GPU: (system, our algorithm, published).
 BALANCED_NVIDIA = (
@@ -108,8 +107,13 @@ def _speedups(where: Cluster, demand: Demand, name: str, load: str, rows: tuple[
     published = [row.random if load == "random" else row.skewed for row in rows]
     seconds = [_seconds(where, demand, row.algorithm) for row in rows]
     fitted = [lossy and load in FITTED_LOADS.get(row.algorithm, ()) for row in rows]
-    verdicts = judge_together(
-        [row.system for row in rows], [each / fast_s for each in seconds], published, SLACK, fitted
+    # FAST itself is one of them: a lead within the slack is not reproduced where it is a loss.
+    _, *verdicts = judge_together(
+        ["FAST", *(row.system for row in rows)],
+        [1.0, *(each / fast_s for each in seconds)],
+        [Published.figure(1.0), *published],
+        SLACK,
+        [False, *fitted],
     )
     bound_s = lower_bound(demand_problem(where, demand)).seconds
     made = []

@@ -6,14 +6,13 @@ import time
 
 from interlock.collectives import Collective, all_gather, all_reduce
 from interlock.planning import Plan, synthesize
-from interlock.report.claims import Claim, Constants, Published, Source, Status, Verdict, faster_than, judge
-from interlock.topology import Topology, mesh, rfs, torus
+from interlock.report.claims import Claim, Constants, Published, Source, Verdict, faster_than, judge
+from interlock.topology import Topology, hypercube, mesh, torus
 
 __all__ = ["claims"]
 
 GIB = 2**30
 LINK_BANDWIDTH = f"{50 * GIB} B/s"
-UNLIKE = (200 * GIB, 100 * GIB, 50 * GIB)  # of the three dimensions
 OVERHEAD = "0.5 us"
 MOST_MATCHED_RANKS = 256  # best of many starts takes long beyond
 # Public TACOS 1.3.0 timed by us on such a machine: name, dimensions, wraps, synthesis seconds, microseconds.
@@ -42,15 +41,15 @@ def claims(quick: bool = True) -> list[Claim]:
         ours_us = _makespan_s(plan) * 1e6
         words = f"All-Gather 1 GiB on {name}, time"
         made.append(
-            _row(f"{words} of `guided`", library_us, ours_us, "us", faster_than(ours_us, library_us, 0.01), 0.01)
+            _row(f"{words} of `guided` (ours)", library_us, ours_us, "us", faster_than(ours_us, library_us, 0.01), 0.01)
         )
         if plan.problem.num_ranks <= MOST_MATCHED_RANKS:
             as_published = synthesize(topology, all_gather("1 GiB"), algorithm="tacos", chunks=1)
             ours_us = _makespan_s(as_published) * 1e6
             made.append(_row(f"{words} of `tacos`", library_us, ours_us, "us", judge(ours_us, library_us, 0.05), 0.05))
-        words = f"All-Gather on {name}, synthesis by `guided`"
+        words = f"All-Gather on {name}, synthesis by `guided` (ours)"
         made.append(_row(words, library_s, took, "s", faster_than(took, library_s), 0.0, Constants.TIMED))
-    return [*made, _ideal(), _heterogeneous()]
+    return [*made, _ideal()]
 
 
 def _grid(dims: tuple[int, ...], wraps: bool) -> Topology:
@@ -86,19 +85,17 @@ def _row(
 
 
 def _ideal() -> Claim:
-    """The paper's average over its topologies is 97 %; one of them stands for it here."""
-    proof = synthesize(_grid((4, 4, 4), True), all_reduce("1 GiB"), algorithm="tacos").certificate()
-    share = 100 * proof.lower_bound_s / proof.makespan_s
+    """The paper's average over its topologies; ours over those of them whose ideal is known beyond doubt."""
+    links = {"bandwidth": LINK_BANDWIDTH, "message_overhead": OVERHEAD, "latency": "0 us"}
+    graphs = [*(_grid(dims, True) for dims in ((4, 4), (8, 8), (4, 4, 4))), hypercube(6, **links)]
+    proofs = [synthesize(graph, all_reduce("1 GiB"), algorithm="tacos").certificate() for graph in graphs]
+    assert all(proof.valid for proof in proofs)
+    share = 100 * sum(proof.lower_bound_s / proof.makespan_s for proof in proofs) / len(proofs)
     theirs = Published.figure(97.0)
-    words = "All-Reduce on torus 4x4x4, share of the ideal, `tacos`"
-    note = "of our proven bound; 50 GiB/s links, 0.5 us per message, chunks: the best of 1, 2, 4 and 8"
+    words = "All-Reduce, share of the ideal, mean of 4 topologies, `tacos`"
+    note = (
+        "torus 4x4, 8x8, 4x4x4 and hypercube 2^6, of our proven bound; 50 GiB/s links, 0.5 us per message, chunks: the "
+        "best of 1, 2, 4 and 8; meshes are left out, where trees take less than the Reduce-Scatter and All-Gather that "
+        "the paper's ideal is of"
+    )
     return _row(words, theirs, share, "%", judge(share, theirs, 0.03), 0.03, note=note)
-
-
-def _heterogeneous() -> Claim:
-    rates = (UNLIKE[0] / 2, UNLIKE[1] / 3, UNLIKE[2])  # a rank has as much in each dimension, over all its links there
-    graph = rfs(4, 4, 8, bandwidth=rates, message_overhead=OVERHEAD)
-    took = min(_synthesized(graph, all_reduce("1 GiB"))[1] for _ in range(3))
-    note = "measured here, least of 3, 3D-RFS 4x4x8 of 200, 100 and 50 GiB/s; the paper does not name its 128 ranks"
-    words = "All-Reduce on 128 unlike ranks, synthesis by `guided`"
-    return Claim("tacos", words, "1.08", took, "s", Status.NOT_COMPARABLE, None, Constants.TIMED, note=note)
