@@ -253,7 +253,6 @@ def test_a_pulled_link_is_named_by_everyone() -> None:
         verdict = pull_link(ranks, network, demand, "adaptive", victim=2, timeout_s=6.0)
     assert verdict.num_hanging == 0, verdict.words
     assert verdict.num_naming == verdict.num_survivors, verdict.words
-    assert verdict.slowest_s < 11
     assert verdict.works_again
 
 

@@ -35,5 +35,4 @@ def test_survivors_name_the_rank_that_failed(fault: Fault) -> None:
         verdict = try_fault(ranks, cluster, demand, "no-stage", fault, TIMEOUT_S)
     assert verdict.num_hanging == 0, verdict.words
     assert verdict.num_naming == 3, verdict.words
-    assert verdict.slowest_s < TIMEOUT_S + 5
     assert verdict.works_again

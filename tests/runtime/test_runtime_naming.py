@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -127,6 +129,30 @@ def test_whose_door_refuses_is_dead_unless_it_has_left(hearts: list[Heartbeat]) 
     assert hearts[0].find_dead() == (2,)
     hearts[2].close()
     assert hearts[0].find_dead() == ()
+
+
+def test_beats_end_before_the_interpreter_does() -> None:
+    """A thread that is ended inside of the store takes its process down; the group was never closed here."""
+    code = """if True:
+        import atexit, threading
+        from torch.distributed import HashStore
+
+        class Group:
+            def rank(self): return 0
+            def size(self): return 1
+            def get_group_store(self): return store
+
+        def beating(): return [t.name for t in threading.enumerate() if t.name == "interlock-heartbeat"]
+
+        atexit.register(lambda: print(beating()))  # called after what is registered later
+        store = HashStore()
+        from interlock.runtime.heartbeat import Heartbeat
+
+        Heartbeat(Group(), "1")
+        print(beating())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["['interlock-heartbeat']", "[]"], done.stderr
 
 
 def test_idle_strangers_do_not_keep_a_door_shut(hearts: list[Heartbeat]) -> None:

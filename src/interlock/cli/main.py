@@ -83,8 +83,12 @@ app.command("doctor")(doctor.command)
 
 def main() -> None:
     """Run the command line; turn errors into one line and an exit code."""
-    watch()
-    sys.exit(run(sys.argv[1:]))
+    try:
+        watch()
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there was anything to interrupt
+        code = _interrupted()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

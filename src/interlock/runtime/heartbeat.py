@@ -9,6 +9,7 @@ with the rank that hosts it, and the verdict must outlive the one that made it.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -96,6 +97,12 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._beat, name="interlock-heartbeat", daemon=True)
         self._thread.start()
+        atexit.register(self._rest)
+
+    def _rest(self) -> None:
+        """End the thread. The interpreter would end it inside of the store, where that takes the process down."""
+        self._stop.set()
+        self._thread.join(2 * SILENCE_S)
 
     def close(self) -> None:
         """Stop beating; the others will not take that for a death."""
@@ -103,6 +110,8 @@ class Heartbeat:
             self._stop.set()
             with suppress(RuntimeError), self._lock:
                 self._store.set(f"left{self._rank}", "1")
+        self._rest()
+        atexit.unregister(self._rest)
         self._door.close()
 
     def find_dead(self) -> tuple[int, ...]:
