@@ -1,0 +1,340 @@
+"""How many small faults do the tests notice? python tools/mutation/mutate.py [--mutants 500] [--seed 0] [--work DIR]
+
+Takes places in `src/` at random and changes one operator, comparison, number or condition each. All of the sample go
+into one copy of the tree, each asleep behind a switch, so that imports are paid once: a first run of plain `pytest`
+finds which tests reach which mutant, then every mutant is tried in a fork of one loaded process, by the tests that
+reach it, cheapest first and those of its own folder before all others, until one fails. What runs at import (constants
+of modules, defaults) is tried in a process of its own.
+
+A mutant is killed when a test fails or takes too long; one that no test reaches survives. `--seconds` is the most that
+the tests of one mutant take in the first run: a survivor has survived those. A log in `--work` makes it resumable.
+Six tenths of the sample are shared equally by the folders that promise a kill rate; the others have the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import copy
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PROMISED = ("validate", "simulate", "cost", "schedule", "algorithms")
+SWAPS: dict[type, type] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change of one node of one file."""
+
+    number: int
+    file: str
+    folder: str  # of src/interlock; "" for its own files
+    place: int  # in a walk of the file's tree
+    line: int
+    before: str
+    after: str
+    early: bool  # runs when the module is imported
+
+
+def changed(node: ast.AST) -> ast.AST | None:
+    """The node with its fault, or None if it has none to offer."""
+    made = copy.deepcopy(node)
+    if isinstance(made, ast.BinOp | ast.BoolOp) and type(made.op) in SWAPS:
+        made.op = SWAPS[type(made.op)]()
+    elif isinstance(made, ast.Compare) and type(made.ops[0]) in SWAPS:
+        made.ops[0] = SWAPS[type(made.ops[0])]()
+    elif isinstance(made, ast.Constant) and type(made.value) in (int, float):
+        made.value += 1
+    elif isinstance(made, ast.If | ast.IfExp):
+        made.test = ast.UnaryOp(ast.Not(), made.test)
+    else:
+        return None
+    return made
+
+
+def places(tree: ast.AST) -> list[tuple[int, ast.AST, bool]]:
+    """Where a walk meets nodes that can be changed, and whether they run at import.
+
+    Not in annotations, patterns, errors, assertions or words.
+    """
+    skipped: set[int] = set()
+    late: set[int] = set()
+    for node in ast.walk(tree):
+        parts: list[ast.AST | None] = []
+        if isinstance(node, ast.arg | ast.AnnAssign):
+            parts.append(node.annotation)
+        if isinstance(node, ast.FunctionDef):
+            parts.append(node.returns)
+            late |= {id(inner) for part in node.body for inner in ast.walk(part)}
+        if isinstance(node, ast.Lambda):
+            late |= {id(inner) for inner in ast.walk(node.body)}
+        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert | ast.pattern):
+            parts.append(node)
+        for part in filter(None, parts):
+            skipped |= {id(inner) for inner in ast.walk(part)}
+    walked = enumerate(ast.walk(tree))
+    return [(n, node, id(node) not in late) for n, node in walked if id(node) not in skipped and changed(node)]
+
+
+def sampled(root: Path, mutants: int, seed: int) -> list[Mutant]:
+    """A sample of all places: shares of the folders as the module says."""
+    by_folder: dict[str, list[Mutant]] = defaultdict(list)
+    for file in sorted((root / "src" / "interlock").glob("**/*.py")):
+        inside = file.relative_to(root / "src" / "interlock").parts
+        folder = inside[0] if len(inside) > 1 else ""
+        for place, node, early in places(ast.parse(file.read_text())):
+            shown = node.test if isinstance(node, ast.If | ast.IfExp) else node
+            after = changed(node)
+            assert after is not None
+            made = after.test if isinstance(after, ast.If | ast.IfExp) else after
+            words = (ast.unparse(shown), ast.unparse(made))
+            name = str(file.relative_to(root))
+            by_folder[folder].append(Mutant(0, name, folder, place, getattr(node, "lineno", 0), *words, early))
+    dice = random.Random(seed)
+    each = mutants * 6 // 10 // len(PROMISED)
+    chosen = [row for folder in PROMISED for row in dice.sample(by_folder[folder], each)]
+    others = [row for folder, rows in sorted(by_folder.items()) if folder not in PROMISED for row in rows]
+    chosen += dice.sample(others, mutants - len(chosen))
+    return [Mutant(n, *list(asdict(row).values())[1:]) for n, row in enumerate(chosen)]
+
+
+class Switched(ast.NodeTransformer):
+    """Puts mutants beside what they change."""
+
+    def __init__(self, mutant_by_node: dict[int, Mutant], marker: int | None) -> None:
+        self.mutant_by_node = mutant_by_node
+        self.marker = marker
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        mutant = self.mutant_by_node.get(id(node))
+        node = self.generic_visit(node)
+        if self.marker is not None and isinstance(node, ast.FunctionDef):
+            asked = ast.Expr(_asked(self.marker))
+            has_words = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+            node.body.insert(1 if has_words else 0, asked)
+        if mutant is None:
+            return node
+        fault = changed(node)
+        if isinstance(node, ast.If | ast.IfExp):
+            assert isinstance(fault, ast.If | ast.IfExp)
+            node.test = ast.IfExp(_asked(mutant.number), fault.test, node.test)
+            return node
+        assert isinstance(node, ast.expr) and isinstance(fault, ast.expr)
+        return ast.IfExp(_asked(mutant.number), fault, node)
+
+
+def _asked(number: int) -> ast.expr:
+    return ast.Call(ast.Name("__mutant__", ast.Load()), [ast.Constant(number)], [])
+
+
+def prepare(work: Path, mutants: list[Mutant]) -> None:
+    """A copy of the tree with the mutants in it, and an environment that imports it."""
+    tree = work / "tree"
+    skip = shutil.ignore_patterns(".git", "build", ".venv", ".hypothesis", "__pycache__")
+    shutil.copytree(ROOT, tree, ignore=skip)
+    if (ROOT.parent / "shared").exists():
+        (work / "shared").symlink_to((ROOT.parent / "shared").resolve())
+    import interlock._native._core as core
+
+    shutil.copy(str(core.__file__), tree / "src" / "interlock" / "_native")
+    by_file: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in mutants:
+        by_file[mutant.file].append(mutant)
+    for name, rows in by_file.items():
+        parsed = ast.parse((tree / name).read_text())
+        walked = list(ast.walk(parsed))
+        marker = marker_of(rows[0]) if any(row.early for row in rows) else None
+        made = Switched({id(walked[row.place]): row for row in rows}, marker).visit(parsed)
+        (tree / name).write_text(ast.unparse(ast.fix_missing_locations(made)) + "\n")
+    shutil.copy(HERE / "switch.py", tree / "src" / "interlock" / "_mutant.py")
+    package = tree / "src" / "interlock" / "__init__.py"
+    parsed = ast.parse(package.read_text())
+    parsed.body.insert(1, ast.Import([ast.alias("interlock._mutant")]))  # after the docstring
+    package.write_text(ast.unparse(ast.fix_missing_locations(parsed)) + "\n")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True)
+    folder = next((work / "venv" / "lib").glob("python*")) / "site-packages"
+    paths = [str(tree / "src"), str(HERE), *(path for path in sys.path if "site-packages" in path)]
+    (folder / "mutation.pth").write_text("\n".join(paths) + "\n")
+    command = work / "venv" / "bin" / "interlock"
+    lines = [f"#!{work}/venv/bin/python", "from interlock.cli.main import main", "main()"]
+    command.write_text("\n".join(lines) + "\n")
+    command.chmod(0o755)
+
+
+def marker_of(mutant: Mutant) -> int:
+    """What the functions of a file with early mutants say when they are entered."""
+    return -2 - mutant.number
+
+
+def pytest(work: Path, words: list[str], timeout_s: float | None = None, **environment: str) -> int:
+    """Run pytest in the copy."""
+    command = [str(work / "venv" / "bin" / "python"), "-m", "pytest", "-q", "-p", "plugin", *words]
+    path = f"{work / 'venv' / 'bin'}:{os.environ['PATH']}"
+    with (work / "pytest.txt").open("a") as out:
+        running = subprocess.Popen(
+            command,
+            cwd=work / "tree",
+            env={**os.environ, "PATH": path, **environment},
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+        try:
+            return running.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return 124
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, 9)
+            running.wait()
+
+
+def chosen_tests(mutants: list[Mutant], work: Path, seconds: float) -> dict[int, tuple[list[str], float]]:
+    """The tests of every mutant, in order, and the seconds they took."""
+    took: dict[str, float] = {}
+    for line in (work / "hits.seconds").read_text().splitlines():
+        name, value = line.split("\t")
+        took[name] = float(value)
+    failed = set((work / "hits.failed").read_text().splitlines()) if (work / "hits.failed").exists() else set()
+    reach: dict[int, set[str]] = defaultdict(set)
+    for line in (work / "hits").read_text().splitlines():
+        number, name = line.split("\t")
+        reach[int(number)].add(name)
+    first = {row.file: row for row in reversed(mutants)}
+    chosen = {}
+    for mutant in mutants:
+        own = f"tests/{mutant.folder}/" if mutant.folder else "tests/test_"
+        found = reach[marker_of(first[mutant.file])] if mutant.early else reach[mutant.number]
+        found = {name for name in found if name in took and name not in failed}
+        if mutant.early:
+            found |= {name for name in took if name.startswith(own) and name not in failed}
+        names, sum_s = [], 0.0
+        for name in sorted(found, key=lambda name: (not name.startswith(own), took[name], name)):
+            if names and sum_s + took[name] > seconds:
+                continue
+            names.append(name)
+            sum_s += took[name]
+        chosen[mutant.number] = (names, sum_s)
+    return chosen
+
+
+def tried(work: Path) -> dict[int, dict[str, object]]:
+    """What the log says."""
+    log = work / "log.jsonl"
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return {row["mutant"]: row for row in rows}
+
+
+def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
+    """Every mutant that the log does not have."""
+    known = tried(work)
+    chosen = chosen_tests(mutants, work, seconds)
+    log = work / "log.jsonl"
+    jobs = []
+    for mutant in mutants:
+        names, sum_s = chosen[mutant.number]
+        if mutant.number in known:
+            continue
+        if not names:
+            with log.open("a") as file:
+                said = {"mutant": mutant.number, "outcome": "survived", "by": "no test reaches it", "tests": 0}
+                file.write(json.dumps({**said, "seconds": 0}) + "\n")
+        elif not mutant.early:
+            jobs.append({"mutant": mutant.number, "tests": names, "limit_s": 5 + 4 * sum_s})
+    jobs.sort(key=lambda job: (job["mutant"] >= 300, job["mutant"] % 60))
+    if jobs:
+        (work / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+        pytest(work, ["-n", "0"], MUTANT_JOBS=str(work / "jobs.jsonl"), MUTANT_LOG=str(log))
+    known = tried(work)
+    for mutant in mutants:
+        if mutant.number in known:
+            continue
+        names, sum_s = chosen[mutant.number]
+        (work / "tests.txt").write_text("\n".join(names) + "\n")
+        files = list(dict.fromkeys(name.split("::")[0] for name in names))
+        start = time.monotonic()
+        words = ["-x", "-n", "0", *files]
+        code = pytest(work, words, 60 + 4 * sum_s, MUTANT=str(mutant.number), MUTANT_TESTS=str(work / "tests.txt"))
+        outcome = {0: "survived", 124: "too long"}.get(code, "killed")
+        with log.open("a") as file:
+            said = {"mutant": mutant.number, "outcome": outcome, "by": f"pytest exit {code}", "tests": len(names)}
+            file.write(json.dumps({**said, "seconds": round(time.monotonic() - start, 2)}) + "\n")
+
+
+def tell(mutants: list[Mutant], work: Path) -> list[dict[str, object]]:
+    """Survivors and the kill rate per folder."""
+    known = tried(work)
+    total, dead = Counter[str](), Counter[str]()
+    for mutant in mutants:
+        row = known.get(mutant.number)
+        if row is None:
+            continue
+        total[mutant.folder] += 1
+        dead[mutant.folder] += row["outcome"] != "survived"
+        if row["outcome"] == "survived":
+            print(f"{mutant.number} {mutant.file}:{mutant.line}: {mutant.before} -> {mutant.after}  [{row['tests']}]")
+    rows: list[dict[str, object]] = []
+    for folder, count in sorted(total.items()):
+        rows.append({"folder": folder or "(top)", "mutants": count, "killed": dead[folder]})
+        print(f"{folder or '(top)'}: {dead[folder]} of {count} killed ({100 * dead[folder] / count:.0f} %)")
+    print(f"all: {sum(dead.values())} of {sum(total.values())} killed")
+    return rows
+
+
+def main() -> None:
+    """Sample, map, try, tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mutants", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
+    parser.add_argument("--workers", default="2", help="of the first run")
+    parser.add_argument("--work", type=Path, default=Path("/tmp/interlock-mutation"))
+    parser.add_argument("--again", action="store_true", help="try survivors once more, with the tests as they are now")
+    options = parser.parse_args()
+    work = options.work.resolve()
+    if not (work / "mutants.json").exists():
+        mutants = sampled(ROOT, options.mutants, options.seed)
+        work.mkdir(parents=True)
+        prepare(work, mutants)
+        (work / "mutants.json").write_text(json.dumps([asdict(row) for row in mutants]))
+    mutants = [Mutant(**row) for row in json.loads((work / "mutants.json").read_text())]
+    if not (work / "mapped").exists():
+        for name in ("hits", "hits.seconds", "hits.failed"):
+            (work / name).unlink(missing_ok=True)
+        pytest(work, ["-n", options.workers], MUTANT_HITS=str(work / "hits"))
+        (work / "mapped").touch()
+    try_all(mutants, work, options.seconds)
+    tell(mutants, work)
+
+
+if __name__ == "__main__":
+    main()
