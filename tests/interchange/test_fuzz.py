@@ -96,7 +96,10 @@ def test_bombs_are_refused_by_every_reader(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_coverage_guided_fuzzing_finds_nothing() -> None:
-    """Forty seconds; `benchmarks/results/fuzz.json` is of 10^7 bytes per reader. In a process of its own, which answers 1 where it finds something or takes more than 1 GiB."""
+    """In a process of its own, which answers 1 where it finds something or takes more than 1 GiB.
+
+    Forty seconds of what `benchmarks/results/fuzz.json` has for 10^7 bytes per reader.
+    """
     words = [sys.executable, str(Path(__file__).parent / "fuzz.py"), "--seconds", "40", "--seed", "1"]
     hunted = subprocess.run(words, capture_output=True, text=True, check=False)
     assert hunted.returncode == 0, hunted.stdout + hunted.stderr
