@@ -6,8 +6,27 @@ import numpy as np
 from hypothesis import strategies as st
 
 import interlock as il
+from interlock.algorithms import registry
 from interlock.collectives import CollectiveKind, collective
 from interlock.problem import Problem, collective_problem, demand_problem
+
+
+def planners(*problems: Problem) -> list[str]:
+    """Algorithms that plan one of these problems at least; tests of the others would prove nothing."""
+    return [name for name in registry.names() if any(registry.get(name).supports(each) is None for each in problems)]
+
+
+def planners_of_demand() -> list[str]:
+    """Algorithms for All-to-Allv."""
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    return planners(demand_problem(cluster, il.traffic.uniform(cluster)))
+
+
+def planners_of_collectives() -> list[str]:
+    """Algorithms for some collective on a graph."""
+    graphs = (il.topology.switch(4, bandwidth=1e9), il.topology.ring(4, bandwidth=1e9))
+    return planners(*(collective_problem(graph, collective(kind, 64)) for graph in graphs for kind in CollectiveKind))
+
 
 SIZES = st.sampled_from([0, 0, 1, 2, 3, 7, 64, 1000, 65_536, 1_000_003, 2**33 + 1])
 

@@ -255,39 +255,44 @@ def tried(work: Path) -> dict[int, dict[str, object]]:
 
 
 def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
-    """Every mutant that the log does not have."""
-    known = tried(work)
-    chosen = chosen_tests(mutants, work, seconds)
+    """Every mutant that the log does not have, and those that survived fewer seconds by the tests left."""
     log = work / "log.jsonl"
+    chosen = chosen_tests(mutants, work, seconds)
     jobs = []
+    for number, row in tried(work).items():
+        if row["outcome"] != "survived" or row["cap_s"] >= seconds or row["tests"] == 0:
+            del chosen[number]
+        else:
+            before = set(chosen_tests(mutants, work, row["cap_s"])[number][0])
+            chosen[number] = ([name for name in chosen[number][0] if name not in before], chosen[number][1])
     for mutant in mutants:
-        names, sum_s = chosen[mutant.number]
-        if mutant.number in known:
-            continue
-        if not names:
-            with log.open("a") as file:
-                said = {"mutant": mutant.number, "outcome": "survived", "by": "no test reaches it", "tests": 0}
-                file.write(json.dumps({**said, "seconds": 0}) + "\n")
-        elif not mutant.early:
-            jobs.append({"mutant": mutant.number, "tests": names, "limit_s": 5 + 4 * sum_s})
+        names, sum_s = chosen.get(mutant.number, ([], 0.0))
+        if mutant.number in chosen and not names:
+            note(log, mutant.number, "survived", "", 0, seconds, 0.0)
+        elif names and not mutant.early:
+            jobs.append({"mutant": mutant.number, "tests": names, "limit_s": 3 + 3 * sum_s, "cap_s": seconds})
     jobs.sort(key=lambda job: (job["mutant"] >= 300, job["mutant"] % 60))
     if jobs:
         (work / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
         pytest(work, ["-n", "0"], MUTANT_JOBS=str(work / "jobs.jsonl"), MUTANT_LOG=str(log))
-    known = tried(work)
     for mutant in mutants:
-        if mutant.number in known:
+        names, sum_s = chosen.get(mutant.number, ([], 0.0))
+        if not mutant.early or not names:
             continue
-        names, sum_s = chosen[mutant.number]
         (work / "tests.txt").write_text("\n".join(names) + "\n")
         files = list(dict.fromkeys(name.split("::")[0] for name in names))
         start = time.monotonic()
         words = ["-x", "-n", "0", *files]
-        code = pytest(work, words, 60 + 4 * sum_s, MUTANT=str(mutant.number), MUTANT_TESTS=str(work / "tests.txt"))
+        code = pytest(work, words, 300 + 40 * sum_s, MUTANT=str(mutant.number), MUTANT_TESTS=str(work / "tests.txt"))
         outcome = {0: "survived", 124: "too long"}.get(code, "killed")
-        with log.open("a") as file:
-            said = {"mutant": mutant.number, "outcome": outcome, "by": f"pytest exit {code}", "tests": len(names)}
-            file.write(json.dumps({**said, "seconds": round(time.monotonic() - start, 2)}) + "\n")
+        note(log, mutant.number, outcome, f"pytest exit {code}", len(names), seconds, time.monotonic() - start)
+
+
+def note(log: Path, mutant: int, outcome: str, by: str, tests: int, cap_s: float, took_s: float) -> None:
+    """A line of the log, as the plugin writes them too."""
+    said = {"mutant": mutant, "outcome": outcome, "by": by, "tests": tests, "cap_s": cap_s, "seconds": round(took_s, 2)}
+    with log.open("a") as file:
+        file.write(json.dumps(said) + "\n")
 
 
 def tell(mutants: list[Mutant], work: Path) -> list[dict[str, object]]:

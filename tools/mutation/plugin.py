@@ -75,7 +75,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         start = time.monotonic()
         outcome, by = _tried(session, job["mutant"], items, job["limit_s"])
         with Path(os.environ["MUTANT_LOG"]).open("a") as file:
-            said = {"mutant": job["mutant"], "outcome": outcome, "by": by, "tests": len(items)}
+            said = {"mutant": job["mutant"], "outcome": outcome, "by": by, "tests": len(items), "cap_s": job["cap_s"]}
             file.write(json.dumps({**said, "seconds": round(time.monotonic() - start, 2)}) + "\n")
     return True
 

@@ -1,0 +1,74 @@
+"""Explanations to the word and to the per cent, on cases small enough for a pencil."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import interlock as il
+from interlock.simulate import simulate
+from interlock.simulate.ecmp import hashed_uplinks
+from interlock.simulate.explain import link_groups
+from interlock.topology import Fabric
+from simulate.strategies import bare_schedule
+
+COSTS = {"scale_out_latency": "2 us", "message_overhead": "1 us", "stage_overhead": "0 us"}
+
+
+def explained(matrix: list[list[int]], algorithm: str = "direct", **fields: object) -> str:
+    """What is said of a few megabytes between four servers of one GPU."""
+    cluster = il.cluster("h200", servers=4, gpus_per_server=1, **(COSTS | fields))
+    traffic = il.traffic.matrix(np.array(matrix, np.int64) * 1_000_000)
+    return il.plan(cluster, traffic, algorithm=algorithm).simulate().explanation()
+
+
+def test_shares_of_time_are_those_of_a_pencil() -> None:
+    """3 MB at 50 GB/s are 60 us, after 1 us of overhead and before 2 us of flight; two MB is the mean of a NIC."""
+    text = explained([[0, 3, 0, 0], [2, 0, 0, 0], [0, 0, 0, 1], [0, 0, 2, 0]])
+    assert text == (
+        "NIC of rank 0 sends 1.50x its share and needs 95 % of the 63 us for it. "
+        "100 % of the critical path (1 message) is scale-out stage 0. Of it, latency 3 %, message overhead 2 %."
+    )
+
+
+def test_even_loads_are_called_even_and_padding_is_counted() -> None:
+    even = explained([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
+    assert even.startswith("NIC of rank 0 sends as much as the others and needs 87 % of the 23 us for it.")
+    assert "padding" not in even
+    padded = explained([[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 2, 0]], "padded")
+    assert "46 % of what is sent is padding." in padded  # all twelve are as long as the longest: 13 of 24
+
+
+def test_as_many_senders_as_the_fabric_bears_are_no_incast() -> None:
+    burst = [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
+    assert "senders" not in explained(burst, fabric=Fabric("test", fan_in=3, loss_per_sender=0.1))
+    assert "Up to 3 senders" in explained(burst, fabric=Fabric("test", fan_in=2, loss_per_sender=0.1))
+
+
+@pytest.mark.parametrize("scale_up", ["switch", "mesh"])
+@pytest.mark.parametrize("scale_out", ["flat", "rail", "rail-spine"])
+def test_every_link_plays_one_part(scale_up: str, scale_out: str) -> None:
+    spine = {} if scale_out == "rail" else {"oversubscription": 2.0}
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_up=scale_up, scale_out=scale_out, **spine)
+    links = np.concatenate([group.links for group in link_groups(cluster.topology)])
+    assert sorted(links.tolist()) == list(range(cluster.topology.num_links))
+
+
+def test_rank_0_receives_over_an_uplink_as_others_do() -> None:
+    """Leaves of two NICs: from another leaf a path has two links more, its uplink and the way down; else none."""
+    fabric = Fabric("tree", ecmp_radix=2, ecmp_uplinks=1)
+    topology = il.cluster("h200", servers=4, gpus_per_server=1, fabric=fabric).topology
+    path = topology.routes(np.array([2, 1, 3], np.int32), np.array([0, 0, 1], np.int32))
+    made = hashed_uplinks(path, topology)
+    assert (made.path.counts - path.counts).tolist() == [2, 0, 2]
+    assert made.path[0].tolist()[-2:] == [topology.num_links + 1, topology.num_links + 2]  # up leaf 1, down to leaf 0
+    assert len(made.capacity_bytes_per_s) == 4
+
+
+def test_stored_and_forwarded_messages_name_the_link_that_held_them_up() -> None:
+    """Two hops, the second five times as slow: that is where the bytes are when time passes."""
+    topology = il.topology.from_edges([0, 2], [2, 1], bandwidth=[50e9, 10e9], switches=[2])
+    schedule = bare_schedule([0, 0], [1, 1], [500_000, 500_000])
+    result = simulate(schedule, topology, forwarding="store-and-forward")
+    assert result.makespan_s == pytest.approx(120e-6)
+    assert result.bottleneck.tolist() == [1, 1]
