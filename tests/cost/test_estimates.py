@@ -1,5 +1,6 @@
 """Estimates from port loads against the simulator."""
 
+import numpy as np
 import pytest
 
 import interlock as il
@@ -44,3 +45,33 @@ def test_traffic_of_a_dead_nic_is_never_estimated_as_possible():
     faulty = il.cluster("h200", servers=2, gpus_per_server=2, faults=[il.dead_nic(0, 1)])
     times = two_tier_estimates_s(faulty, il.traffic.uniform(faulty))
     assert times["direct"] == times["spreadout"] == float("inf")
+
+
+COSTS = {"scale_out_latency": "2 us", "scale_up_latency": "1 us", "message_overhead": "1 us", "stage_overhead": "5 us"}
+
+
+@pytest.mark.parametrize(
+    ("scale_out", "bytes_by_pair", "wanted"),
+    [
+        # 2.5 MB over an uplink of 25 GB/s: 100 us; shifts of 20 and 10 us; two shifts of the largest.
+        ("flat", {(0, 2): 1.0, (1, 3): 1.0, (0, 3): 0.5}, {"direct": 108, "spreadout": 46, "padded": 51}),
+        # 1.5 MB and two messages at the NIC of rank 0; half a MB between rails takes less.
+        ("rail-spine", {(0, 2): 1.0, (1, 3): 1.0, (0, 3): 0.5}, {"direct": 40}),
+        # 2 MB from each rail to the other over 25 GB/s: 80 us.
+        ("rail-spine", {(0, 3): 2.0, (1, 2): 2.0}, {"direct": 88}),
+        # Nothing to balance: the wire, then half a MB from each landing GPU at 450 GB/s.
+        ("rail", {(0, 2): 1.0, (1, 3): 1.0}, {"no-stage": 5 + 24 + 2 + 1e6 / 900e3}),
+        # Inside of a server only: no wire.
+        ("flat", {(0, 1): 1.0}, {"direct": 5 + 2 + 1e6 / 450e3, "no-stage": 5 + 2 + 1e6 / 450e3}),
+    ],
+)
+def test_estimates_are_those_of_a_pencil(
+    scale_out: str, bytes_by_pair: dict[tuple[int, int], float], wanted: dict[str, float]
+) -> None:
+    spine = {} if scale_out == "rail" else {"oversubscription": 4.0}
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_out=scale_out, **COSTS, **spine)
+    matrix = np.zeros((4, 4), np.int64)
+    for pair, megabytes in bytes_by_pair.items():
+        matrix[pair] = round(megabytes * 1e6)
+    found = two_tier_estimates_s(cluster, il.traffic.matrix(matrix))
+    assert {name: 1e6 * found[name] for name in wanted} == pytest.approx(wanted)

@@ -8,7 +8,8 @@ import pytest
 import interlock as il
 from interlock.simulate import simulate
 from interlock.simulate.ecmp import hashed_uplinks
-from interlock.simulate.explain import link_groups
+from interlock.simulate.explain import explain_against, link_groups
+from interlock.simulate.result import Result
 from interlock.topology import Fabric
 from simulate.strategies import bare_schedule
 
@@ -54,10 +55,13 @@ def test_every_link_plays_one_part(scale_up: str, scale_out: str) -> None:
     assert sorted(links.tolist()) == list(range(cluster.topology.num_links))
 
 
-def test_rank_0_receives_over_an_uplink_as_others_do() -> None:
+@pytest.mark.parametrize("oversubscription", [1.0, 2.0])
+def test_rank_0_receives_over_an_uplink_as_others_do(oversubscription: float) -> None:
     """Leaves of two NICs: from another leaf a path has two links more, its uplink and the way down; else none."""
     fabric = Fabric("tree", ecmp_radix=2, ecmp_uplinks=1)
-    topology = il.cluster("h200", servers=4, gpus_per_server=1, fabric=fabric).topology
+    topology = il.cluster(
+        "h200", servers=4, gpus_per_server=1, fabric=fabric, oversubscription=oversubscription
+    ).topology
     path = topology.routes(np.array([2, 1, 3], np.int32), np.array([0, 0, 1], np.int32))
     made = hashed_uplinks(path, topology)
     assert (made.path.counts - path.counts).tolist() == [2, 0, 2]
@@ -72,3 +76,44 @@ def test_stored_and_forwarded_messages_name_the_link_that_held_them_up() -> None
     result = simulate(schedule, topology, forwarding="store-and-forward")
     assert result.makespan_s == pytest.approx(120e-6)
     assert result.bottleneck.tolist() == [1, 1]
+
+
+def alone(megabytes: int, latency: str = "0 us", overhead: str = "0 us") -> Result:
+    """One message at 50 GB/s, with what it costs besides."""
+    fields = {"scale_out_latency": latency, "message_overhead": overhead, "stage_overhead": "0 us"}
+    cluster = il.cluster("h200", servers=2, gpus_per_server=1, **fields)
+    traffic = il.traffic.matrix(np.array([[0, megabytes * 1_000_000], [0, 0]]))
+    return il.plan(cluster, traffic, algorithm="direct").simulate()
+
+
+LESS = (
+    "its busiest link (NIC of rank 0, sending) has 1 MB to carry instead of 3 MB (NIC of rank 0, sending): "
+    "3.00x less time, although that is at work 87 % of the time instead of 95 %"
+)
+
+
+@pytest.mark.parametrize(
+    ("faster", "slower", "words"),
+    [
+        (
+            ((1, "2 us", "1 us"), 23),
+            ((3, "2 us", "1 us"), 63),
+            LESS,
+        ),
+        (
+            ((1,), 20),
+            ((1, "10 us"), 30),
+            "that link is at work 100 % of the time, not 67 %",
+        ),
+        (
+            ((2,), 40),
+            ((1, "60 us"), 80),
+            "that link is at work 100 % of the time, not 25 %, although its busiest link has 2.00x as long to carry",
+        ),
+    ],
+)
+def test_the_two_factors_of_a_lead_are_told(faster: tuple, slower: tuple, words: str) -> None:
+    ours, theirs = alone(*faster[0]), alone(*slower[0])
+    assert (1e6 * ours.makespan_s, 1e6 * theirs.makespan_s) == (pytest.approx(faster[1]), pytest.approx(slower[1]))
+    ratio = slower[1] / faster[1]
+    assert explain_against(ours, theirs, "a", "b") == f"a is {ratio:.2f}x faster than b because {words}."

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.problem import Items, Problem, RankSets
+import interlock as il
+from interlock.problem import Items, Problem, RankSets, demand_problem
 from interlock.schedule import Chunks, SlotSchedule
 from interlock.topology import from_edges
 from interlock.validate import Rule, check
 from interlock.validate.slot_schedules import streams
+from interlock.validate.slots import SlotViolation
 
 REST = 2**16 - 1
 
@@ -122,3 +126,52 @@ def test_what_does_not_stream_is_written_out(change: str) -> None:
     report = check(schedule, problem)
     assert report.valid == (change in ("one destination", "a switch"))
     assert report.num_rows == 2 * schedule.num_messages
+
+
+@pytest.mark.parametrize("collective", ["all-gather", "all-reduce"])
+def test_only_sums_stream_with_additions(collective: str) -> None:
+    """An All-Gather whose table is said to add, and an All-Reduce whose table is said not to."""
+    problem = ring_problem(4, collective)
+    schedule = ring_schedule(problem, collective)
+    other = 0 if collective == "all-reduce" else 1
+    assert not streams(replace(schedule, num_reducing=other), problem)
+
+
+def test_items_for_some_of_the_ranks_do_not_stream() -> None:
+    problem = ring_problem(4, "all-gather")
+    some = RankSets.same(np.array([0, 1], np.int32), 4)
+    fewer = Problem(problem.topology, Items(problem.items.size_bytes, problem.items.contributors, some))
+    assert not streams(ring_schedule(problem, "all-gather"), fewer)
+
+
+def test_a_chunk_just_beyond_the_last_does_not_exist() -> None:
+    problem = ring_problem(4, "all-gather")
+    schedule = ring_schedule(problem, "all-gather", parts=1)
+    schedule.table[0, 0] = len(schedule.chunks)
+    found = check(schedule, problem).violations[0]
+    assert found.rule is Rule.ITEM_EXISTS and found.text == "slot 0, link 0 carries a chunk that does not exist"
+
+
+def test_what_is_copied_is_told_in_the_words_of_copies() -> None:
+    """The same rules in a reversed reduction have other words."""
+    problem = ring_problem(4, "all-gather")
+    schedule = ring_schedule(problem, "all-gather", parts=1)
+    schedule.table[-1, 0] = REST
+    found = check(schedule, problem).violations
+    assert [(each.rule, each.rank, each.item) for each in found] == [(Rule.DESTINATION_HOLDS, 1, 2)]
+    assert "never sends" not in found[0].text and "bytes 0..3" in found[0].text
+
+
+def test_a_violation_of_a_slot_table_says_where() -> None:
+    assert str(SlotViolation(Rule.ARRIVES_ONCE, 3, 1, 2)).startswith("entry 3: node 1, chunk 2 [")
+    assert str(SlotViolation(Rule.DESTINATION_HOLDS, None, 1, 2)).startswith("node 1, chunk 2 [")
+
+
+def test_a_message_without_a_route_is_one_broken_rule() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=1, faults=[il.dead_nic(server=0, gpu=0)])
+    whole = il.cluster("h200", servers=2, gpus_per_server=1)
+    traffic = il.traffic.uniform(whole)
+    plan = il.plan(whole, traffic, algorithm="direct")
+    items = demand_problem(whole, traffic).items
+    report = check(plan.schedule, Problem(cluster.topology, items))
+    assert report.num_violations == len(report.violations) == 1
