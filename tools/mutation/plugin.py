@@ -66,6 +66,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Try every job in a fork: its mutant on, its tests until one fails."""
     if JOBS not in os.environ:
         return None
+    if session.testsfailed:
+        pytest.exit("not all tests can be collected", returncode=3)
     by_name = {item.nodeid: item for item in session.items}
     gc.collect()
     gc.freeze()
