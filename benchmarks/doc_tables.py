@@ -486,7 +486,20 @@ def gpu_checks() -> str:
     return markdown(["check", "result", "took", "said"], lines) + f"\n{took}\n"
 
 
+def mutation() -> str:
+    """How many small faults the tests notice, by folder."""
+    lines = []
+    for row in rows_of(stored("mutation")):
+        tried, killed = int(str(row["tried"])), int(str(row["killed"]))
+        share = f"{100 * killed / tried:.0f} %" if tried else "-"
+        lines.append(
+            [str(row["folder"]), *(str(row[key]) for key in ("sampled", "tried", "killed", "not reached")), share]
+        )
+    return markdown(["folder", "sampled", "tried", "noticed", "reached by no test", "noticed of those tried"], lines)
+
+
 WRITERS = (
+    mutation,
     clusters,
     switched,
     results,

@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -271,7 +271,7 @@ def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
             note(log, mutant.number, "survived", "", 0, seconds, 0.0)
         elif names and not mutant.early:
             jobs.append({"mutant": mutant.number, "tests": names, "limit_s": 3 + 3 * sum_s, "cap_s": seconds})
-    jobs.sort(key=lambda job: (job["mutant"] >= 300, job["mutant"] % 60))
+    random.Random(0).shuffle(jobs)  # what was tried when time runs out is a sample too
     if jobs:
         (work / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
         pytest(work, ["-n", "0"], MUTANT_JOBS=str(work / "jobs.jsonl"), MUTANT_LOG=str(log))
@@ -295,24 +295,32 @@ def note(log: Path, mutant: int, outcome: str, by: str, tests: int, cap_s: float
         file.write(json.dumps(said) + "\n")
 
 
-def tell(mutants: list[Mutant], work: Path) -> list[dict[str, object]]:
-    """Survivors and the kill rate per folder."""
+def tell(mutants: list[Mutant], work: Path, target: Path | None, seed: int) -> None:
+    """Survivors and the kill rate per folder, on the terminal and as a stored result."""
     known = tried(work)
-    total, dead = Counter[str](), Counter[str]()
+    rows: dict[str, dict[str, object]] = {}
+    survivors = []
     for mutant in mutants:
-        row = known.get(mutant.number)
-        if row is None:
+        row = rows.setdefault(mutant.folder or "(top)", dict.fromkeys(("sampled", "tried", "killed", "not reached"), 0))
+        row["sampled"] += 1
+        if (found := known.get(mutant.number)) is None:
             continue
-        total[mutant.folder] += 1
-        dead[mutant.folder] += row["outcome"] != "survived"
-        if row["outcome"] == "survived":
-            print(f"{mutant.number} {mutant.file}:{mutant.line}: {mutant.before} -> {mutant.after}  [{row['tests']}]")
-    rows: list[dict[str, object]] = []
-    for folder, count in sorted(total.items()):
-        rows.append({"folder": folder or "(top)", "mutants": count, "killed": dead[folder]})
-        print(f"{folder or '(top)'}: {dead[folder]} of {count} killed ({100 * dead[folder] / count:.0f} %)")
-    print(f"all: {sum(dead.values())} of {sum(total.values())} killed")
-    return rows
+        row["tried"] += 1
+        row["killed"] += found["outcome"] != "survived"
+        row["not reached"] += found["by"] == "no test reaches it"
+        if found["outcome"] == "survived":
+            survivors.append(f"{mutant.file}:{mutant.line}: {mutant.before} -> {mutant.after}")
+            print(f"{mutant.number} {survivors[-1]}  [{found['tests']} tests]")
+    for folder, row in rows.items():
+        print(f"{folder}: {row}")
+    if target is not None:
+        sys.path.insert(0, str(ROOT / "benchmarks"))
+        from common import machine
+
+        made_on = {**machine(), "commit": (work / "commit").read_text()}  # of the copy, not of now
+        facts = {"benchmark": "mutation", "machine": made_on, "seed": seed}
+        listed = [{"folder": folder, **row} for folder, row in rows.items()]
+        target.write_text(json.dumps({**facts, "rows": listed, "survivors": survivors}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -323,13 +331,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
     parser.add_argument("--workers", default="2", help="of the first run")
     parser.add_argument("--work", type=Path, default=Path("/tmp/interlock-mutation"))
-    parser.add_argument("--again", action="store_true", help="try survivors once more, with the tests as they are now")
+    parser.add_argument("--json", type=Path, help="where to store the result")
+    parser.add_argument("--only-tell", action="store_true", help="what the log has; try nothing")
     options = parser.parse_args()
     work = options.work.resolve()
     if not (work / "mutants.json").exists():
         mutants = sampled(ROOT, options.mutants, options.seed)
         work.mkdir(parents=True)
         prepare(work, mutants)
+        git = ["git", "-C", str(ROOT), "merge-base", "HEAD", "main"]
+        (work / "commit").write_text(subprocess.run(git, capture_output=True, text=True).stdout[:7])
         (work / "mutants.json").write_text(json.dumps([asdict(row) for row in mutants]))
     mutants = [Mutant(**row) for row in json.loads((work / "mutants.json").read_text())]
     if not (work / "mapped").exists():
@@ -337,8 +348,9 @@ def main() -> None:
             (work / name).unlink(missing_ok=True)
         pytest(work, ["-n", options.workers], MUTANT_HITS=str(work / "hits"))
         (work / "mapped").touch()
-    try_all(mutants, work, options.seconds)
-    tell(mutants, work)
+    if not options.only_tell:
+        try_all(mutants, work, options.seconds)
+    tell(mutants, work, options.json, options.seed)
 
 
 if __name__ == "__main__":
