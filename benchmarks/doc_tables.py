@@ -267,6 +267,28 @@ def draws() -> str:
     return markdown([*keys[:-1], f"above it, of {result['draws']}"], lines)
 
 
+def regret() -> str:
+    """Adaptive over the best of everything there is, kind by kind, and the worst cases by name."""
+    result = stored("regret")
+    keys = ("kind", "problems", "regret mean", "regret worst", "over bound mean", "over bound worst")
+    lines = [
+        [
+            *(f"{v:.3f}" if isinstance(v := row[key], float) else str(v) for key in keys),
+            f"{row['predicted least']:.2f}-{row['predicted most']:.2f}",
+        ]
+        for row in rows_of(result)
+    ]
+    worst = result["worst"]
+    assert isinstance(worst, dict)
+    near = float(str(result["predicted_within"]))
+    return (
+        markdown([*keys, "predicted / simulated"], lines)
+        + f"\nPredicted within 10 % of what is simulated: {near:.0%}. Seed {result['seed']}, {made_on('regret')}.\n"
+        + "\nThe worst by name:\n\n"
+        + markdown(["problem", "regret, and to what"], [[name, str(words)] for name, words in worst.items()])
+    )
+
+
 def grid() -> str:
     """Where adaptive is behind its best rival, of all problems of the grid."""
     result = stored("grid")
@@ -410,7 +432,7 @@ def _seconds(value: object) -> str:
     return f"{float(str(value)):.3g} s" if value else ""
 
 
-FAST = (quality, quality_faults, quality_corners, draws, mesh, grid)
+FAST = (quality, quality_faults, quality_corners, draws, mesh, grid, regret)
 LAB = (lab, lab_queues, lab_choice, lab_small)
 MOE = (across, across_bound, inswitch, sensitivity)
 
