@@ -147,7 +147,9 @@ def wait_in_a_circle(case: Case, random: Random) -> Case | None:
     if not numbers:
         return None
     start = last = random.choice(numbers)
-    while case.rows[last].deps and (last == start or random.random() < 0.7):
+    for _ in case.rows:  # at most: a row may wait for itself already
+        if not case.rows[last].deps or (last != start and random.random() >= 0.7):
+            break
         last = random.choice(case.rows[last].deps)
     case.rows[last].deps = sorted({*case.rows[last].deps, start})
     return case

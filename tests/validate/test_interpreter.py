@@ -1,11 +1,17 @@
-"""An interpreter written from the words of the format agrees with the validator, on schedules and their mutants."""
+"""An interpreter written from the words of the format agrees with the validator, on schedules and their mutants.
+
+`python tests/validate/test_interpreter.py 200000` compares them that many times, and says how often both said what.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable
 from random import Random
 
-import numpy as np
-from hypothesis import assume, given, settings
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from interlock.algorithms import registry
@@ -47,48 +53,61 @@ def change(case: Case, random: Random) -> Case:
 
 
 def fault_of_form(case: Case) -> list[bool]:
-    """By row, whether it names what does not exist, or waits for itself."""
+    """By row, whether it names what does not exist."""
     return [
-        not all(0 <= dep < len(case.rows) and dep != number for dep in row.deps)
+        not all(0 <= dep < len(case.rows) for dep in row.deps)
         or not all(0 <= rank < case.topology.num_ranks for rank in row.src + row.dst)
         or not all(0 <= link < case.topology.num_links for link in row.path)
         or not all(
             0 <= item < len(case.sizes) and offset >= 0 and 0 < length <= case.sizes[item] - offset
             for item, offset, length in row.pieces
         )
-        for number, row in enumerate(case.rows)
+        for row in case.rows
     ]
 
 
-def mutants_agree(case: Case, seed: int, count: int) -> list[bool]:
-    random = Random(seed)
-    return [agree(change(case, random)) for _ in range(count)]
+def mutants_agree(case: Case, random: Random, count: int) -> Counter[bool]:
+    return Counter(agree(change(case, random)) for _ in range(count))
 
 
-@settings(max_examples=200)
-@given(
-    problem=problems(max_servers=3, max_gpus=2, max_ranks=5), choice=st.integers(0, 2**16), seed=st.integers(0, 2**32)
-)
-def test_schedules_of_algorithms_and_their_mutants(problem: Problem, choice: int, seed: int) -> None:
-    names = registry.supported(problem)
-    assume(names)
-    name = names[choice % len(names)]
-    case = Case.of(solve(problem, name).schedule, problem, name)
-    assert agree(case)
-    if 0 < len(case.rows) <= MOST_ROWS and min(case.sizes, default=0) > 0:
-        mutants_agree(case, seed, CHANGES_OF_ONE)
+def compare_made_by_hand(count: int, start: int) -> Counter[bool]:
+    """Mutants of the schedules of `cases`."""
+    each = -(-count // len(CASES))
+    return sum((mutants_agree(case, Random(start + k), each) for k, case in enumerate(CASES)), Counter[bool]())
 
 
-def test_mutants_of_schedules_made_by_hand() -> None:
-    right = [said for seed, case in enumerate(CASES) for said in mutants_agree(case, seed, 150)]
-    assert 0.1 < np.mean(right) < 0.6  # both answers are given often
+def compare_algorithms(count: int, start: int) -> Counter[bool]:
+    """Schedules of every algorithm for small problems, and their mutants."""
+    said: Counter[bool] = Counter()
+
+    @seed(start)
+    @settings(max_examples=-(-count // 10), database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        problem=problems(max_servers=3, max_gpus=2, max_ranks=5),
+        choice=st.integers(0, 2**16),
+        luck=st.integers(0, 2**32),
+    )
+    def compare(problem: Problem, choice: int, luck: int) -> None:
+        names = registry.supported(problem)
+        if not names or said.total() >= count:
+            return
+        name = names[choice % len(names)]
+        case = Case.of(solve(problem, name).schedule, problem, name)
+        assert agree(case)
+        said[True] += 1
+        if 0 < len(case.rows) <= MOST_ROWS and min(case.sizes, default=0) > 0:
+            said.update(mutants_agree(case, Random(luck), CHANGES_OF_ONE))
+
+    compare()
+    return said
 
 
-@settings(max_examples=200)
-@given(collective=st.sampled_from(COLLECTIVES), num_ranks=st.integers(2, 4), seed=st.integers(0, 2**32))
-def test_slot_tables_and_their_mutants(collective: str, num_ranks: int, seed: int) -> None:
-    random, problem = Random(seed), ring_problem(num_ranks, collective)
-    for _ in range(5):
+def compare_slot_tables(count: int, start: int) -> Counter[bool]:
+    """Slot tables of rings and their mutants, as a table and written out."""
+    random, said = Random(start), Counter[bool]()
+    for _ in range(count):
+        collective = random.choice(COLLECTIVES)
+        problem = ring_problem(random.randint(2, 4), collective)
         schedule = ring_schedule(problem, collective)
         table = schedule.table
         for _ in range(random.randint(0, 3)):
@@ -100,3 +119,31 @@ def test_slot_tables_and_their_mutants(collective: str, num_ranks: int, seed: in
         faults = fault_of_table(schedule, problem), fault_of(Case.of(schedule.expand(), problem, collective))
         report = check(schedule, problem)
         assert [report.valid] * 2 == [fault is None for fault in faults], f"{faults}\n{report}\n{table}"
+        said[report.valid] += 1
+    return said
+
+
+PARTS = {  # of every comparison
+    compare_made_by_hand: 0.4,
+    compare_algorithms: 0.5,
+    compare_slot_tables: 0.1,
+}
+IN_CI = 10_000
+
+
+@pytest.mark.parametrize("compare", PARTS, ids=lambda compare: compare.__name__)
+def test_the_interpreter_agrees_with_the_validator(compare: Callable[[int, int], Counter[bool]]) -> None:
+    said = compare(int(IN_CI * PARTS[compare]), 0)
+    assert said.total() >= IN_CI * PARTS[compare]
+    assert min(said.values()) > 0.1 * said.total()  # both answers are given often
+
+
+def main(count: int, start: int) -> None:
+    """Any number of comparisons by hand."""
+    for compare, part in PARTS.items():
+        said = compare(int(count * part), start)
+        print(f"{compare.__name__}: both said right {said[True]} times, wrong {said[False]} times", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms import registry
-from interlock.algorithms.compared import candidates, compare
+from interlock.algorithms.compared import FOR_DEMAND, MOST_RANKS_ON_FAULTS, candidates, compare, compare_on_faults
 from interlock.algorithms.registry import Algorithm, DemandPlanner
 from interlock.cost.estimate import two_tier_estimates_s
 from interlock.problem import Problem, demand_problem
@@ -22,8 +22,6 @@ from interlock.topology import Cluster
 from interlock.traffic import Demand
 
 __all__ = ["ALGORITHM", "Chosen", "auto"]
-
-FOR_DEMAND = ("adaptive", "rails-split", "no-stage", "direct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,8 @@ def auto(
 ) -> Chosen:
     """The first algorithm of the list for this kind of problem that supports it, the best of those that are quick for a
     collective; `parts` if it cuts items itself. `time_of` tells how many seconds a schedule takes."""
-    if not _is_demand(problem) and parts is None and not parameters:
+    may_compare = parts is None and not parameters
+    if may_compare and (not _is_demand(problem) or (time_of is not None and _is_faulty(problem))):
 
         def build(name: str, of: Problem) -> CompactSchedule:
             algorithm, given = registry.get(name), dict[str, object]()
@@ -98,7 +97,11 @@ def auto(
                 given["time_of"] = time_of
             return algorithm.build(of, seed=seed, **given)
 
-        best = compare(problem, time_of, build)
+        if _is_demand(problem):
+            assert time_of is not None
+            best = compare_on_faults(problem, time_of, build)
+        else:
+            best = compare(problem, time_of, build)
         return Chosen(best.compact, best.name, best.reason)
     name = _choose(problem, parameters)
     assert name is not None
@@ -137,6 +140,12 @@ def prepare(cluster: Cluster) -> DemandPlanner:
 
 def _is_demand(problem: Problem) -> bool:
     return problem.demand is not None and problem.cluster is not None
+
+
+def _is_faulty(problem: Problem) -> bool:
+    """Whether faults may leave `adaptive` far behind others, on a cluster where those can be tried."""
+    assert problem.cluster is not None
+    return bool(problem.cluster.faults) and problem.num_ranks <= MOST_RANKS_ON_FAULTS
 
 
 def _choose(problem: Problem, parameters: Iterable[str] = ()) -> str | None:

@@ -19,7 +19,7 @@ from interlock.problem import Problem, demand_problem
 from interlock.schedule import CompactSchedule
 from interlock.traffic import Demand
 
-__all__ = ["Compared", "candidates", "compare"]
+__all__ = ["FOR_DEMAND", "Compared", "candidates", "compare", "compare_on_faults"]
 
 OURS = ("tiers", "guided")
 QUICK = (
@@ -41,6 +41,9 @@ MOST_RANKS_BESIDE_TIERS = 32
 # A search where ranks share links takes seconds; not for less than this, nor on more than so many pairs.
 WORTH_A_SEARCH = 1.25
 MOST_MOVES_SEARCHED = 600
+# All-to-Allv: what is tried without a search, the first that supports the problem if there is no time to compare.
+FOR_DEMAND = ("adaptive", "rails-split", "forward", "no-stage", "direct")
+MOST_RANKS_ON_FAULTS = 64  # simulating all of them takes a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,27 @@ def compare(
     if "tiers" in contest.seconds:
         return contest.result()
     if registry.get("guided").supports(problem) is None and contest.is_worth_a_search():
+        contest.enter("guided")
+    return contest.result()
+
+
+def compare_on_faults(
+    problem: Problem,
+    time_of: Callable[[CompactSchedule], float],
+    build: Callable[[str, Problem], CompactSchedule],
+) -> Compared:
+    """An All-to-Allv where NICs or GPUs are slow, dead or missing: `adaptive`, or what comes nearer to the bound.
+
+    `adaptive` sends between NICs of one index and over no third server. Where faults leave two servers little in
+    common, others may do better, and `guided` takes whatever ways are left.
+    """
+    contest = _Contest(problem, time_of, build)
+    for name in FOR_DEMAND:
+        if registry.get(name).supports(problem) is None:
+            contest.enter(name)
+        if contest.is_near(NEAR):
+            return contest.result()
+    if registry.get("guided").supports(problem) is None:
         contest.enter("guided")
     return contest.result()
 
