@@ -22,7 +22,7 @@ from interlock.algorithms.auto import Chosen
 from interlock.algorithms.two_tier_plan import TwoTierPlan, Way, check_fit
 from interlock.certificate import Certificate
 from interlock.collectives import Collective
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InterlockError, InvalidInput, nearest
 from interlock.files import as_path, check_target, show_page
 from interlock.html_text import facts_html
 from interlock.problem import Problem, Step, check_chunks, collective_problem, demand_problem
@@ -43,6 +43,7 @@ from interlock.schedule import (
     write_schedule,
 )
 from interlock.topology import Cluster, Topology
+from interlock.topology.routing import DEAD_BANDWIDTH
 from interlock.traffic import Demand
 from interlock.traffic.generators import check_seed
 from interlock.units import format_seconds
@@ -390,7 +391,8 @@ def plan(
         An earlier plan of this algorithm on this cluster. Where traffic has only drifted since, its decisions are kept
         and fitted to the new bytes; after a jump, or by an algorithm that cannot, all is planned anew.
     effort
-        "predict" takes what is predicted to be fastest; "simulate" tries every way of "adaptive" (the choice of "auto"
+        "predict" takes what is predicted to be fastest (with faults, "auto" times other algorithms where "adaptive"
+        stays far above the bound); "simulate" tries every way of "adaptive" (the choice of "auto"
         too), and up to `MOST_GUIDED` ranks "guided", and takes the fastest by simulation.
     align
         Bytes on whose multiples the bytes of a pair are cut, like the length of a row: 16 or more is what a GPU copies
@@ -537,6 +539,11 @@ def _check_ends(compact: CompactSchedule, cluster: Cluster | None) -> None:
         return
     for ends in (rows.src.values, rows.dst.values):
         check_fit(ends, cluster.present, "a GPU that is missing")
+    if len(rows.path.values):
+        is_dead = cluster.topology.bandwidth_bytes_per_s[rows.path.values] <= DEAD_BANDWIDTH
+        if is_dead.any():
+            link = rows.path.values[is_dead][0]
+            raise InterlockError(f"the plan takes the dead link {link}: refused; please report cluster and demand")
     if len(rows.src.values) == len(rows.dst.values) == rows.num_messages:
         width = cluster.gpus_per_server
         leaves = rows.src.values // width != rows.dst.values // width

@@ -71,3 +71,21 @@ def test_a_slow_nic_beside_a_dead_one_and_an_absent_gpu_carries_what_it_can(algo
     made = il.plan(cluster, among_present(cluster, wanted), algorithm=algorithm).certificate()
     assert made.valid
     assert made.makespan_s <= 1.25 * made.lower_bound_s
+
+
+HARD = {  # what `adaptive` alone cannot do well, and the LP can
+    "no NIC of the same index at both": ([il.dead_nic(0, 1), il.slow_nic(1, 1, "1 GB/s"), il.dead_nic(2, 0)], "flat"),
+    "a third server between": ([il.dead_nic(0, 0), il.slow_nic(2, 1, "4 GB/s")], "rail"),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_auto_goes_beyond_lanes_where_faults_leave_little_in_common(name: str) -> None:
+    faults, scale_out = HARD[name]
+    cluster = il.cluster("h200", servers=3, gpus_per_server=2, scale_out=scale_out, faults=faults)
+    plan = il.plan(cluster, among_present(cluster, np.full((6, 6), 2 * 10**7)))
+    made = plan.certificate(tolerance=1e-3)
+    assert made.valid
+    assert made.makespan_s <= 1.25 * made.lower_bound_s
+    assert plan.reason.startswith("guided: ")
+    assert "beside it" in plan.reason

@@ -5,8 +5,8 @@ one bit mask per message. Every item is cut where some piece begins or ends; eac
 place, written by messages that arrive and read by messages that leave. A place is replayed once; the schedule is right
 if no replay leaves a choice and every destination ends with every contribution once.
 
-Where the words leave room the strict reading holds, at every rank and not only at destinations: no second copy of the
-same bytes, and in no sum a contribution twice. Both were settled by comparing with the validator, which refuses them.
+Two sentences of rule 11 hold at every rank, destination or not: no second copy of the same bytes, and in no sum a
+contribution twice.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.schedule import SlotSchedule
 from interlock.topology import Topology
+from interlock.topology.routing import DEAD_BANDWIDTH
 from validate.rows import COPY, REDUCE, Case, Row
 
 Part = tuple[int, int]  # an item and where the part begins
@@ -126,7 +127,9 @@ def _links_of(topology: Topology, row: Row) -> list[int]:
 def _leads(topology: Topology, row: Row) -> bool:
     """Whether the path is a tree between the one end and the others, that branches only where a switch is able to."""
     path, gathers = row.path, len(row.src) > 1
-    if not all(0 <= link < topology.num_links and topology.bandwidth_bytes_per_s[link] > 0 for link in path):
+    if not all(
+        0 <= link < topology.num_links and topology.bandwidth_bytes_per_s[link] > DEAD_BANDWIDTH for link in path
+    ):
         return False
     near, far = (topology.link_dst, topology.link_src) if gathers else (topology.link_src, topology.link_dst)
     root = row.dst[0] if gathers else row.src[0]

@@ -18,7 +18,7 @@ from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Sche
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["Pace", "TwoTierPlan", "Way", "check_ends", "check_fit"]
+__all__ = ["Pace", "TwoTierPlan", "Way", "check_ends", "check_fit", "check_straight"]
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -42,6 +42,8 @@ class Pace(IntEnum):
 
 def check_ends(
     cluster: Cluster,
+    out_target: NDArray[np.int64],
+    in_target: NDArray[np.int64],
     near_relays: NDArray[np.int64],
     out_bytes: NDArray[np.int64],
     in_bytes: NDArray[np.int64],
@@ -50,6 +52,8 @@ def check_ends(
 ) -> None:
     """Refuse a decision that takes a GPU that is not there or a NIC that carries nothing; rows follow from it."""
     width, is_wired = cluster.gpus_per_server, cluster.nic_bandwidth_bytes_per_s > 0
+    for target in (out_target, in_target):
+        check_fit(np.flatnonzero(target), is_wired, "a NIC that is dead")
     for routes in (far, near):
         if len(routes):
             check_fit(routes[:, [0, 1, 4]], cluster.present, "a GPU that is missing")
@@ -62,6 +66,17 @@ def check_ends(
             check_fit(np.flatnonzero(by_nic), is_wired, "a NIC that is dead")
 
 
+def check_straight(cluster: Cluster, demand: Demand) -> None:
+    """Refuse to send between servers straight to or from a NIC that carries nothing, or between rails."""
+    src, dst = np.nonzero(demand.bytes_matrix)
+    leaves = cluster.server_of(src) != cluster.server_of(dst)
+    for ends in (src[leaves], dst[leaves]):
+        check_fit(ends, cluster.nic_bandwidth_bytes_per_s > 0, "a NIC that is dead")
+    if cluster.scale_out == "rail":
+        crosses = leaves & ((src - dst) % cluster.gpus_per_server != 0)
+        check_fit(src[crosses], np.zeros(cluster.num_ranks, np.bool_), "a way between rails")
+
+
 @dataclass(frozen=True, eq=False)
 class TwoTierPlan:
     """A decided plan."""
@@ -72,8 +87,11 @@ class TwoTierPlan:
     align: int = 1  # bytes on whose multiples pairs are cut
 
     def __post_init__(self) -> None:
-        if self.cluster.faults:
-            check_ends(self.cluster, *self.decision.columns()[-5:])
+        if self.cluster.faults and self.way is Way.DIRECT:
+            check_straight(self.cluster, self.demand)
+        elif self.cluster.faults:
+            columns = self.decision.columns()
+            check_ends(self.cluster, *columns[2:4], *columns[-5:])
 
     @property
     def servers(self) -> int:

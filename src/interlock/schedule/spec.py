@@ -22,8 +22,10 @@ Meaning (checked by `interlock.validate`, which executes the schedule symbolical
    a wait, or one before a barrier that it stands behind, brought there.
 10. A link with an exclusive message carries only exclusive messages, each with its own place in the order. In a step
     that holds within each task; messages of other tasks share the link.
-11. A copy replaces the receiver's accumulator and a reduce adds to it; bytes that are not reduced reach a rank at most
-    once; in the end every destination holds every byte with every contribution exactly once.
+11. A copy replaces the receiver's accumulator and a reduce adds to it. At every rank, destination or not, and whether
+    anyone uses the result or not: the same bytes are copied there at most once; bytes of one contributor reach it at
+    most once, and never that contributor; no contribution enters a sum twice. In the end every destination holds
+    every byte with every contribution exactly once.
 12. A write to bytes that other messages read at that rank is ordered after those reads.
 13. In a step a message carries items of its own task, and opens stages that no other task opens. For each rank of a
     computation there is a wait of its task there, no shorter. Every row of a task waits, by dependencies alone, for a
