@@ -69,7 +69,7 @@ def check_ends(
 def check_straight(cluster: Cluster, demand: Demand) -> None:
     """Refuse to send between servers straight to or from a NIC that carries nothing, or between rails."""
     src, dst = np.nonzero(demand.bytes_matrix)
-    leaves = cluster.server_of(src) != cluster.server_of(dst)
+    leaves = src // cluster.gpus_per_server != dst // cluster.gpus_per_server
     for ends in (src[leaves], dst[leaves]):
         check_fit(ends, cluster.nic_bandwidth_bytes_per_s > 0, "a NIC that is dead")
     if cluster.scale_out == "rail":
