@@ -12,6 +12,7 @@ import pytest
 
 import interlock as il
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.interchange import get_format
 from interlock.interchange.shared.json_text import parse_json
 from interlock.interchange.shared.xml_text import parse_xml
 from interlock.memory import check_memory
@@ -167,4 +168,47 @@ def test_a_message_of_very_many_flows_is_not_written(tmp_path: Path) -> None:
     assert padded.report.valid
     with pytest.raises(LimitExceeded, match="would be 4294967310 flows"):
         padded.export("htsim", tmp_path / "out.cm")
+    assert list(tmp_path.iterdir()) == []
+
+
+PLANS = {
+    "spreadout": lambda: il.plan(il.cluster("h200", servers=3, gpus_per_server=4), uneven(12), "spreadout"),
+    "adaptive": lambda: il.plan(il.cluster("h200", servers=4, gpus_per_server=2), uneven(8), "adaptive"),
+    "huge": lambda: il.plan(
+        il.cluster("h200", servers=2, gpus_per_server=2), il.traffic.matrix([[2**57] * 4] * 4), "fast"
+    ),
+}
+
+
+def uneven(ranks: int) -> il.Demand:
+    return il.traffic.matrix(np.random.default_rng(0).integers(0, 10**9, (ranks, ranks)))
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("format_name", ["chakra", "chrome-trace", "nccl-tests"])
+def test_an_export_takes_no_more_than_is_counted_beforehand(name: str, format_name: str, tmp_path: Path) -> None:
+    plan = PLANS[name]()
+    most_bytes = get_format(format_name).most_bytes
+    assert most_bytes is not None
+    plan.export(format_name, tmp_path / "out")
+    taken = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert 0 < taken <= most_bytes(plan.schedule, plan.problem)
+
+
+@pytest.mark.parametrize("format_name", ["chakra", "chrome-trace", "nccl-tests"])
+def test_an_export_for_which_there_is_no_room_is_not_begun(
+    format_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = PLANS["adaptive"]()
+    monkeypatch.setattr("interlock.interchange.contract.MOST_WRITTEN_BYTES", 1000)
+    with pytest.raises(LimitExceeded, match=f"a {format_name} export of this schedule takes up to .* room for 1 kB"):
+        plan.export(format_name, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_very_many_chunks_are_not_written_for_tacos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = il.synthesize(il.topology.ring(4, bandwidth="1 GB/s"), il.all_gather("4 MB"), "ring")
+    monkeypatch.setattr("interlock.interchange.tacos.write.MAX_TRANSFERS", 10)
+    with pytest.raises(LimitExceeded, match=r"the schedule moves [0-9]+ chunks of"):
+        plan.export("tacos-csv", tmp_path / "out.csv")
     assert list(tmp_path.iterdir()) == []

@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
+from interlock.problem.step import StepTasks
 from interlock.schedule import SlotSchedule
 from interlock.topology import Topology
 from interlock.topology.routing import DEAD_BANDWIDTH
-from validate.rows import COPY, REDUCE, Case, Row
+from validate.rows import COPY, REDUCE, WAIT, Case, Row
 
 Part = tuple[int, int]  # an item and where the part begins
 Place = tuple[int, Part]  # a rank and what lies there
@@ -37,7 +38,10 @@ def fault_of(case: Case) -> str | None:
     """The first fault found, or None where the schedule surely does what the problem asks."""
     try:
         links = _links_of_rows(case)
-        _execute(case, _Order(case, links))
+        order = _Order(case, links)
+        _execute(case, order)
+        if case.step is not None:
+            _check_step(case, case.step, order)
     except Wrong as wrong:
         return str(wrong)
     return None
@@ -88,8 +92,23 @@ def _links_of_rows(case: Case) -> list[list[int]]:
     if any(later <= earlier for earlier, later in pairwise(case.barriers)):
         raise Wrong("barriers do not ascend")
     for number, row in enumerate(case.rows):
-        _check_row(case, number, row)
-    return [_links_of(case.topology, row) for row in case.rows]
+        (_check_wait if row.kind == WAIT else _check_row)(case, number, row)
+    return [[] if row.kind == WAIT else _links_of(case.topology, row) for row in case.rows]
+
+
+def _check_wait(case: Case, number: int, row: Row) -> None:
+    if case.step is None or row.src != row.dst or len(row.src) != 1 or row.pieces or row.path or row.padding:
+        raise Wrong(f"message {number}: a wait with bytes, links or two ranks, or outside a step")
+    if not (-1 <= row.task < len(case.step.tasks) and row.seconds >= 0 and row.stage >= 0):
+        raise Wrong(f"message {number}: a wait of no task or time")
+    if not 0 <= row.src[0] < case.topology.num_ranks:
+        raise Wrong(f"message {number}: no such rank")
+    _check_deps(case, number, row)
+
+
+def _check_deps(case: Case, number: int, row: Row) -> None:
+    if not all(0 <= dep < len(case.rows) and dep != number for dep in row.deps) or row.deps != sorted(set(row.deps)):
+        raise Wrong(f"message {number}: dependencies are no other messages, or do not ascend")
 
 
 def _check_row(case: Case, number: int, row: Row) -> None:
@@ -104,8 +123,9 @@ def _check_row(case: Case, number: int, row: Row) -> None:
     need(len(row.dst) == 1 or (row.kind == COPY and len(row.src) == 1), "several destinations and no multicast")
     need(row.stage >= 0, "negative stage")
     need(row.padding >= 0, "smaller than its pieces")
-    need(all(0 <= dep < len(case.rows) and dep != number for dep in row.deps), "waits for no other message")
-    need(row.deps == sorted(set(row.deps)), "dependencies do not ascend")
+    if case.step is not None:
+        need(0 <= row.task < len(case.step.tasks) and row.seconds == 0, "of no task, or takes time of its own")
+    _check_deps(case, number, row)
     for item, offset, length in row.pieces:
         need(0 <= item < len(case.sizes), "no such item")
         need(length > 0 and offset >= 0 and offset + length <= case.sizes[item], "bytes outside their item")
@@ -176,7 +196,6 @@ class _Order:
             for number, row in enumerate(rows):
                 if row.stage >= barrier:
                     direct[number] |= ahead
-        self.direct = direct
         after = direct.copy()
         for earlier, later in _neighbours_on_links(rows, links):
             after[later] |= 1 << earlier
@@ -185,6 +204,11 @@ class _Order:
             self.sequence = list(TopologicalSorter(graph).static_order())
         except CycleError:
             raise Wrong("messages wait for each other in a circle") from None
+        self.direct = direct
+        for number in self.sequence:  # what meets at a wait is waited for by who waits for that
+            for before in rows[number].deps:
+                if rows[before].kind == WAIT:
+                    direct[number] |= direct[before]
         self.earlier = [0] * len(rows)
         for number in self.sequence:
             for before in graph[number]:
@@ -196,11 +220,11 @@ class _Order:
 
 def _neighbours_on_links(rows: list[Row], links: list[list[int]]) -> Iterator[tuple[int, int]]:
     """Pairs that follow each other on a link that is held by one message at a time."""
-    users: dict[int, list[int]] = defaultdict(list)
+    users: dict[tuple[int, int], list[int]] = defaultdict(list)  # by task of a step: each has orders of its own
     for number, path in enumerate(links):
         for link in path:
-            users[link].append(number)
-    for link, numbers in users.items():
+            users[rows[number].task, link].append(number)
+    for (_, link), numbers in users.items():
         places = [(order, number) for number in numbers if (order := rows[number].order) is not None]
         if places and len(places) < len(numbers):
             raise Wrong(f"link {link} is held by some and shared by others")
@@ -291,3 +315,54 @@ def _parts(case: Case) -> list[list[int]]:
         for item, offset, length in row.pieces:
             cuts[item] |= {offset, offset + length} - {case.sizes[item]}
     return [sorted(starts) for starts in cuts]
+
+
+# --- Steps ---
+
+
+def _check_step(case: Case, step: StepTasks, order: _Order) -> None:
+    """Rule 13: whose bytes and stages, computation, what comes after what, earliest starts, who is alone."""
+    rows, first = case.rows, step.first_item.tolist()
+    own = [[number for number, row in enumerate(rows) if row.task == task] for task in range(len(step.tasks))]
+    stages: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        if row.kind == WAIT:
+            continue
+        if any(not first[row.task] <= item < first[row.task + 1] for item, _, _ in row.pieces):
+            raise Wrong(f"message {number} carries what another task moves")
+        if stages.setdefault(row.stage, row.task) != row.task:
+            raise Wrong(f"stage {row.stage} is opened by two tasks")
+    listed = [set(row.deps) for row in rows]
+    waited, until_s = [0] * len(rows), [0.0] * len(rows)  # by dependencies alone: rows before, and seconds of waits
+    for number in order.sequence:
+        for before in rows[number].deps:
+            waited[number] |= waited[before] | 1 << before
+            until_s[number] = max(until_s[number], until_s[before] + rows[before].seconds)
+    for number, task in enumerate(step.tasks):
+        waits = [rows[k] for k in own[number] if rows[k].kind == WAIT]
+        if sorted(row.src[0] for row in waits) != ([] if task.is_move else sorted(task.ranks)):
+            raise Wrong(f"task {number} does not compute once at each of its ranks and nowhere else")
+        if any(abs(row.seconds - task.seconds) > 1e-9 * task.seconds for row in waits):
+            raise Wrong(f"task {number} computes longer or shorter than it does")
+
+    def follows(late: int, early: int) -> bool:
+        """Whether every row of one waits for a row that lists all with which the other ends."""
+        last = set(own[early]) - set().union(*(listed[k] for k in own[early]))
+        meets = sum(1 << k for k in range(len(rows)) if last <= listed[k])
+        return all((waited[k] | 1 << k) & meets for k in own[late])
+
+    after = [set(earlier.tolist()) for earlier in step.after]
+    ready_s = [task.ready_s for task in step.tasks]
+    for number in step.in_order:
+        for empty in [earlier for earlier in after[number] if not own[earlier]]:  # nothing to do: passed over
+            after[number] = (after[number] | after[empty]) - {empty}
+            ready_s[number] = max(ready_s[number], ready_s[empty])
+        for earlier in after[number]:
+            if not follows(number, earlier):
+                raise Wrong(f"task {number} does not wait for all of task {earlier}")
+        if any(until_s[k] < ready_s[number] * (1 - 1e-9) for k in own[number]):
+            raise Wrong(f"task {number} may start before its time")
+    lonely = [number for number, task in enumerate(step.tasks) if task.alone]
+    for a, b in combinations(lonely, 2):
+        if set(step.tasks[a].ranks) & set(step.tasks[b].ranks) and not follows(a, b) and not follows(b, a):
+            raise Wrong(f"tasks {a} and {b} compute at one rank together")

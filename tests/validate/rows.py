@@ -9,12 +9,13 @@ from itertools import accumulate
 import numpy as np
 
 from interlock.problem import Items, Problem, RankSets
+from interlock.problem.step import StepTasks
 from interlock.ragged import Ragged
-from interlock.schedule import Kind, Pieces, Schedule
+from interlock.schedule import Kind, Pieces, Schedule, TaskRows
 from interlock.topology import Topology
 from interlock.validate import Report, check
 
-COPY, REDUCE = int(Kind.COPY), int(Kind.REDUCE)
+COPY, REDUCE, WAIT = int(Kind.COPY), int(Kind.REDUCE), int(Kind.WAIT)
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Row:
     path: list[int] = field(default_factory=list)
     order: int | None = None
     padding: int = 0
+    task: int = -1  # of a step
+    seconds: float = 0.0  # of a wait
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Case:
     destinations: list[list[int]]
     rows: list[Row] = field(default_factory=list)
     barriers: list[int] = field(default_factory=list)
+    step: StepTasks | None = None
 
     @classmethod
     def of(cls, schedule: Schedule, problem: Problem, name: str = "") -> Case:
@@ -55,7 +59,9 @@ class Case:
             [items.contributors[item].tolist() for item in range(len(items))],
             [items.destinations[item].tolist() for item in range(len(items))],
             barriers=schedule.barriers.tolist(),
+            step=problem.step,
         )
+        tasks = schedule.tasks
         pieces = schedule.pieces
         for row in range(schedule.num_messages):
             own = slice(pieces.offsets[row], pieces.offsets[row + 1])
@@ -72,6 +78,8 @@ class Case:
                 path=schedule.path[row].tolist(),
                 order=int(schedule.order[row]) if schedule.exclusive[row] else None,
                 padding=int(schedule.size_bytes[row]) - sum(length for _, _, length in carried),
+                task=-1 if tasks is None else int(tasks.task[row]),
+                seconds=0.0 if tasks is None else float(tasks.seconds[row]),
             )
         return case
 
@@ -89,7 +97,7 @@ class Case:
         """A copy to break; the topology is shared."""
         other = copy.copy(self)
         other.rows = [Row(list(r.src), list(r.dst), list(r.pieces), list(r.deps), r.kind, r.stage, list(r.path),
-                          r.order, r.padding) for r in self.rows]  # fmt: skip
+                          r.order, r.padding, r.task, r.seconds) for r in self.rows]  # fmt: skip
         other.barriers = list(self.barriers)
         return other
 
@@ -97,7 +105,7 @@ class Case:
     def problem(self) -> Problem:
         contributors = RankSets.of(_ragged(self.contributors))
         destinations = RankSets.of(_ragged(self.destinations))
-        return Problem(self.topology, Items(np.array(self.sizes, np.int64), contributors, destinations))
+        return Problem(self.topology, Items(np.array(self.sizes, np.int64), contributors, destinations), step=self.step)
 
     @property
     def schedule(self) -> Schedule:
@@ -124,7 +132,15 @@ class Case:
                 np.array(length, np.int64),
             ),
             barriers=np.array(self.barriers, np.int32),
+            tasks=self.tasks,
         )
+
+    @property
+    def tasks(self) -> TaskRows | None:
+        if self.step is None:
+            return None
+        task, seconds = [row.task for row in self.rows], [row.seconds for row in self.rows]
+        return TaskRows(np.array(task, np.int32), np.array(seconds, np.float64))
 
     def check(self) -> Report:
         """What the validator says."""

@@ -18,11 +18,12 @@ from interlock.algorithms import registry
 from interlock.planning import solve
 from interlock.problem import Problem
 from interlock.validate import check
+from steps.mutants import small_steps
 from strategies import problems
 from validate.cases import COLLECTIVE, PLAIN
 from validate.interpreter import fault_of, fault_of_table
-from validate.mutants import DOUBTFUL, HARMFUL, HARMLESS
-from validate.rows import Case
+from validate.mutants import DOUBTFUL, HARMFUL, HARMLESS, drop_message, wait_needlessly
+from validate.rows import WAIT, Case
 from validate.test_slot_schedules import COLLECTIVES, REST, ring_problem, ring_schedule
 
 CASES = [build() for build in [*PLAIN, *COLLECTIVE]]
@@ -123,10 +124,45 @@ def compare_slot_tables(count: int, start: int) -> Counter[bool]:
     return said
 
 
+def compare_steps(count: int, start: int) -> Counter[bool]:
+    """Small steps planned in every way, and their mutants."""
+    random = Random(start)
+    cases = [Case.of(schedule, problem, "step") for schedule, problem in small_steps()]
+    assert all(agree(case) for case in cases)
+    return Counter(agree(change_step(random.choice(cases).clone(), random)) for _ in range(count))
+
+
+def change_step(case: Case, random: Random) -> Case:
+    """One or two changes of what only steps have, or of dependencies, which carry their order."""
+    assert case.step is not None
+    for _ in range(random.randint(1, 2)):
+        row = random.choice(case.rows)
+        wait = random.choice([row for row in case.rows if row.kind == WAIT])
+        how = random.randrange(8)
+        if how == 0 and row.deps:
+            row.deps.remove(random.choice(row.deps))
+        elif how == 1:
+            row.deps = sorted({*row.deps, random.randrange(len(case.rows))})
+        elif how == 2:
+            wait.seconds *= random.choice([0.0, 0.5, 0.999, 2.0])
+        elif how == 3:
+            row.task = random.randint(0 if row.kind != WAIT else -1, len(case.step.tasks) - 1)
+        elif how == 4:
+            row.stage = random.choice(case.rows).stage
+        elif how == 5:
+            wait.src = wait.dst = [random.randrange(case.topology.num_ranks)]
+        elif how == 6:
+            wait_needlessly(case, random)
+        elif how == 7:
+            drop_message(case, random)
+    return case
+
+
 PARTS = {  # of every comparison
     compare_made_by_hand: 0.4,
-    compare_algorithms: 0.5,
+    compare_algorithms: 0.45,
     compare_slot_tables: 0.1,
+    compare_steps: 0.05,
 }
 IN_CI = 10_000
 

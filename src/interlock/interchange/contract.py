@@ -7,16 +7,23 @@ A format is a folder with a ``write.py`` (`write_schedule`), a ``read.py`` (`rea
 from __future__ import annotations
 
 import importlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlock.errors import LimitExceeded
+from interlock.memory import check_memory
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
+from interlock.units import format_bytes
 
-__all__ = ["ExportReport", "ForeignSchedule", "Format", "Intent"]
+__all__ = ["ExportReport", "ForeignSchedule", "Format", "Intent", "rows_of"]
+
+MOST_WRITTEN_BYTES = 16 << 30  # by one export
+MEMORY_PER_BYTE = 4  # that is written: columns as Python's numbers, and their text
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +77,37 @@ class Format:
     is_readable: bool = True  # holds schedules that can be read back
     needs_times: bool = False  # takes simulated times
     streams: bool = False  # writes a million messages without holding the text
+    most_bytes: Callable[[Schedule, Problem], int] | None = (
+        None  # what it writes, at most; None: it counts its chunks or flows
+    )
 
     def write(self, schedule: Schedule, problem: Problem, path: Path, **options: object) -> ExportReport:
         """Write a schedule; options are the format's own."""
+        if self.most_bytes is not None:
+            self._check_size(self.most_bytes(schedule, problem), path)
         made = importlib.import_module(f"{self.folder}.write").write_schedule(schedule, problem, path, **options)
         assert isinstance(made, ExportReport)
         return made
+
+    def _check_size(self, most_bytes: int, path: Path) -> None:
+        """Refuse what would not fit, before anything is made."""
+        folder = next((each for each in path.absolute().parents if each.exists()), Path("/"))
+        room = min(MOST_WRITTEN_BYTES, shutil.disk_usage(folder).free)
+        if most_bytes > room:
+            raise LimitExceeded(
+                f"{path}: a {self.name} export of this schedule takes up to {format_bytes(most_bytes)}; "
+                f"there is room for {format_bytes(room)}"
+            )
+        check_memory(MEMORY_PER_BYTE * most_bytes, f"a {self.name} export")
 
     def read(self, path: Path, intent: Intent) -> ForeignSchedule:
         """Read a file."""
         made = importlib.import_module(f"{self.folder}.read").read_schedule(path, intent)
         assert isinstance(made, ForeignSchedule)
         return made
+
+
+def rows_of(schedule: Schedule) -> int:
+    """Messages, ends, dependencies and pieces: what formats with one line or record for each of them write."""
+    ends = len(schedule.src.values) + len(schedule.dst.values)
+    return schedule.num_messages + ends + len(schedule.deps.values) + len(schedule.pieces)

@@ -27,11 +27,13 @@ Meaning (checked by `interlock.validate`, which executes the schedule symbolical
     most once, and never that contributor; no contribution enters a sum twice. In the end every destination holds
     every byte with every contribution exactly once.
 12. A write to bytes that other messages read at that rank is ordered after those reads.
-13. In a step a message carries items of its own task, and opens stages that no other task opens. For each rank of a
-    computation there is a wait of its task there, no shorter. Every row of a task waits, by dependencies alone, for a
-    row that lists all rows of the earlier task which no other row of that task lists, for each task its own is after;
-    and for waits that take together at least until its earliest start. Computations that are to be alone on a rank are
-    ordered likewise.
+13. In a step a message carries items of its own task, and opens stages that no other task opens. At each rank of a
+    computation there is one wait of its task, as long as that takes; elsewhere, and in moves, there is none. Every row
+    of a task waits, by dependencies alone, for a row that lists all rows of the earlier task which no other row of that
+    task lists, for each task its own is after; and for waits that take together at least until its earliest start.
+    Computations that are to be alone and share a
+    rank are ordered likewise, the whole of one before the other. A task without rows is passed over: what is after it
+    is after what it is after, and no earlier than it.
 
 Scratch (`interlock.schedule.scratch` lists it): bytes brought to a rank that is neither contributor nor destination of
 their item wait in its scratch from the stage of the message that brings them to the stage of the last message that

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interlock.interchange.contract import Format
+from interlock.interchange.contract import Format, rows_of
+from interlock.problem import Problem
+from interlock.schedule import Schedule
 
 __all__ = ["FORMAT"]
 
@@ -16,6 +18,10 @@ def _recognises(path: Path, start: str) -> bool:
     return not path.exists() and path.parent.is_dir() and any(path.parent.glob(f"{path.name}.*.et"))
 
 
+def _most_bytes(schedule: Schedule, problem: Problem) -> int:
+    return 2048 * problem.num_ranks + 128 * rows_of(schedule)
+
+
 FORMAT = Format(
     "chakra",
     __name__,
@@ -23,4 +29,5 @@ FORMAT = Format(
     _recognises,
     is_folder=True,
     streams=True,
+    most_bytes=_most_bytes,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from interlock.interchange.contract import Format
+from interlock.problem import Problem
+from interlock.schedule import Schedule
 
 __all__ = ["FORMAT"]
 
@@ -14,6 +16,10 @@ def _recognises(path: Path, start: str) -> bool:
     return bool(words) and all(word.isdigit() for word in words)
 
 
+def _most_bytes(schedule: Schedule, problem: Problem) -> int:
+    return 20 * problem.num_ranks**2
+
+
 FORMAT = Format(
     "nccl-tests",
     __name__,
@@ -21,4 +27,5 @@ FORMAT = Format(
     _recognises,
     is_readable=False,
     streams=True,
+    most_bytes=_most_bytes,
 )

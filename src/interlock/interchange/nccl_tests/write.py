@@ -20,7 +20,7 @@ def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportRe
     if problem.demand is None:
         raise InvalidInput(f"nccl-tests' matrix holds the demand of an All-to-Allv; not {problem.name}")
     matrix = problem.demand.bytes_matrix
-    lines = [(" ".join(map(str, row)) + "\n").encode() for row in matrix.tolist()]
+    lines = ((" ".join(map(str, row.tolist())) + "\n").encode() for row in matrix)
     write_atomically(path, lambda file: file.writelines(lines))
     notes = ["holds what is moved, not the schedule"]
     lost = int((matrix % GRAIN).sum())

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput
+from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import write_atomically
 from interlock.interchange.contract import ExportReport
 from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
 from interlock.interchange.shared.sequence import sequence_messages
-from interlock.interchange.tacos.limits import COPYING, GIB, HEADER, MAX_CHUNKS
+from interlock.interchange.tacos.limits import COPYING, GIB, HEADER, MAX_CHUNKS, MAX_TRANSFERS
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 from interlock.topology import Topology
@@ -35,6 +35,11 @@ def write_schedule(schedule: Schedule, problem: Problem, path: Path, *, chunk_by
     link = src.astype(np.int64) * problem.num_ranks + dst
     order = np.lexsort((row, position[quantised.message[row]], link))
     repeats = quantised.count[row[order]]
+    if repeats.sum() > MAX_TRANSFERS:
+        raise LimitExceeded(
+            f"the schedule moves {repeats.sum()} chunks of {quantised.chunk_bytes} bytes; at most {MAX_TRANSFERS} are "
+            "written; use larger chunks"
+        )
     start = (first_chunk[quantised.item] + quantised.first)[row[order]]
     chunk = np.repeat(start, repeats) + (
         np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
