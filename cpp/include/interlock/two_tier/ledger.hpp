@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -107,8 +108,10 @@ private:
     [[nodiscard]] double balanced_seconds(const Cut& cut, bool is_crowded) const;
     /// Whether a GPU has nothing to send but what its neighbours give it: it opens its stage only when that has come.
     [[nodiscard]] bool has_idle_helper(std::size_t server) const;
-    /// A message inside a server, from the decision to send it until it is there.
-    [[nodiscard]] double move_seconds() const { return costs_.scale_up_latency_s + 2 * costs_.message_overhead_s; }
+    /// A hop of a slice inside a server: a GPU sends to its neighbours one after the other.
+    [[nodiscard]] double move_seconds() const {
+        return costs_.scale_up_latency_s + costs_.message_overhead_s * static_cast<double>(std::max<std::size_t>(3, rates_.width) - 1);
+    }
     /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it hides behind nothing else.
     [[nodiscard]] double stage_port_seconds() const;
 
