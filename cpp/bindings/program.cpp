@@ -56,8 +56,7 @@ void bind_program(nb::module_& m) {
                 table.check();
                 require(own.size() == 3, "bytes that stay must be 3 numbers: from, to, length");
                 const RankLayout layout{placed(input), placed(output), own.data()[0], own.data()[1], own.data()[2]};
-                made = lower(rows_of_rank(table, rank, true), rows_of_rank(table, rank, false), layout, as_span(item_bytes),
-                             as_span(barriers));
+                made = lower(part_of_rank(table, rank), layout, as_span(item_bytes), as_span(barriers));
             }
             return program_columns(std::move(made));
         },

@@ -18,6 +18,8 @@ std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value)
 std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 std::uint8_t to_byte(Buffer buffer) { return static_cast<std::uint8_t>(buffer); }
 
+constexpr std::int64_t kNotOurs = -1;
+
 /// A run of bytes in a buffer.
 struct Run {
     Buffer buffer;
@@ -40,40 +42,32 @@ void append(std::vector<Run>& runs, std::size_t first, Run next) {
 }
 
 const PlacedItem* find(std::span<const PlacedItem> items, std::int64_t item) {
+    if (items.empty() || item < items.front().item || item > items.back().item) return nullptr;
+    const std::size_t place = to_size(item - items.front().item);
+    if (to_size(items.back().item - items.front().item) == items.size() - 1) return &items[place];  // none is left out
     const auto found = std::ranges::lower_bound(items, item, {}, &PlacedItem::item);
     return found != items.end() && found->item == item ? &*found : nullptr;
 }
 
 class Lowering {
 public:
-    Lowering(const RankRows& sends, const RankRows& receives, const RankLayout& layout)
-        : sends_(sends), receives_(receives), layout_(layout) {
-        made_.send_bytes = sends.size_bytes;
-        made_.send_peer = sends.peer;
-        made_.send_phase = sends.phase;
-        made_.send_stage = sends.stage;
-        made_.send_round = sends.round;
-        made_.send_tag = tags(sends);
-        made_.receive_bytes = receives.size_bytes;
-        made_.receive_peer = receives.peer;
-        made_.receive_phase = receives.phase;
-        made_.receive_stage = receives.stage;
-        made_.receive_round = receives.round;
-        made_.receive_tag = tags(receives);
-        made_.receive_adds.assign(receives.size(), 0);
+    Lowering(RankPart part, const RankLayout& layout) : sends_(std::move(part.sends)), receives_(std::move(part.receives)), layout_(layout) {
+        made_.send_tag = tags(sends_);
+        made_.receive_tag = tags(receives_);
+        made_.receive_adds.assign(receives_.size(), 0);
         made_.input_bytes = made_.output_bytes = layout.own_bytes;
         for (const PlacedItem& item : layout.input) made_.input_bytes += item.length;
         for (const PlacedItem& item : layout.output) made_.output_bytes += item.length;
-        for (auto* column : {&made_.receive_start, &made_.unpack_start, &made_.unpack_to, &made_.unpack_bytes}) {
-            column->reserve(receives.pieces.size());
-        }
-        for (auto* column : {&made_.send_start, &made_.pack_start, &made_.pack_to, &made_.pack_bytes}) {
-            column->reserve(sends.pieces.size());
-        }
-        made_.receive_buffer.reserve(receives.size());
-        made_.send_buffer.reserve(sends.size());
-        made_.unpack_offsets.reserve(receives.size() + 1);
-        made_.pack_offsets.reserve(sends.size() + 1);
+        made_.receive_start.reserve(receives_.size());
+        made_.send_start.reserve(sends_.size());
+        made_.receive_buffer.reserve(receives_.size());
+        made_.send_buffer.reserve(sends_.size());
+        made_.unpack_offsets.reserve(receives_.size() + 1);
+        made_.pack_offsets.reserve(sends_.size() + 1);
+        for (auto* column : {&made_.unpack_start, &made_.unpack_to, &made_.unpack_bytes}) column->reserve(receives_.pieces.size());
+        for (auto* column : {&made_.pack_start, &made_.pack_to, &made_.pack_bytes}) column->reserve(sends_.pieces.size());
+        made_.unpack_buffer.reserve(receives_.pieces.size());
+        made_.pack_buffer.reserve(sends_.pieces.size());
     }
 
     RankProgram run(std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {
@@ -87,18 +81,25 @@ public:
         order(are_summed, barriers);
         queue();
         made_.scratch_bytes = scratch_;
+        made_.send_bytes = std::move(sends_.size_bytes);
+        made_.send_peer = std::move(sends_.peer);
+        made_.send_phase = std::move(sends_.phase);
+        made_.send_stage = std::move(sends_.stage);
+        made_.send_round = std::move(sends_.round);
+        made_.receive_bytes = std::move(receives_.size_bytes);
+        made_.receive_peer = std::move(receives_.peer);
+        made_.receive_phase = std::move(receives_.phase);
+        made_.receive_stage = std::move(receives_.stage);
+        made_.receive_round = std::move(receives_.round);
         return std::move(made_);
     }
 
 private:
     /// Number messages with each peer; both ends count alike, so they agree.
     static std::vector<std::int32_t> tags(const RankRows& rows) {
-        std::vector<std::int32_t> next, made(rows.size());
-        for (std::size_t row = 0; row < rows.size(); ++row) {
-            const std::size_t peer = to_size(rows.peer[row]);
-            if (peer >= next.size()) next.resize(peer + 1, 0);
-            made[row] = next[peer]++;
-        }
+        if (rows.size() == 0) return {};
+        std::vector<std::int32_t> next(to_size(std::ranges::max(rows.peer)) + 1, 0), made(rows.size());
+        for (std::size_t row = 0; row < rows.size(); ++row) made[row] = next[to_size(rows.peer[row])]++;
         return made;
     }
 
@@ -108,38 +109,39 @@ private:
 
     /// Items that are only copied: bytes arrive once, straight into the output where they fit in one run.
     void place_copies() {
-        held_.reserve(layout_.input.size() + receives_.pieces.size());
-        for (const auto& [item, start, length] : layout_.input) held_.push_back({item, 0, length, Buffer::kInput, start});
-        std::vector<Run> goal;
-        std::vector<std::int64_t> final_start;
+        std::vector<std::int64_t> final_start;  // per piece of a message; kNotOurs where it is passed on
         made_.unpack_offsets.push_back(0);
         for (std::size_t row = 0; row < receives_.size(); ++row) {
-            goal.clear();
             final_start.clear();
-            bool are_ours = true;
-            for (const auto& [item, offset, length] : receives_.pieces_of(row)) {
+            const auto pieces = receives_.pieces_of(row);
+            bool in_place = true;
+            std::int64_t next = kNotOurs;
+            for (const auto& [item, offset, length] : pieces) {
                 const PlacedItem* ours = find(layout_.output, item);
-                are_ours = are_ours && ours != nullptr;
-                final_start.push_back(ours == nullptr ? -1 : ours->start + offset);
-                if (are_ours) append(goal, 0, {Buffer::kOutput, ours->start + offset, length});
+                final_start.push_back(ours == nullptr ? kNotOurs : ours->start + offset);
+                in_place = in_place && ours != nullptr && (next == kNotOurs || next == final_start.back());
+                next = final_start.back() + length;
             }
-            const bool in_place = are_ours && goal.size() == 1 && goal[0].length == receives_.size_bytes[row];
-            const std::int64_t landing = in_place ? goal[0].start : take(receives_.size_bytes[row]);
-            made_.receive_buffer.push_back(to_byte(in_place ? Buffer::kOutput : Buffer::kScratch));
+            in_place = in_place && !pieces.empty() && next - final_start.front() == receives_.size_bytes[row];
+            const std::int64_t landing = in_place ? final_start.front() : take(receives_.size_bytes[row]);
+            const Buffer buffer = in_place ? Buffer::kOutput : Buffer::kScratch;
+            made_.receive_buffer.push_back(to_byte(buffer));
             made_.receive_start.push_back(landing);
             std::int64_t at = landing;
             const std::size_t first = made_.unpack_bytes.size();
-            for (std::size_t p = 0; p < final_start.size(); ++p) {
-                const auto& [item, offset, length] = receives_.pieces_of(row)[p];
-                held_.push_back({item, offset, length, in_place ? Buffer::kOutput : Buffer::kScratch, at});
-                if (!in_place && final_start[p] >= 0) unpack(first, at, Buffer::kOutput, final_start[p], length);
+            for (std::size_t p = 0; p < pieces.size(); ++p) {
+                const auto& [item, offset, length] = pieces[p];
+                const bool is_ours = final_start[p] != kNotOurs;
+                if (!is_ours || !layout_.is_pairs) held_.push_back({item, offset, length, buffer, at});
+                if (!in_place && is_ours) unpack(first, at, Buffer::kOutput, final_start[p], length);
                 at += length;
             }
             made_.unpack_offsets.push_back(to_int32(made_.unpack_bytes.size()));
         }
         const auto before = [](const Held& a, const Held& b) { return std::tie(a.item, a.offset) < std::tie(b.item, b.offset); };
-        std::sort(held_.begin(), held_.end(), before);
+        if (!std::ranges::is_sorted(held_, before)) std::sort(held_.begin(), held_.end(), before);
         for (const auto& [item, start, length] : layout_.input) {
+            if (layout_.is_pairs) break;
             if (const PlacedItem* ours = find(layout_.output, item)) keep(start, ours->start, length);
         }
         keep(layout_.own_from, layout_.own_to, layout_.own_bytes);
@@ -235,7 +237,7 @@ private:
         made_.pack_offsets.push_back(0);
         for (std::size_t row = 0; row < sends_.size(); ++row) {
             runs.clear();
-            for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_.message[row], runs);
+            for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_.peer[row], must_pack, runs);
             const bool in_place = !must_pack && runs.size() == 1 && runs[0].length == sends_.size_bytes[row];
             made_.send_buffer.push_back(to_byte(in_place ? runs[0].buffer : Buffer::kScratch));
             made_.send_start.push_back(in_place ? runs[0].start : take(sends_.size_bytes[row]));
@@ -252,7 +254,12 @@ private:
         }
     }
 
-    void locate(const ItemPiece& piece, std::int64_t message, std::vector<Run>& runs) const {
+    void locate(const ItemPiece& piece, std::int32_t peer, bool are_summed, std::vector<Run>& runs) const {
+        const PlacedItem* given = are_summed ? nullptr : find(layout_.input, piece.item);
+        if (given != nullptr && piece.offset + piece.length <= given->length) {
+            append(runs, 0, {Buffer::kInput, given->start + piece.offset, piece.length});
+            return;
+        }
         const auto after = [](const ItemPiece& wanted, const Held& held) {
             return std::tie(wanted.item, wanted.offset) < std::tie(held.item, held.offset);
         };
@@ -261,7 +268,7 @@ private:
         while (left > 0) {
             const bool lies_here = found != held_.begin() && std::prev(found)->item == piece.item &&
                                    at < std::prev(found)->offset + std::prev(found)->length;
-            if (!lies_here) throw InvalidInput("message " + std::to_string(message) + " sends bytes that its source never holds");
+            if (!lies_here) throw InvalidInput("a message to rank " + std::to_string(peer) + " sends bytes that its source never holds");
             const Held& held = *std::prev(found);
             const std::int64_t taken = std::min(left, held.offset + held.length - at);
             append(runs, 0, {held.buffer, held.start + at - held.offset, taken});
@@ -275,63 +282,57 @@ private:
     void order(bool are_summed, std::span<const std::int32_t> barriers) {
         const std::size_t num_sends = sends_.size(), num_moves = num_sends + receives_.size();
         const std::size_t steps = num_moves + barriers.size();
-        std::vector<std::pair<std::int32_t, std::int32_t>> edges;  // (step, what it waits for)
-        edges.reserve(sends_.deps.size());
-        const auto wait_for_all = [&](std::size_t step, std::int64_t message) {
-            std::size_t first = 0;
-            for (const RankRows* rows : {&sends_, &receives_}) {
-                const auto [from, to] = std::ranges::equal_range(rows->message, message);
-                for (auto row = from; row != to; ++row) {
-                    edges.emplace_back(to_int32(step), to_int32(first + static_cast<std::size_t>(row - rows->message.begin())));
-                }
-                first = num_sends;
-            }
+        made_.wait_offsets.assign(1, 0);
+        made_.wait_offsets.reserve(steps + 1);
+        made_.wait_on.reserve(sends_.deps.size());
+        const auto close = [&] {
+            const auto first = made_.wait_on.begin() + made_.wait_offsets.back();
+            if (!std::is_sorted(first, made_.wait_on.end())) std::sort(first, made_.wait_on.end());
+            made_.wait_on.erase(std::unique(first, made_.wait_on.end()), made_.wait_on.end());
+            made_.wait_offsets.push_back(to_int32(made_.wait_on.size()));
         };
-        for (std::size_t row = 0; row < num_sends; ++row) {
-            for (const std::int64_t dep : sends_.deps_of(row)) wait_for_all(row, dep);
+        std::vector<std::size_t> segment(barriers.empty() ? 0 : num_moves);  // barriers before each move
+        for (std::size_t step = 0; step < num_moves; ++step) {
+            const bool is_send = step < num_sends;
+            const RankRows& rows = is_send ? sends_ : receives_;
+            const std::size_t row = is_send ? step : step - num_sends;
+            // Bytes that are only copied never overwrite anything: their receives need no order of their own.
+            if (is_send || are_summed) {
+                for (const std::int32_t dep : rows.deps_of(row)) made_.wait_on.push_back(to_int32(row_of(dep) + (is_receive(dep) ? num_sends : 0)));
+            }
+            if (!barriers.empty()) {
+                segment[step] = static_cast<std::size_t>(std::ranges::upper_bound(barriers, rows.stage[row]) - barriers.begin());
+                if (segment[step] > 0) made_.wait_on.push_back(to_int32(num_moves + segment[step] - 1));
+            }
+            close();
         }
-        // Bytes that are only copied never overwrite anything: their receives need no order of their own.
-        for (std::size_t row = 0; are_summed && row < receives_.size(); ++row) {
-            for (const std::int64_t dep : receives_.deps_of(row)) wait_for_all(num_sends + row, dep);
+        for (std::size_t barrier = 0; barrier < barriers.size(); ++barrier) {
+            for (std::size_t step = 0; step < num_moves; ++step) {
+                if (segment[step] == barrier) made_.wait_on.push_back(to_int32(step));
+            }
+            if (barrier > 0) made_.wait_on.push_back(to_int32(num_moves + barrier - 1));
+            close();
         }
-        for (std::size_t step = 0; !barriers.empty() && step < num_moves; ++step) {
-            const std::int32_t stage = step < num_sends ? sends_.stage[step] : receives_.stage[step - num_sends];
-            const auto segment = static_cast<std::size_t>(std::ranges::upper_bound(barriers, stage) - barriers.begin());
-            if (segment > 0) edges.emplace_back(to_int32(step), to_int32(num_moves + segment - 1));
-            if (segment < barriers.size()) edges.emplace_back(to_int32(num_moves + segment), to_int32(step));
-        }
-        for (std::size_t barrier = 1; barrier < barriers.size(); ++barrier) {
-            edges.emplace_back(to_int32(num_moves + barrier), to_int32(num_moves + barrier - 1));
-        }
-        if (!std::ranges::is_sorted(edges)) std::ranges::sort(edges);
-        edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-        made_.wait_offsets.assign(steps + 1, 0);
         made_.release_offsets.assign(steps + 1, 0);
-        made_.wait_on.reserve(edges.size());
-        for (const auto& [step, earlier] : edges) {
-            made_.wait_on.push_back(earlier);
-            ++made_.wait_offsets[to_size(step) + 1];
-            ++made_.release_offsets[to_size(earlier) + 1];
-        }
-        std::partial_sum(made_.wait_offsets.begin(), made_.wait_offsets.end(), made_.wait_offsets.begin());
+        for (const std::int32_t earlier : made_.wait_on) ++made_.release_offsets[to_size(earlier) + 1];
         std::partial_sum(made_.release_offsets.begin(), made_.release_offsets.end(), made_.release_offsets.begin());
         std::vector<std::int32_t> next(made_.release_offsets.begin(), made_.release_offsets.end() - 1);
-        made_.release_to.resize(edges.size());
-        for (const auto& [step, earlier] : edges) made_.release_to[to_size(next[to_size(earlier)]++)] = step;
+        made_.release_to.resize(made_.wait_on.size());
+        for (std::size_t step = 0; step < steps; ++step) {
+            for (auto n = to_size(made_.wait_offsets[step]); n < to_size(made_.wait_offsets[step + 1]); ++n) {
+                made_.release_to[to_size(next[to_size(made_.wait_on[n])]++)] = to_int32(step);
+            }
+        }
     }
 
     /// Which receives are let in one after the other, and in which order: those that hold their links alone, or wait for a
     /// message from another rank to this one. The order respects every dependency.
     void queue() {
         const std::size_t count = receives_.size();
-        made_.receive_queued = receives_.exclusive;
+        made_.receive_queued = std::move(receives_.exclusive);
         for (std::size_t row = 0; row < count; ++row) {
-            for (const std::int64_t dep : receives_.deps_of(row)) {
-                const auto [from, to] = std::ranges::equal_range(receives_.message, dep);
-                for (auto earlier = from; earlier != to; ++earlier) {
-                    const auto at = static_cast<std::size_t>(earlier - receives_.message.begin());
-                    if (receives_.peer[at] != receives_.peer[row]) made_.receive_queued[row] = 1;
-                }
+            for (const std::int32_t dep : receives_.deps_of(row)) {
+                if (is_receive(dep) && receives_.peer[row_of(dep)] != receives_.peer[row]) made_.receive_queued[row] = 1;
             }
         }
         std::vector<std::int32_t> turn(count);
@@ -342,7 +343,7 @@ private:
         for (std::size_t n = 0; n < count; ++n) made_.receive_place[to_size(turn[n])] = to_int32(n);
     }
 
-    const RankRows &sends_, &receives_;
+    RankRows sends_, receives_;
     const RankLayout& layout_;
     std::vector<Held> held_;  // by item and offset
     std::int64_t scratch_ = 0;
@@ -351,9 +352,9 @@ private:
 
 }  // namespace
 
-RankProgram lower(const RankRows& sends, const RankRows& receives, const RankLayout& layout,
-                  std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {
-    return Lowering(sends, receives, layout).run(item_bytes, barriers);
+RankProgram lower(RankPart part, const RankLayout& layout, std::span<const std::int64_t> item_bytes,
+                  std::span<const std::int32_t> barriers) {
+    return Lowering(std::move(part), layout).run(item_bytes, barriers);
 }
 
 }  // namespace interlock

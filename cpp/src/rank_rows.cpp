@@ -16,7 +16,10 @@ void ScheduleTableRows::check() const {
     require(offset.size() == item.size() && length.size() == item.size(), "every piece must have an item, offset and length");
 }
 
-RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool are_sends) {
+namespace {
+
+/// One direction of a rank, with the message of every row, ascending; dependencies are still to come.
+RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool are_sends, std::vector<std::int32_t>& message) {
     const Csr<std::int32_t>& own = are_sends ? table.src : table.dst;
     const Csr<std::int32_t>& others = are_sends ? table.dst : table.src;
     const std::size_t messages = table.size_bytes.size();
@@ -26,7 +29,7 @@ RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool ar
         if (is_single ? own.values[m] != rank : !std::ranges::count(own[m], rank)) continue;
         for (const std::int32_t peer : others[m]) {
             if (peer == rank) continue;
-            rows.message.push_back(static_cast<std::int64_t>(m));
+            message.push_back(static_cast<std::int32_t>(m));
             rows.peer.push_back(peer);
             rows.size_bytes.push_back(table.size_bytes[m]);
             rows.phase.push_back(table.phase[m]);
@@ -41,11 +44,33 @@ RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool ar
                 rows.pieces.push_back({table.item[p], table.offset[p], table.length[p]});
             }
             rows.piece_offsets.push_back(static_cast<std::int64_t>(rows.pieces.size()));
-            for (const std::int32_t dep : table.deps[m]) rows.deps.push_back(dep);
-            rows.dep_offsets.push_back(static_cast<std::int64_t>(rows.deps.size()));
         }
     }
     return rows;
+}
+
+}  // namespace
+
+RankPart part_of_rank(const ScheduleTableRows& table, std::int32_t rank) {
+    std::vector<std::int32_t> sent, received;
+    RankPart part{rows_of_rank(table, rank, true, sent), rows_of_rank(table, rank, false, received)};
+    const auto add_deps = [&](RankRows& rows, std::span<const std::int32_t> messages) {
+        for (const std::int32_t message : messages) {
+            for (const std::int32_t dep : table.deps[static_cast<std::size_t>(message)]) {
+                const auto sends = std::ranges::equal_range(sent, dep), receives = std::ranges::equal_range(received, dep);
+                for (auto row = sends.begin(); row != sends.end(); ++row) {
+                    rows.deps.push_back(as_send(static_cast<std::size_t>(row - sent.begin())));
+                }
+                for (auto row = receives.begin(); row != receives.end(); ++row) {
+                    rows.deps.push_back(as_receive(static_cast<std::size_t>(row - received.begin())));
+                }
+            }
+            rows.dep_offsets.push_back(static_cast<std::int64_t>(rows.deps.size()));
+        }
+    };
+    add_deps(part.sends, sent);
+    add_deps(part.receives, received);
+    return part;
 }
 
 }  // namespace interlock

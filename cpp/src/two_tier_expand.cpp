@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "interlock/arithmetic.hpp"
@@ -21,8 +22,9 @@ std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(valu
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {
-    std::size_t num_waves = 1, width = 0, first_rank = 0;
-    std::vector<std::int32_t> num_pieces, num_wires, last_wire, message;  // per bucket
+    std::size_t num_waves = 1, width = 0, first_rank = 0, num_turns = 0;
+    std::vector<std::int32_t> turn;                 // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
+    std::vector<std::int32_t> num_pieces, message;  // per bucket
     std::size_t messages = 0, pieces = 0;
 
     void resize(const TwoTierPlan& plan, std::size_t waves) {
@@ -30,24 +32,26 @@ struct Moves {
         num_waves = waves;
         width = plan.width;
         first_rank = is_all ? 0 : to_size(plan.only_rank) / width * width;
-        const std::size_t buckets = (is_all ? plan.servers : 1) * waves * width * width;
+        turn.assign(width * width, kNone);
+        for (std::size_t src = 0; src < width; ++src) {
+            // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
+            for (std::size_t step = 0; step < width; ++step) {
+                const std::size_t dst = (src + step) % width, own = is_all ? src : to_size(plan.only_rank) - first_rank;
+                if (is_all || plan.is_pair_burst || src == own || dst == own) turn[src * width + dst] = to_int32(num_turns++);
+            }
+        }
+        const std::size_t buckets = (is_all ? plan.servers : 1) * waves * num_turns;
         num_pieces.assign(buckets, 0);
-        num_wires.assign(buckets, 0);
-        last_wire.assign(buckets, kNone);
         message.assign(buckets, kNone);
     }
     [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
-        const std::size_t src = static_cast<std::size_t>(from) - first_rank, dst = static_cast<std::size_t>(to) - first_rank;
-        // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
-        const std::size_t turn = (dst + width - src % width) % width;
-        return ((src / width * num_waves + static_cast<std::size_t>(wave)) * width + src % width) * width + turn;
+        const std::size_t src = to_size(from) - first_rank, dst = to_size(to) - first_rank;
+        const std::size_t server = src / width, pair = (src - server * width) * width + (dst - server * width);
+        return (server * num_waves + to_size(wave)) * num_turns + to_size(turn[pair]);
     }
-    void count(std::size_t bucket, std::int32_t wire) {
+    void count(std::size_t bucket) {
         ++num_pieces[bucket];
         ++pieces;
-        if (last_wire[bucket] == wire) return;
-        last_wire[bucket] = wire;
-        ++num_wires[bucket];
     }
     void number(std::size_t first_id) {
         for (std::size_t b = 0; b < num_pieces.size(); ++b) {
@@ -56,57 +60,145 @@ struct Moves {
     }
 };
 
-class Expander {
+/// Rows of everybody, one after the other.
+class AllRows {
 public:
-    Expander(std::span<const std::int64_t> demand, const TwoTierPlan& plan)
-        : demand_(demand),
-          plan_(plan),
-          width_(plan.width),
-          ranks_(plan.servers * plan.width),
-          loops_into_(ranks_),
-          loops_from_(ranks_) {
-        require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
-        require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
-    }
-
-    ScheduleRows expand() {
-        if (plan_.only_rank == kEveryone) number_items();
-        add_local();
-        table_ = cut_wires(demand_, item_, plan_);
-        gather_moves();
-        reserve_rows();
-        add_balance();
-        add_wires();
-        add_restores();
-        return std::move(rows_);
-    }
-
-private:
-    void number_items() {
-        item_.resize(ranks_ * ranks_);
+    AllRows(std::span<const std::int64_t> demand, std::size_t ranks) : ranks_(ranks), item_(ranks * ranks) {
         std::int32_t next = 0;
-        for (std::size_t src = 0; src < ranks_; ++src) {
-            for (std::size_t dst = 0; dst < ranks_; ++dst) {
-                item_[src * ranks_ + dst] = next;
-                next += src != dst && demand_[src * ranks_ + dst] > 0;
+        for (std::size_t src = 0; src < ranks; ++src) {
+            for (std::size_t dst = 0; dst < ranks; ++dst) {
+                item_[src * ranks + dst] = next;
+                next += src != dst && demand[src * ranks + dst] > 0;
             }
         }
     }
 
-    [[nodiscard]] std::int32_t item_of(std::size_t src, std::size_t dst) const {
-        return item_.empty() ? to_int32(src * ranks_ + dst) : item_[src * ranks_ + dst];
+    void reserve(std::size_t messages, std::size_t pieces) {
+        for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice}) column->reserve(messages);
+        for (auto* column : {&rows_.size_bytes, &rows_.order}) column->reserve(messages);
+        rows_.phase.reserve(messages);
+        rows_.dep_offsets.reserve(messages + 1);
+        rows_.piece_offsets.reserve(messages + 1);
+        rows_.item.reserve(pieces);
+        rows_.offset.reserve(pieces);
+        rows_.length.reserve(pieces);
+        rows_.deps.reserve(2 * messages + pieces / 2);
+    }
+    /// Begins a message; false where nobody wants to know what it carries.
+    bool begin(std::int32_t src, std::int32_t dst) {
+        rows_.src.push_back(src);
+        rows_.dst.push_back(dst);
+        return true;
+    }
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+        rows_.item.push_back(item_[to_size(sender) * ranks_ + to_size(receiver)]);
+        rows_.offset.push_back(offset);
+        rows_.length.push_back(length);
+    }
+    void add_dep(std::int32_t message) { rows_.deps.push_back(message); }
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order, std::int64_t bytes) {
+        rows_.phase.push_back(static_cast<std::uint8_t>(phase));
+        rows_.stage.push_back(stage);
+        rows_.slice.push_back(slice);
+        rows_.order.push_back(order);
+        rows_.size_bytes.push_back(bytes);
+        rows_.dep_offsets.push_back(static_cast<std::int64_t>(rows_.deps.size()));
+        rows_.piece_offsets.push_back(static_cast<std::int64_t>(rows_.item.size()));
+    }
+    ScheduleRows take() { return std::move(rows_); }
+
+private:
+    std::size_t ranks_;
+    std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
+    ScheduleRows rows_;
+};
+
+/// Rows of one rank; of others' messages only the numbers are counted.
+class OwnRows {
+public:
+    OwnRows(std::int32_t rank, std::size_t ranks, bool is_exclusive)
+        : rank_(rank), ranks_(static_cast<std::int64_t>(ranks)), is_exclusive_(is_exclusive) {}
+
+    void reserve(std::size_t messages, std::size_t pieces) {
+        own_row_.reserve(messages);
+        for (RankRows* rows : {&part_.sends, &part_.receives}) rows->reserve(messages, pieces);
+    }
+    bool begin(std::int32_t src, std::int32_t dst) {
+        rows_ = src == rank_ ? &part_.sends : dst == rank_ ? &part_.receives : nullptr;
+        const std::size_t row = rows_ == nullptr ? 0 : rows_->size();
+        own_row_.push_back(rows_ == nullptr ? kNotOwn : src == rank_ ? as_send(row) : as_receive(row));
+        if (rows_ != nullptr) rows_->peer.push_back(src == rank_ ? dst : src);
+        return rows_ != nullptr;
+    }
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+        const std::int64_t item = sender == rank_ ? receiver : receiver == rank_ ? ranks_ + sender : (2 + sender) * ranks_ + receiver;
+        rows_->pieces.push_back({item, offset, length});
+    }
+    void add_dep(std::int32_t message) {
+        if (const std::int32_t row = own_row_[to_size(message)]; row != kNotOwn) rows_->deps.push_back(row);
+    }
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t, std::int64_t order, std::int64_t bytes) {
+        if (rows_ == nullptr) return;
+        const bool is_alone = is_exclusive_ && phase == MessagePhase::kScaleOut;
+        rows_->size_bytes.push_back(bytes);
+        rows_->phase.push_back(static_cast<std::uint8_t>(phase));
+        rows_->stage.push_back(stage);
+        rows_->adds.push_back(0);
+        rows_->exclusive.push_back(is_alone ? 1 : 0);
+        rows_->place.push_back(is_alone ? order : static_cast<std::int64_t>(own_row_.size()) - 1);
+        rows_->piece_offsets.push_back(static_cast<std::int64_t>(rows_->pieces.size()));
+        rows_->dep_offsets.push_back(static_cast<std::int64_t>(rows_->deps.size()));
+    }
+    RankPart take() { return std::move(part_); }
+
+private:
+    static constexpr std::int32_t kNotOwn = std::numeric_limits<std::int32_t>::min();
+
+    std::int32_t rank_;
+    std::int64_t ranks_;
+    bool is_exclusive_;
+    RankPart part_;
+    RankRows* rows_ = nullptr;           // of the message at hand; null where it is others'
+    std::vector<std::int32_t> own_row_;  // per message
+};
+
+/// @tparam Rows what takes the messages
+template <typename Rows>
+class Expander {
+public:
+    Expander(std::span<const std::int64_t> demand, const TwoTierPlan& plan, Rows& rows)
+        : demand_(demand),
+          plan_(plan),
+          width_(plan.width),
+          ranks_(plan.servers * plan.width),
+          rows_(rows),
+          loops_into_(plan.loops_in_turn ? ranks_ : 0),
+          loops_from_(loops_into_.size()) {
+        require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
+        require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
     }
 
+    void expand() {
+        add_local();
+        table_ = cut_wires(demand_, plan_);
+        gather_moves();
+        number_moves();
+        add_balance();
+        add_wires();
+        add_restores();
+    }
+
+private:
     void gather_moves() {
         balance_.resize(plan_, to_size(table_.num_waves));
         restore_.resize(plan_, to_size(table_.num_waves));
         for (const WirePiece& piece : table_.pieces) {
             const Wire& wire = table_.wires[to_size(piece.wire)];
             if (moves_before(piece, wire)) {
-                balance_.count(balance_.bucket(piece.sender, wire.src, wire.balance_wave), piece.wire);
+                balance_.count(balance_.bucket(piece.sender, wire.src, wire.balance_wave));
             }
             if (moves_after(piece, wire)) {
-                restore_.count(restore_.bucket(wire.dst, piece.receiver, wire.restore_wave), piece.wire);
+                restore_.count(restore_.bucket(wire.dst, piece.receiver, wire.restore_wave));
             }
         }
     }
@@ -118,23 +210,15 @@ private:
         return piece.receiver != wire.dst && plan_.wants(to_size(wire.dst) / width_);
     }
 
-    void reserve_rows() {
-        const std::size_t local = rows_.src.size(), local_pieces = rows_.item.size();
+    void number_moves() {
+        const std::size_t local = to_size(next_id_);
         balance_.number(local);
         first_wire_ = local + balance_.messages;
         restore_.number(first_wire_ + table_.wires.size());
         const std::size_t messages = first_wire_ + table_.wires.size() + restore_.messages;
-        const std::size_t pieces = local_pieces + balance_.pieces + table_.pieces.size() + restore_.pieces;
+        const std::size_t pieces = num_pieces_ + balance_.pieces + table_.pieces.size() + restore_.pieces;
         require(messages < (1U << 31U) && pieces < (1U << 31U), "a schedule has at most 2^31 rows");
-        for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice}) column->reserve(messages);
-        for (auto* column : {&rows_.size_bytes, &rows_.order}) column->reserve(messages);
-        rows_.phase.reserve(messages);
-        rows_.dep_offsets.reserve(messages + 1);
-        rows_.piece_offsets.reserve(messages + 1);
-        rows_.item.reserve(pieces);
-        rows_.offset.reserve(pieces);
-        rows_.length.reserve(pieces);
-        rows_.deps.reserve(2 * messages + restore_.pieces);
+        rows_.reserve(messages, pieces);
     }
 
     /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the wire
@@ -159,11 +243,13 @@ private:
                     continue;
                 }
                 const std::int64_t straight = add_relayed(src, dst, bytes);
-                if (!plan_.lanes.is_hot_receiver(dst)) {
-                    if (ids.size() >= window) rows_.deps.push_back(ids[ids.size() - window]);
-                    ids.push_back(to_int32(rows_.src.size()));
-                }
-                add_parts(src, dst, 0, straight, 1, MessagePhase::kLocal);
+                if (straight == 0) continue;
+                const bool waits = !plan_.lanes.is_hot_receiver(dst);
+                const bool is_late = waits && ids.size() >= window;
+                const auto before = std::span(ids).subspan(is_late ? ids.size() - window : 0, is_late ? 1 : 0);
+                const std::int32_t id = next_id_;
+                add_parts(src, dst, 0, straight, 1, MessagePhase::kLocal, before);
+                if (waits) ids.push_back(id);
             }
         }
     }
@@ -203,11 +289,12 @@ private:
                 const std::int64_t length = first + portion(taken, slice + 1, parts) - start;
                 if (length == 0) continue;
                 for (std::size_t n = 0; n < num_legs; ++n) {
-                    if (n > 0) rows_.deps.push_back(to_int32(rows_.src.size()) - 1);
-                    if (n == 0 && num_legs > 1 && before != kNone) rows_.deps.push_back(before);
-                    if (n == 0) before = to_int32(rows_.src.size());
-                    add_piece(item_of(src, dst), start, length);
-                    add_message(legs[n].from, legs[n].to, legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
+                    begin(legs[n].from, legs[n].to);
+                    if (n > 0) add_dep(next_id_ - 1);
+                    if (n == 0 && num_legs > 1 && before != kNone) add_dep(before);
+                    if (n == 0) before = next_id_;
+                    add_piece(to_int32(src), to_int32(dst), start, length);
+                    end(legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
                 }
             }
         }
@@ -229,13 +316,15 @@ private:
                 const std::int64_t length = first + portion(taken, slice + 1, slices) - start;
                 if (length == 0) continue;
                 const auto number = static_cast<std::int32_t>(slice);
-                if (before != kNone) rows_.deps.push_back(before);
-                add_piece(item_of(src, dst), start, length);
-                before = to_int32(rows_.src.size());
-                add_message(to_int32(src), way.relay, MessagePhase::kLocal, 0, number, 0);
-                rows_.deps.push_back(before);
-                add_piece(item_of(src, dst), start, length);
-                add_message(way.relay, to_int32(dst), MessagePhase::kLocal, 0, number, 0);
+                begin(to_int32(src), way.relay);
+                if (before != kNone) add_dep(before);
+                before = next_id_;
+                add_piece(to_int32(src), to_int32(dst), start, length);
+                end(MessagePhase::kLocal, 0, number, 0);
+                begin(way.relay, to_int32(dst));
+                add_dep(before);
+                add_piece(to_int32(src), to_int32(dst), start, length);
+                end(MessagePhase::kLocal, 0, number, 0);
             }
         }
         return bytes;
@@ -246,13 +335,13 @@ private:
     void add_loop(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int32_t parts) {
         if (first == last) return;
         const std::vector<std::int32_t> before = plan_.loops_in_turn ? loops_into_[dst] : std::vector<std::int32_t>{};
-        const std::size_t id = rows_.src.size();
+        const std::int32_t id = next_id_;
         add_parts(src, dst, first, last, parts, MessagePhase::kScaleOut, before);
         if (!plan_.loops_in_turn) return;
         loops_into_[dst].clear();
-        for (std::size_t part = id; part < rows_.src.size(); ++part) {
-            loops_into_[dst].push_back(to_int32(part));
-            if (before.empty()) loops_from_[src].push_back(to_int32(part));
+        for (std::int32_t part = id; part < next_id_; ++part) {
+            loops_into_[dst].push_back(part);
+            if (before.empty()) loops_from_[src].push_back(part);
         }
     }
 
@@ -260,11 +349,12 @@ private:
                    MessagePhase phase, std::span<const std::int32_t> before = {}) {
         for (std::int64_t part = 0; part < parts; ++part) {
             const std::int64_t start = first + portion(last - first, part, parts);
-            const std::int64_t end = first + portion(last - first, part + 1, parts);
-            if (start == end) continue;
-            rows_.deps.insert(rows_.deps.end(), before.begin(), before.end());
-            add_piece(item_of(src, dst), start, end - start);
-            add_message(to_int32(src), to_int32(dst), phase, 0, static_cast<std::int32_t>(part), 0);
+            const std::int64_t until = first + portion(last - first, part + 1, parts);
+            if (start == until) continue;
+            begin(to_int32(src), to_int32(dst));
+            for (const std::int32_t dep : before) add_dep(dep);
+            add_piece(to_int32(src), to_int32(dst), start, until - start);
+            end(phase, 0, static_cast<std::int32_t>(part), 0);
         }
     }
 
@@ -295,13 +385,17 @@ private:
         const bool is_burst = plan_.pace == Pace::kBurst;
         const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
         std::size_t next = 0;
+        std::vector<std::uint8_t> is_to_slow;  // per message, whether its helper has hardly any time to receive
+        is_to_slow.reserve(balance_.messages);
+        const std::int32_t first_id = next_id_;
         for (std::size_t bucket = 0; bucket < balance_.message.size(); ++bucket) {
             const std::int32_t id = balance_.message[bucket];
             if (id == kNone) continue;
             const std::int32_t sender = table_.pieces[order[next]].sender;
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
-            const auto is_slow = [&](std::int32_t helper) { return plan_.lanes.is_hot_receiver(to_size(helper)); };
-            const std::size_t kind = is_slow(wire.src) ? 2 : wire.keeps_own_time ? 1 : 0;
+            const bool is_slow = plan_.lanes.is_hot_receiver(to_size(wire.src));
+            is_to_slow.push_back(is_slow);
+            const std::size_t kind = is_slow ? 2 : wire.keeps_own_time ? 1 : 0;
             const std::size_t stream = kStreams * (to_size(sender) - first_rank) + kind;
             Waves& sent = waves[stream];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
@@ -310,15 +404,16 @@ private:
             }
             sent.ids.front().last = id + 1;
             const Ids& over = sent.ids[is_burst ? kBalanceWaves : 2];
+            begin(sender, wire.src);
             for (std::int32_t dep = over.first; dep < over.last; ++dep) {
-                if (is_slow(rows_.dst[to_size(dep)]) == is_slow(wire.src)) rows_.deps.push_back(dep);
+                if ((is_to_slow[to_size(dep - first_id)] != 0) == is_slow) add_dep(dep);
             }
             auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
             for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
             const std::size_t depth = message_bytes_ < plan_.least_part_bytes ? 1 : window;
-            if (is_burst && pair[depth] >= over.last) rows_.deps.push_back(pair[depth]);
+            if (is_burst && pair[depth] >= over.last) add_dep(pair[depth]);
             pair = {id, pair[0]};
-            add_message(sender, wire.src, MessagePhase::kBalance, wire.stage, wire.slice, 0);
+            end(MessagePhase::kBalance, wire.stage, wire.slice, 0);
         }
     }
 
@@ -328,10 +423,11 @@ private:
         for (std::size_t id = 0; id < table_.wires.size(); ++id) {
             const Wire& wire = table_.wires[id];
             deps.clear();
+            begin(wire.src, wire.dst);
             for (; next < table_.pieces.size() && to_size(table_.pieces[next].wire) == id; ++next) {
                 const WirePiece& piece = table_.pieces[next];
                 add_piece(piece);
-                if (!moves_before(piece, wire)) continue;
+                if (!is_wanted_ || !moves_before(piece, wire)) continue;
                 deps.push_back(balance_.message[balance_.bucket(piece.sender, wire.src, wire.balance_wave)]);
             }
             for (const std::int32_t earlier : wire.after) {
@@ -342,10 +438,10 @@ private:
                     deps.insert(deps.end(), loops.begin(), loops.end());
                 }
             }
-            std::sort(deps.begin(), deps.end());
+            if (!std::ranges::is_sorted(deps)) std::ranges::sort(deps);
             deps.erase(std::unique(deps.begin(), deps.end()), deps.end());
-            rows_.deps.insert(rows_.deps.end(), deps.begin(), deps.end());
-            add_message(wire.src, wire.dst, MessagePhase::kScaleOut, wire.stage, wire.slice, static_cast<std::int64_t>(id));
+            for (const std::int32_t dep : deps) add_dep(dep);
+            end(MessagePhase::kScaleOut, wire.stage, wire.slice, static_cast<std::int64_t>(id));
         }
     }
 
@@ -363,12 +459,13 @@ private:
         }
         for (std::size_t bucket = 0; bucket < restore_.message.size(); ++bucket) {
             if (restore_.message[bucket] == kNone) continue;
-            std::int32_t last = kNone, receiver = kNone;
+            std::int32_t last = kNone;
+            const std::int32_t receiver = table_.pieces[order[next]].receiver;
+            begin(table_.wires[to_size(table_.pieces[order[next]].wire)].dst, receiver);
             for (std::int32_t n = 0; n < restore_.num_pieces[bucket]; ++n) {
                 const WirePiece& piece = table_.pieces[order[next++]];
-                if (piece.wire != last) rows_.deps.push_back(to_int32(first_wire_) + piece.wire);
+                if (piece.wire != last) add_dep(to_int32(first_wire_) + piece.wire);
                 last = piece.wire;
-                receiver = piece.receiver;
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
@@ -379,9 +476,9 @@ private:
                 const std::size_t lane = to_size(wire.dst) * width_ + to_size(wire.src) % width_;
                 auto& before = is_hot ? to_helper[lane * width_ + to_size(receiver) % width_] : in_turn[lane];
                 const std::int32_t earlier = std::exchange(before, restore_.message[bucket]);
-                if (earlier != kNone) rows_.deps.push_back(earlier);
+                if (earlier != kNone) add_dep(earlier);
             }
-            add_message(wire.dst, receiver, MessagePhase::kRedistribute, wire.stage, wire.slice, 0);
+            end(MessagePhase::kRedistribute, wire.stage, wire.slice, 0);
         }
     }
 
@@ -417,44 +514,48 @@ private:
         return order;
     }
 
-    void add_piece(const WirePiece& piece) { add_piece(piece.item, piece.offset, piece.length); }
-    void add_piece(std::int32_t item, std::int64_t offset, std::int64_t length) {
-        rows_.item.push_back(item);
-        rows_.offset.push_back(offset);
-        rows_.length.push_back(length);
-        message_bytes_ += length;
+    void begin(std::int32_t src, std::int32_t dst) { is_wanted_ = rows_.begin(src, dst); }
+    void add_dep(std::int32_t message) {
+        if (is_wanted_) rows_.add_dep(message);
     }
-
-    /// Closes a message over the pieces and dependencies added since the last one.
-    void add_message(std::int32_t src, std::int32_t dst, MessagePhase phase, std::int32_t stage, std::int32_t slice,
-                     std::int64_t order) {
-        rows_.src.push_back(src);
-        rows_.dst.push_back(dst);
-        rows_.phase.push_back(static_cast<std::uint8_t>(phase));
-        rows_.stage.push_back(stage);
-        rows_.slice.push_back(slice);
-        rows_.order.push_back(order);
-        rows_.size_bytes.push_back(std::exchange(message_bytes_, 0));
-        rows_.dep_offsets.push_back(static_cast<std::int64_t>(rows_.deps.size()));
-        rows_.piece_offsets.push_back(static_cast<std::int64_t>(rows_.item.size()));
+    void add_piece(const WirePiece& piece) { add_piece(piece.sender, piece.receiver, piece.offset, piece.length); }
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+        message_bytes_ += length;
+        ++num_pieces_;
+        if (is_wanted_) rows_.add_piece(sender, receiver, offset, length);
+    }
+    /// Closes the message over the pieces and dependencies added since it began.
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order) {
+        rows_.end(phase, stage, slice, order, std::exchange(message_bytes_, 0));
+        ++next_id_;
     }
 
     std::span<const std::int64_t> demand_;
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
-    std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
+    Rows& rows_;
     std::vector<std::vector<std::int32_t>> loops_into_, loops_from_;  // per NIC, messages that wires wait for
     WireTable table_;
     Moves balance_, restore_;
-    std::size_t first_wire_ = 0;
+    std::size_t first_wire_ = 0, num_pieces_ = 0;
+    std::int32_t next_id_ = 0;
     std::int64_t message_bytes_ = 0;
-    ScheduleRows rows_;
+    bool is_wanted_ = true;  // the message at hand
 };
 
 }  // namespace
 
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
-    return Expander(demand_bytes, plan).expand();
+    require(plan.only_rank == kEveryone, "rows of one rank are no schedule");
+    AllRows rows(demand_bytes, plan.servers * plan.width);
+    Expander(demand_bytes, plan, rows).expand();
+    return rows.take();
+}
+
+RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
+    OwnRows rows(plan.only_rank, plan.servers * plan.width, plan.pace == Pace::kExclusive);
+    Expander(demand_bytes, plan, rows).expand();
+    return rows.take();
 }
 
 }  // namespace interlock

@@ -1,13 +1,14 @@
 #include "interlock/wires.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/port_swaps.hpp"
 #include "interlock/two_tier/parcels.hpp"
-#include <optional>
 
 namespace interlock {
 namespace {
@@ -67,14 +68,13 @@ std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
 }
 class WireCutter {
 public:
-    WireCutter(std::span<const std::int64_t> demand, std::span<const std::int32_t> item_ids, const TwoTierPlan& plan)
+    WireCutter(std::span<const std::int64_t> demand, const TwoTierPlan& plan)
         : demand_(demand),
-          item_ids_(item_ids),
           plan_(plan),
           width_(plan.width),
           ranks_(plan.servers * plan.width),
-          lanes_out_(ranks_),
-          lanes_in_(ranks_),
+          lanes_out_(plan.pace == Pace::kWindow ? ranks_ : 0),
+          lanes_in_(lanes_out_.size()),
           typical_in_flight_(plan.lane_flows),
           advances_evenly_(plan.is_pair_burst || plan.lane_flows > usual_flows(plan.servers) ||
                            (plan.assignment != nullptr && plan.assignment->has_far())) {
@@ -91,8 +91,9 @@ public:
         const std::int64_t typical = typical_lane_bytes();
         const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (const Segment& segment : plan_.segments) {
-            sending.expect(to_size(segment.src_server), segment.bytes / static_cast<std::int64_t>(width_));
-            receiving.expect(to_size(segment.dst_server), segment.bytes / static_cast<std::int64_t>(width_));
+            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            if (plan_.wants(src)) sending.expect(src, segment.bytes / static_cast<std::int64_t>(width_));
+            if (plan_.wants(dst)) receiving.expect(dst, segment.bytes / static_cast<std::int64_t>(width_));
         }
         if (plan_.is_pair_burst && plan_.most_port_bytes > 0) evened_ = even_pair(demand_, plan_, assigner);
         std::size_t index = 0;
@@ -112,10 +113,10 @@ public:
             lane_cuts_.resize(lanes.size());
             number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                lane_cuts_[lane] = cut_lane(segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
+                cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
+                find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
                 most_slices = std::max(most_slices, lane_cuts_[lane].count);
             }
-            skip_lanes(src, lanes, loads);
             for (std::int64_t slice = 0; slice < most_slices; ++slice) {
                 Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, false, {kNoWire, kNoWire}};
                 if (plan_.pace != Pace::kBurst) {
@@ -124,7 +125,7 @@ public:
                     wire.restore_wave = receiving.next(dst, share);
                 }
                 for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                    if (slice >= lane_cuts_[lane].count || is_skipped_[lane] != 0) continue;
+                    if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_skipped) continue;
                     wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
                     wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
                     add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
@@ -171,8 +172,9 @@ private:
         turns_.assign(lanes.size(), 0);
         most_turns_ = 1;
         const auto most = static_cast<std::int32_t>(std::max<std::size_t>(1, kMostPairs / (width_ * width_)));
+        if (!plan_.is_pair_burst) return;
         std::vector<std::int32_t> into(width_, 0);
-        for (std::size_t lane = 0; plan_.is_pair_burst && lane < lanes.size(); ++lane) {
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             turns_[lane] = std::min(into[to_size(lanes[lane].in_gpu)]++, most - 1);
             most_turns_ = std::max(most_turns_, turns_[lane] + 1);
         }
@@ -181,8 +183,9 @@ private:
     /// Later lanes of the same NICs wait for these.
     void remember_lanes(std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            if (lane_cuts_[lane].last_ids.empty()) continue;
-            const std::int32_t id = lane_cuts_[lane].last_ids.back();
+            const LaneCut& cut = lane_cuts_[lane];
+            if (cut.sent == 0) continue;
+            const std::int32_t id = cut.last_ids[to_size((cut.sent - 1) % kMostInFlight)];
             // Of other servers not all lanes are known where one rank's part is wanted.
             if (plan_.wants(src)) lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
             if (plan_.wants(dst)) lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
@@ -195,13 +198,28 @@ private:
         return lanes.size() < window ? kNoWire : lanes[lanes.size() - window];
     }
 
+    /// The parcels of a lane up to where slices have taken them.
+    struct Cursor {
+        std::int64_t until = 0;  // bytes taken
+        std::int64_t start = 0;  // bytes before the parcel at hand
+        std::size_t parcel = 0;
+    };
+
     /// How a lane's part of a segment is sliced.
+    struct Range {
+        std::int64_t first, last;
+        [[nodiscard]] bool meets(std::int64_t from, std::int64_t to) const { return first < to && from < last; }
+    };
     struct LaneCut {
         std::int64_t first, bytes, count;
-        std::int64_t in_flight;               // slices on the wire at once
-        bool is_small;                        // less than a typical lane
-        std::int64_t until;                   // where the slices so far end
-        std::vector<std::int32_t> last_ids;   // their wire ids
+        std::int64_t in_flight;  // slices on the wire at once
+        bool is_small;           // less than a typical lane
+        std::int64_t until;      // where the slices so far end
+        Cursor own, helped;
+        bool is_skipped;                 // nothing of the rank whose part is wanted
+        Range wanted_own, wanted_helped;  // what may be of that rank
+        std::int64_t sent = 0;                          // slices
+        std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
     };
 
     /// Whether a segment is the first of its sender or the last of its receiver, where finer slices pay.
@@ -217,11 +235,17 @@ private:
         return is_end;
     }
 
-    [[nodiscard]] LaneCut cut_lane(const Segment& segment, std::int64_t tile_bytes, const Lane& lane,
-                                   const LaneLoad& load, std::int64_t typical, bool is_end) const {
+    void cut_lane(LaneCut& cut, const Segment& segment, std::int64_t tile_bytes, const Lane& lane, const LaneLoad& load,
+                  std::int64_t typical, bool is_end) const {
         const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
         const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
-        LaneCut cut{first, last - first, 1, 1, 8 * lane.bytes < 7 * typical, first, {}};
+        cut.first = cut.until = first;
+        cut.bytes = last - first;
+        cut.count = cut.in_flight = 1;
+        cut.is_small = 8 * lane.bytes < 7 * typical;
+        cut.sent = 0;
+        cut.helped = {helped_before(load, first)};
+        cut.own = {first - cut.helped.until};
         const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
@@ -244,7 +268,6 @@ private:
         } else if (plan_.pace == Pace::kBurst) {
             cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
-        return cut;
     }
 
     /// Bytes of an average lane out of the server where that is most.
@@ -275,12 +298,16 @@ private:
     /// One slice of a lane as a message.
     void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice, std::int32_t turn) {
         const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
-        const std::int64_t first = std::exchange(cut.until, last);
-        if (first == last) return;
+        if (std::exchange(cut.until, last) == last) return;
+        const std::int64_t helped_last = helped_before(load, last), own_last = last - helped_last;
+        if (!cut.wanted_own.meets(cut.own.until, own_last) && !cut.wanted_helped.meets(cut.helped.until, helped_last)) {
+            cut.own.until = own_last;
+            cut.helped.until = helped_last;
+            return;
+        }
         const std::int32_t id = to_int32(table_.wires.size());
-        const auto sent = static_cast<std::int64_t>(cut.last_ids.size());
-        if (plan_.pace != Pace::kExclusive && sent >= cut.in_flight) {
-            wire.after[0] = cut.last_ids[to_size(sent - cut.in_flight)];
+        if (plan_.pace != Pace::kExclusive && cut.sent >= cut.in_flight) {
+            wire.after[0] = cut.last_ids[to_size((cut.sent - cut.in_flight) % kMostInFlight)];
         } else if (plan_.pace == Pace::kWindow) {
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
@@ -296,61 +323,66 @@ private:
             wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
         }
         const std::size_t pieces = table_.pieces.size();
-        const std::int64_t helped_first = helped_before(load, first), helped_last = helped_before(load, last);
-        add_range(load.own, first - helped_first, last - helped_last, wire, id);
-        add_range(load.helped, helped_first, helped_last, wire, id);
+        add_range(load.own, cut.own, own_last, wire, id);
+        add_range(load.helped, cut.helped, helped_last, wire, id);
         if (table_.pieces.size() == pieces) return;  // nothing of the rank whose part is wanted
-        cut.last_ids.push_back(id);
+        cut.last_ids[to_size(cut.sent++ % kMostInFlight)] = id;
         table_.wires.push_back(wire);
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
     }
 
-    /// Leaves out lanes that carry nothing of the rank whose part is wanted.
-    void skip_lanes(std::size_t src, std::span<const Lane> lanes, std::span<const LaneLoad> loads) {
-        is_skipped_.assign(lanes.size(), 0);
-        if (plan_.only_rank == kEveryone || plan_.is_pair_burst) return;
-        const std::size_t rank = to_size(plan_.only_rank), gpu = rank % width_;
-        const bool is_sender = src == rank / width_;
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            if (to_size(is_sender ? lanes[lane].out_gpu : lanes[lane].in_gpu) == gpu) continue;
-            const auto is_own = [&](const Parcel& parcel) { return to_size(is_sender ? parcel.sender : parcel.receiver) == gpu; };
-            is_skipped_[lane] = std::ranges::none_of(loads[lane].own, is_own) && std::ranges::none_of(loads[lane].helped, is_own);
+    /// Which part of a lane may carry bytes of the rank whose part is wanted: all of it where it is its NIC's. Between two
+    /// servers the pace depends on all of it.
+    void find_wanted(LaneCut& cut, std::size_t src, const Lane& lane, const LaneLoad& load) const {
+        const bool is_sender = plan_.wants(src);
+        const auto gpu = static_cast<std::int32_t>(to_size(plan_.only_rank) % width_);
+        if (plan_.only_rank == kEveryone || plan_.is_pair_burst || (is_sender ? lane.out_gpu : lane.in_gpu) == gpu) {
+            cut.wanted_own = {0, load.own_bytes};
+            cut.wanted_helped = {0, load.helped_bytes};
+        } else {
+            const auto range_of = [&](std::span<const Parcel> parcels) {
+                Range range{0, 0};
+                std::int64_t start = 0;
+                for (const Parcel& parcel : parcels) {
+                    const std::int64_t end = start + parcel.bytes;
+                    if ((is_sender ? parcel.sender : parcel.receiver) == gpu) range = {range.last == 0 ? start : range.first, end};
+                    start = end;
+                }
+                return range;
+            };
+            cut.wanted_own = range_of(load.own);
+            cut.wanted_helped = range_of(load.helped);
         }
+        cut.is_skipped = cut.wanted_own.last == 0 && cut.wanted_helped.last == 0;
     }
 
-    /// Whether a piece is handled by the rank whose part is wanted. Between two servers the pace depends on all pieces.
-    [[nodiscard]] bool is_wanted(const Wire& wire, std::int32_t sender, std::int32_t receiver) const {
-        const std::int32_t rank = plan_.only_rank;
-        return rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank || sender == rank ||
-               receiver == rank;
-    }
-
-    void add_range(std::span<const Parcel> parcels, std::int64_t first, std::int64_t last, const Wire& wire,
-                   std::int32_t id) {
-        const auto width = to_int32(width_);
-        std::int64_t start = 0;
-        for (const Parcel& parcel : parcels) {
-            const std::int64_t from = std::max(first, start), to = std::min(last, start + parcel.bytes);
-            const std::int32_t sender = wire.src / width * width + parcel.sender;
-            const std::int32_t receiver = wire.dst / width * width + parcel.receiver;
-            if (from < to && is_wanted(wire, sender, receiver)) {
-                const std::size_t pair = to_size(sender) * ranks_ + to_size(receiver);
-                const std::int32_t item = item_ids_.empty() ? to_int32(pair) : item_ids_[pair];
-                table_.pieces.push_back({item, sender, receiver, id, parcel.offset + from - start, to - from});
+    /// Adds the bytes of `parcels` from where the last slice ended to `last`, where the rank whose part is wanted handles them.
+    void add_range(std::span<const Parcel> parcels, Cursor& at, std::int64_t last, const Wire& wire, std::int32_t id) {
+        const std::int32_t rank = plan_.only_rank, width = to_int32(width_);
+        const bool wants_all = rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank;
+        const std::int32_t first_sender = wire.src - wire.src % width, first_receiver = wire.dst - wire.dst % width;
+        while (at.until < last && at.parcel < parcels.size()) {
+            const Parcel& parcel = parcels[at.parcel];
+            const std::int64_t end = at.start + parcel.bytes, to = std::min(last, end);
+            if (at.until < to) {
+                const std::int32_t sender = first_sender + parcel.sender, receiver = first_receiver + parcel.receiver;
+                if (wants_all || sender == rank || receiver == rank) {
+                    table_.pieces.push_back({sender, receiver, id, parcel.offset + at.until - at.start, to - at.until});
+                }
+                at.until = to;
             }
-            start += parcel.bytes;
-            if (start >= last) break;
+            if (end > to) return;
+            at.start = end;
+            ++at.parcel;
         }
     }
 
     std::span<const std::int64_t> demand_;
-    std::span<const std::int32_t> item_ids_;
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
     std::optional<TileParcels> parcels_;
     PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::vector<LaneCut> lane_cuts_;
-    std::vector<std::uint8_t> is_skipped_;  // per lane
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
@@ -377,9 +409,8 @@ std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t co
     return portion(bytes, sum, total);
 }
 
-WireTable cut_wires(std::span<const std::int64_t> demand_bytes, std::span<const std::int32_t> item_ids,
-                    const TwoTierPlan& plan) {
-    return WireCutter(demand_bytes, item_ids, plan).cut();
+WireTable cut_wires(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
+    return WireCutter(demand_bytes, plan).cut();
 }
 
 }  // namespace interlock

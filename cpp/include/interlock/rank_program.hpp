@@ -20,6 +20,7 @@ struct PlacedItem {
 struct RankLayout {
     std::vector<PlacedItem> input, output;
     std::int64_t own_from = 0, own_to = 0, own_bytes = 0;
+    bool is_pairs = false;  ///< whether items go from one rank to one other: the output's are passed on to nobody
 };
 
 /// What one rank runs, in columns. Sends are steps 0 to S - 1, receives S to S + R - 1, barriers follow.
@@ -46,7 +47,7 @@ struct RankProgram {
 ///
 /// @param item_bytes size of each item by number, where they are summed; empty where they are copied
 /// @param barriers stages that wait for all earlier ones, ascending
-RankProgram lower(const RankRows& sends, const RankRows& receives, const RankLayout& layout,
-                  std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers);
+RankProgram lower(RankPart part, const RankLayout& layout, std::span<const std::int64_t> item_bytes,
+                  std::span<const std::int32_t> barriers);
 
 }  // namespace interlock

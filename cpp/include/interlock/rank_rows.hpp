@@ -8,6 +8,12 @@
 
 namespace interlock {
 
+/// How a row says which other row of its rank it waits for.
+inline constexpr std::int32_t as_send(std::size_t row) { return static_cast<std::int32_t>(row); }
+inline constexpr std::int32_t as_receive(std::size_t row) { return ~static_cast<std::int32_t>(row); }
+inline constexpr bool is_receive(std::int32_t dep) { return dep < 0; }
+inline constexpr std::size_t row_of(std::int32_t dep) { return static_cast<std::size_t>(dep < 0 ? ~dep : dep); }
+
 /// Bytes of an item; items are any numbers that both ends know them by.
 struct ItemPiece {
     std::int64_t item, offset, length;
@@ -15,7 +21,6 @@ struct ItemPiece {
 
 /// What one rank sends or receives, one row per message and peer, in the order of the schedule.
 struct RankRows {
-    std::vector<std::int64_t> message;  ///< ascending; the same number for every peer of a multicast
     std::vector<std::int32_t> peer;
     std::vector<std::int64_t> size_bytes;
     std::vector<std::uint8_t> phase;
@@ -27,11 +32,11 @@ struct RankRows {
     std::vector<std::int64_t> piece_offsets{0};
     std::vector<ItemPiece> pieces;
     std::vector<std::int64_t> dep_offsets{0};
-    std::vector<std::int64_t> deps;  ///< messages; those of other ranks only pace
+    std::vector<std::int32_t> deps;  ///< rows of the same rank, `as_send` or `as_receive`; what others do only paces
 
-    [[nodiscard]] std::size_t size() const { return message.size(); }
+    [[nodiscard]] std::size_t size() const { return peer.size(); }
     void reserve(std::size_t num_rows, std::size_t num_pieces) {
-        for (auto* column : {&message, &size_bytes, &place, &piece_offsets, &dep_offsets}) column->reserve(num_rows + 1);
+        for (auto* column : {&size_bytes, &place, &piece_offsets, &dep_offsets}) column->reserve(num_rows + 1);
         for (auto* column : {&peer, &stage}) column->reserve(num_rows);
         for (auto* column : {&phase, &adds, &exclusive}) column->reserve(num_rows);
         pieces.reserve(num_pieces);
@@ -41,10 +46,15 @@ struct RankRows {
         const auto first = static_cast<std::size_t>(piece_offsets[row]), last = static_cast<std::size_t>(piece_offsets[row + 1]);
         return std::span(pieces).subspan(first, last - first);
     }
-    [[nodiscard]] std::span<const std::int64_t> deps_of(std::size_t row) const {
+    [[nodiscard]] std::span<const std::int32_t> deps_of(std::size_t row) const {
         const auto first = static_cast<std::size_t>(dep_offsets[row]), last = static_cast<std::size_t>(dep_offsets[row + 1]);
         return std::span(deps).subspan(first, last - first);
     }
+};
+
+/// What one rank sends and receives.
+struct RankPart {
+    RankRows sends, receives;
 };
 
 /// Columns of a schedule, as `interlock.schedule` defines them.
@@ -65,7 +75,7 @@ struct ScheduleTableRows {
     void check() const;
 };
 
-/// One direction of one rank: multicasts and sums inside a switch become one row per peer on the other side.
-RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool are_sends);
+/// What one rank sends and receives: multicasts and sums inside a switch become one row per peer on the other side.
+RankPart part_of_rank(const ScheduleTableRows& table, std::int32_t rank);
 
 }  // namespace interlock

@@ -7,6 +7,7 @@
 
 #include "interlock/lane_table.hpp"
 #include "interlock/near_relays.hpp"
+#include "interlock/rank_rows.hpp"
 #include "interlock/two_tier/assignment.hpp"
 
 namespace interlock {
@@ -48,14 +49,15 @@ struct TwoTierPlan {
     std::span<const NearRelay> near_relays{};  ///< by src and dst
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
     const Assignment* assignment = nullptr;    ///< what takes which NICs, and which bytes inside servers do not go straight
-    /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut, rows may lack what it takes no part in, and
-    /// items are numbered src * ranks + dst.
+    /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut.
     std::int32_t only_rank = kEveryone;
     std::int64_t typical_lane_bytes = 0;  ///< of the server with the largest average; 0: to be found from the segments
 
     /// Whether a server's tiles and moves are wanted.
     [[nodiscard]] bool wants(std::size_t server) const {
-        return only_rank == kEveryone || static_cast<std::size_t>(only_rank) / width == server;
+        if (only_rank == kEveryone) return true;
+        const auto rank = static_cast<std::size_t>(only_rank);
+        return server * width <= rank && rank < (server + 1) * width;
     }
 };
 
@@ -81,6 +83,10 @@ enum class MessagePhase : std::uint8_t { kLocal = 0, kBalance = 1, kScaleOut = 2
 ///
 /// @param demand_bytes row-major [ranks, ranks]; items are its non-zero entries off the diagonal, row by row
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
+
+/// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s, and between others as
+/// (2 + s) * ranks + d.
+RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
 /// Slices that a stretch of `lane_bytes` is cut into.
 std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);

@@ -20,9 +20,8 @@ struct Wire {
     std::array<std::int32_t, 2> after;        ///< wires whose arrival lets this one start, or kNoWire
 };
 
-/// Bytes of one item on one wire.
+/// Bytes of one pair of ranks on one wire.
 struct WirePiece {
-    std::int32_t item;
     std::int32_t sender, receiver;  ///< ranks
     std::int32_t wire;
     std::int64_t offset, length;
@@ -36,9 +35,6 @@ struct WireTable {
 };
 
 /// Cuts every lane of every segment into slices and says which bytes each slice carries.
-///
-/// @param item_ids [ranks, ranks] the item of each pair; empty: src * ranks + dst
-WireTable cut_wires(std::span<const std::int64_t> demand_bytes, std::span<const std::int32_t> item_ids,
-                    const TwoTierPlan& plan);
+WireTable cut_wires(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
 }  // namespace interlock
