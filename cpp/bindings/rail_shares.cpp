@@ -3,6 +3,8 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/rails_split.hpp"
+#include "schedule_columns.hpp"
 
 namespace interlock::bindings {
 
@@ -23,6 +25,19 @@ void bind_rail_shares(nb::module_& m) {
         },
         "owed_bytes"_a.noconvert(), "rates"_a.noconvert(), "own"_a,
         "Bytes [servers, rails] that server `own` puts on each rail for each server, knowing only what it owes.");
+    m.def(
+        "rails_split_rows",
+        [](const Array2<std::int64_t>& demand_bytes, const Array2<double>& rates, std::int32_t slices) {
+            require(demand_bytes.shape(0) == demand_bytes.shape(1), "demand_bytes must be square");
+            ScheduleRows rows;
+            {
+                const nb::gil_scoped_release nogil;
+                rows = rails_split(as_span(demand_bytes), as_span(rates), rates.shape(0), slices);
+            }
+            return to_columns(std::move(rows));
+        },
+        "demand_bytes"_a.noconvert(), "rates"_a.noconvert(), "slices"_a,
+        "Rows of rails-split, as `expand_two_tier` gives them; `slices` per rail and destination server, 0 chooses.");
 }
 
 }  // namespace interlock::bindings

@@ -7,6 +7,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/port_loads.hpp"
 #include "interlock/two_tier_plan.hpp"
 #include "interlock/two_tier_program.hpp"
 #include "program_columns.hpp"
@@ -135,6 +136,18 @@ void bind_decision(nb::module_& m) {
             "own_to"_a, "own_bytes"_a,
             "What one rank runs, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and from each rank "
             "begin at `input_start` and `output_start`, or lie end to end where those are empty.")
+        .def(
+            "port_loads",
+            [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
+                PortLoads loads;
+                {
+                    const nb::gil_scoped_release nogil;
+                    loads = port_loads(as_span(demand_bytes), self);
+                }
+                return std::make_tuple(column(std::move(loads.out_bytes)), column(std::move(loads.in_bytes)), loads.take_turns);
+            },
+            "demand_bytes"_a.noconvert(),
+            "Bytes between servers that every rank's NIC sends and receives, and whether its partners take turns.")
         .def(
             "scaled",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {

@@ -180,7 +180,7 @@ class Plan:
         return self._program[1]
 
     def _lowered(self, rank: int, layout: Layout | None, rounds: bool) -> Program:
-        made = getattr(self.compact, "compact", self.compact)
+        made = _unwrapped(self.compact)
         num_ranks = made.cluster.num_ranks if isinstance(made, TwoTierPlan) else self.problem.num_ranks
         if not 0 <= rank < num_ranks:
             raise InvalidInput(f"rank={rank} must be between 0 and {num_ranks - 1}")
@@ -214,6 +214,9 @@ class Plan:
     @cached_property
     def port_loads(self) -> PortLoads:
         """What every NIC of the cluster sends and receives."""
+        made = _unwrapped(self.compact)
+        if isinstance(made, TwoTierPlan):
+            return made.port_loads
         assert self.problem.cluster is not None
         return PortLoads.of(self.schedule, self.problem.cluster)
 

@@ -35,6 +35,7 @@ from interlock.runtime.experts import Experts
 from interlock.runtime.peers import gather_bytes
 from interlock.runtime.pending import Pending, Worker
 from interlock.runtime.staging import Stager
+from interlock.runtime.stays import Stays
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
 from interlock.runtime.together import all_to_all_natively
 from interlock.runtime.turns import turns_of
@@ -74,6 +75,7 @@ class Report:
     exchange_s: float  # learning every rank's demand; 0 where it was held
     plan_s: float  # from there until this rank can run; 0 where the plan was kept
     program_s: float  # of that, making this rank's program
+    stays_s: float  # copying bytes that stay beside exchange and planning, in none of the others; 0: while moving
     stages: int
     messages: int  # that this rank sends
     plan: Plan | None
@@ -166,6 +168,7 @@ class AllToAll:
         self._held: Prepared | None = None
         self._direct: Direct | None = None  # the held demand, where the backend's own call moves it
         self._last: tuple[Prepared, float, float, float] | None = None
+        self._stays, self._stays_s = Stays(), 0.0
         self._worker = Worker("interlock-call")
         self._stager: Stager | None = None
 
@@ -258,6 +261,7 @@ class AllToAll:
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
         self._worker.close()
+        self._stays.close()
         self.session.close()
 
     def __enter__(self) -> AllToAll:
@@ -270,13 +274,15 @@ class AllToAll:
         start_s = time.perf_counter()
         sent = flat(source.detach())
         held = self._held if output_splits is None and input_splits is None else None
+        await_own: Callable[[], object] | None = None
+        self._stays_s = 0.0
         if held is not None:
             check_held(held, output, source)
             prepared, has_come = held, False
         else:
-            prepared, has_come = self._agree(output, source, sent, output_splits, input_splits)
+            prepared, has_come, await_own = self._agree(output, source, sent, output_splits, input_splits)
         agreed_s = start_s if has_come else time.perf_counter()
-        self._carry(prepared, output, sent, has_come)
+        self._carry(prepared, output, sent, has_come, await_own)
         self._note(prepared, held is not None, agreed_s - start_s, time.perf_counter() - agreed_s)
 
     def _move_rows(self, output: torch.Tensor, source: torch.Tensor, rows: NDArray[np.int64]) -> None:
@@ -293,20 +299,58 @@ class AllToAll:
         sent: torch.Tensor,
         output_splits: Splits,
         input_splits: Splits,
-    ) -> tuple[Prepared, bool]:
-        """Share this call's demand and prepare it; a rank with bad splits lets the others know."""
+    ) -> tuple[Prepared, bool, Callable[[], object] | None]:
+        """Share this call's demand and prepare it, and copy the bytes that stay meanwhile.
+
+        A rank with bad splits lets the others know.
+        """
         sends, wrong = split_bytes(source, input_splits, self.session.num_ranks, "input")
         expects, also_wrong = split_bytes(output, output_splits, self.session.num_ranks, "output")
-        return self.session.agree(sends, expects, wrong or also_wrong, sent)
+        wrong = wrong or also_wrong
+        await_own = None if wrong else self._begin_stays(output, sent, sends, expects)
+        try:
+            prepared, has_come = self.session.agree(sends, expects, wrong, sent)
+        except BaseException:
+            if await_own is not None:
+                await_own()
+            raise
+        return prepared, has_come, await_own
 
-    def _carry(self, prepared: Prepared, output: torch.Tensor, sent: torch.Tensor, has_come: bool = False) -> None:
+    def _begin_stays(
+        self, output: torch.Tensor, sent: torch.Tensor, sends: Sequence[int], expects: Sequence[int]
+    ) -> Callable[[], object] | None:
+        """Copy what this rank keeps, where the last call had a plan: the backend's own call copies it by itself."""
+        planned = self._last is not None and self._last[0].lowered is not None
+        rank, here = self.rank, self.session.runner.device
+        if not planned or sent.device != here or not output.is_contiguous() or sends[rank] != expects[rank]:
+            return None
+        own = sent.narrow(0, sum(sends[:rank]), sends[rank])
+        wait = self._stays.begin(own, flat(output.detach()).narrow(0, sum(expects[:rank]), expects[rank]))
+        if wait is None:
+            return None
+
+        def await_own() -> None:
+            self._stays_s = wait()
+
+        return await_own
+
+    def _carry(
+        self,
+        prepared: Prepared,
+        output: torch.Tensor,
+        sent: torch.Tensor,
+        has_come: bool = False,
+        await_own: Callable[[], object] | None = None,
+    ) -> None:
         """Move into the output's own memory where possible, else through kept or temporary memory."""
         runner = self.session.runner
         received = flat(output.detach())  # a copy, filled and copied back, where the output is not contiguous
         if has_come:
+            if await_own is not None:
+                await_own()
             self.session.hand_out(prepared, received)
         elif sent.device == runner.device:
-            self.session.move(prepared, sent, received)
+            self.session.move(prepared, sent, received, await_own=await_own)
         elif self._device_mover is not None:
             self._device_mover.move(prepared, sent, received)
         else:
@@ -348,6 +392,7 @@ class AllToAll:
             exchange_s=exchange_s,
             plan_s=plan_s,
             program_s=prepared.program_s if plan_s > 0 else 0.0,
+            stays_s=self._stays_s,
             stages=1 if plan is None else plan.num_stages,
             messages=0 if prepared.lowered is None else prepared.lowered.program.num_sends,
             plan=plan,

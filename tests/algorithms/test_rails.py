@@ -10,8 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import interlock as il
+from algorithms import rails_split_oracle
 from interlock.algorithms.rails import longest_first
+from interlock.algorithms.rails_split import rails_split, supports
+from interlock.problem import demand_problem
 from interlock.schedule import Phase, Schedule
+from strategies import clusters
 
 
 def wire_loads(schedule: Schedule, num_ranks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,6 +45,24 @@ def test_equal_send_loads_do_not_make_equal_receive_loads() -> None:
         assert sent[0] == sent[1] == 1_000_000
         worst[name] = received.max()
     assert worst == {"rails": 1_000_000, "rails-split": 500_000}
+
+
+@settings(max_examples=25)
+@given(clusters(max_servers=4, max_gpus=4), st.integers(0, 2**32), st.sampled_from([None, 1, 2, 7]))
+def test_native_rows_are_those_of_the_plain_way_to_split(cluster: il.Cluster, seed: int, slices: int | None) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.choice([0, 1, 5, 4099, 10**6, 3 * 10**7], size=(cluster.num_ranks,) * 2).astype(np.int64)
+    matrix *= cluster.present[:, None] & cluster.present[None, :]
+    problem = demand_problem(cluster, il.traffic.matrix(matrix))
+    assume(supports(problem) is None)
+    made, wanted = rails_split(problem, slices=slices), rails_split_oracle.rails_split(problem, slices)
+    for name in ("phase", "stage", "size_bytes"):
+        assert np.array_equal(getattr(made, name), getattr(wanted, name)), name
+    for name in ("src", "dst", "deps"):
+        for column in ("offsets", "values"):
+            assert np.array_equal(getattr(getattr(made, name), column), getattr(getattr(wanted, name), column)), name
+    for name in ("offsets", "item", "offset", "length"):
+        assert np.array_equal(getattr(made.pieces, name), getattr(wanted.pieces, name)), name
 
 
 @settings(max_examples=60)

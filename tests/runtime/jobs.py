@@ -64,6 +64,22 @@ def move_all(
     return right
 
 
+def keep_much(context: RankContext, cluster: il.Cluster, kept_bytes: list[int]) -> list[tuple[bool, float, float]]:
+    """Per call, whether every byte arrived, and what the report says of bytes that stay and of the whole call."""
+    told = []
+    with ilt.AllToAll(cluster, hosts=hosts_of(cluster), algorithm="no-stage", fallback=False) as exchange:
+        for salt, kept in enumerate(kept_bytes):
+            matrix = np.full((context.num_ranks,) * 2, 1000 + salt, np.int64)
+            np.fill_diagonal(matrix, kept)
+            target = torch.full((int(matrix[:, context.rank].sum()),), 255, dtype=torch.uint8)
+            splits = matrix[:, context.rank].tolist(), matrix[context.rank].tolist()
+            exchange(target, filled(matrix, context.rank, salt), *splits)
+            report = exchange.report
+            assert report is not None
+            told.append((torch.equal(target, expected(matrix, context.rank, salt)), report.stays_s, report.total_s))
+    return told
+
+
 def move_in_rounds(context: RankContext, problem: Problem, algorithm: str, max_batch: int) -> tuple[bool, int]:
     """Whether a plan run in batches delivers every byte, and the largest batch of this rank."""
     plan = solve(problem, algorithm)

@@ -68,6 +68,15 @@ def test_batches_move_the_same_bytes_and_stay_small(group_of: Groups, algorithm:
         assert largest <= 4
 
 
+def test_bytes_that_stay_are_copied_beside_exchange_and_planning(group_of: Groups) -> None:
+    """From the second call on, where they are many; every byte is where it belongs."""
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    for told in group_of(4).call(jobs.keep_much, cluster, [1_000_000, 2_000_000, 10, 1_000_000]):
+        assert all(right for right, _, _ in told)
+        assert [stays_s > 0 for _, stays_s, _ in told] == [False, True, False, True]
+        assert all(total_s > 0 for _, _, total_s in told)
+
+
 def test_types_shapes_and_memory_as_torch_has_them(group_of: Groups) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     for algorithm in ("no-stage", "native"):

@@ -11,7 +11,7 @@ import interlock as il
 from interlock.algorithms import registry
 from interlock.planning import Plan, solve
 from interlock.problem import demand_problem
-from interlock.schedule import Layout, lower
+from interlock.schedule import Layout, PortLoads, lower
 from strategies import clusters, collective_problems, planners_of_collectives, planners_of_demand
 
 SIZES = [0, 0, 1, 2, 3, 7, 64, 1000, 4099, 10**6]
@@ -108,6 +108,26 @@ def test_a_program_from_one_servers_tiles_is_that_of_the_whole_schedule(servers:
             assert [getattr(own, name) for name in sizes] == [getattr(whole, name) for name in sizes]
             for name in own.columns.keys() - PACING:  # the order of other servers' messages is not known there
                 assert np.array_equal(own.columns[name], whole.columns[name]), name
+
+
+@pytest.mark.parametrize("scale_out", ["rail", "flat"])
+@pytest.mark.parametrize("fan_in", [None, 1, 4])
+def test_loads_of_ports_from_the_decision_are_those_of_its_rows(fan_in: int | None, scale_out: str) -> None:
+    faults = [il.slow_nic(server=0, gpu=1, bandwidth="200 Gb/s")]
+    for servers in (2, 5):
+        cluster = il.cluster(
+            "h200", servers=servers, gpus_per_server=4, fan_in=fan_in, scale_out=scale_out, faults=faults
+        )
+        for seed, size in enumerate(("64 MB", "100 kB")):
+            traffic = il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu=size, seed=seed)
+            for way in ("direct", "burst", "staged", "detour"):
+                if way == "direct" and scale_out == "rail":
+                    continue
+                plan = il.plan(cluster, traffic, algorithm="adaptive", way=way)
+                found, wanted = plan.port_loads, PortLoads.of(plan.schedule, cluster)
+                assert np.array_equal(found.out_bytes, wanted.out_bytes)
+                assert np.array_equal(found.in_bytes, wanted.in_bytes)
+                assert found.take_turns == wanted.take_turns
 
 
 def test_a_program_is_taken_over_where_nothing_has_changed(h200_2x4: il.Cluster) -> None:

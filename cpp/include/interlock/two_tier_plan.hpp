@@ -67,6 +67,7 @@ public:
     DecidedPlan& operator=(const DecidedPlan&) = delete;
 
     [[nodiscard]] const TwoTierPlan& plan() const { return plan_; }
+    [[nodiscard]] std::int64_t tile_bytes(std::size_t src, std::size_t dst) const { return tiles_.bytes[src * tiles_.servers + dst]; }
 
 private:
     Tiles tiles_;

@@ -53,6 +53,11 @@ def rail_shares(owed_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), 
     Bytes [servers, rails] that server `own` puts on each rail for each server, knowing only what it owes.
     """
 
+def rails_split_rows(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], rates: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], slices: int) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]]:
+    """
+    Rows of rails-split, as `expand_two_tier` gives them; `slices` per rail and destination server, 0 chooses.
+    """
+
 def run_tasks(resource: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], duration_s: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], delay_s: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], priority: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], dep_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], deps: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.float64], dict(shape=(None,), writable=False)], float]:
     """
     Run a graph of tasks on resources with places: (start_s, finish_s, busy_s by resource, makespan_s).
@@ -181,6 +186,11 @@ class TwoTierDecision:
     def program(self, demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], rank: int, input_start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], output_start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], own_from: int, own_to: int, own_bytes: int) -> tuple[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], list[int]], tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], list[int]], tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)], list[int]], tuple[int, int, int]]:
         """
         What one rank runs, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and from each rank begin at `input_start` and `output_start`, or lie end to end where those are empty.
+        """
+
+    def port_loads(self, demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], bool]:
+        """
+        Bytes between servers that every rank's NIC sends and receives, and whether its partners take turns.
         """
 
     def scaled(self, demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> TwoTierDecision:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.ragged import Ragged
-from interlock.schedule import Message, PairStarts, Phase, Pieces, Program, Schedule, align_rows, from_native
+from interlock.schedule import Message, PairStarts, Phase, Pieces, PortLoads, Program, Schedule, align_rows, from_native
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -189,6 +189,13 @@ class TwoTierPlan:
         starts = (_NOTHING, _NOTHING) if pairs is None else (pairs.input, pairs.output)
         native = self.decision.program(self.demand.bytes_matrix, rank, *starts, *own)
         return Program.of(rank, native)
+
+    @cached_property
+    def port_loads(self) -> PortLoads:
+        """What every NIC sends and receives; without rows, but for aligned plans."""
+        if self.align != 1:
+            return PortLoads.of(self.schedule, self.cluster)
+        return PortLoads(*self.decision.port_loads(self.demand.bytes_matrix))
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""

@@ -62,11 +62,12 @@ class Flow:
         timeout_s: float,
         combine: Combine | None = None,
         staging: Staging | None = None,
+        await_own: Callable[[], object] | None = None,
     ) -> None:
         """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors.
 
         `combine` is how values join, needed where the program sums. `staging` fills the input and empties the output
-        meanwhile, for programs that only copy.
+        meanwhile, for programs that only copy. `await_own` waits for bytes that stay, where somebody else copies them.
         """
         start(posting.columns, buffers)
         if self._lanes is not None:
@@ -82,7 +83,7 @@ class Flow:
             lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(posting.awaited))]
             if not lanes:
                 call.run_later(len(posting.later))
-            call.receive_rest(call.copy_own)
+            call.receive_rest(await_own or call.copy_own)
         except Exception as error:
             failures.append(error)
             poison(self._group)  # so that no lane waits for long
@@ -163,7 +164,7 @@ class _Call:
         if is_ready:
             self.run_steps([step])
 
-    def receive_rest(self, meanwhile: Callable[[], None]) -> None:
+    def receive_rest(self, meanwhile: Callable[[], object]) -> None:
         """Receive what nothing waits for, posted a few ahead, and do something while the first of it comes."""
         rest = self.posting.rest
         for number in rest[:POSTED_AHEAD]:

@@ -65,13 +65,20 @@ class Rounds:
         buffers: Sequence[torch.Tensor],
         combine: Combine | None = None,
         max_batch: int = MAX_BATCH,
+        await_own: Callable[[], object] | None = None,
     ) -> None:
-        """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors."""
+        """Move the bytes; `buffers` are input, output and scratch as flat uint8 tensors.
+
+        `await_own` waits for bytes that stay, where somebody else copies them.
+        """
         import torch.distributed as dist
 
         columns = {name: column.tolist() for name, column in program.columns.items()}
         start(columns, buffers)
-        copy_own(columns, buffers)
+        if await_own is None:
+            copy_own(columns, buffers)
+        else:
+            await_own()
         for sends, receives in batches(program, len(self._peers), max_batch):
             for send in sends:
                 pack(columns, send, buffers)

@@ -207,26 +207,35 @@ class Runner:
         target: torch.Tensor,
         combine: Combine | None = None,
         staging: Staging | None = None,
+        await_own: Callable[[], object] | None = None,
     ) -> None:
         """Move bytes between flat uint8 tensors on `device`; `combine` is how values join where the plan sums.
 
-        `staging` is told where tensors on another device are behind them.
+        `staging` is told where tensors on another device are behind them. `await_own` waits for bytes that stay, where
+        somebody else copies them.
         """
         scratch = self._arena.take("scratch", lowered.program.scratch_bytes, source.device)
         buffers, posting = (source, target, scratch), lowered.posting
         if posting is not None:
-            self.guard(lambda: self.flow.run(posting, buffers, self.timeout_s, combine, staging), "moving bytes")
+            run = partial(self.flow.run, posting, buffers, self.timeout_s, combine, staging, await_own)
         else:
-            self.guard(lambda: self._run_rounds(lowered.program, buffers, combine), "moving bytes")
+            run = partial(self._run_rounds, lowered.program, buffers, combine, await_own)
+        self.guard(run, "moving bytes")
 
-    def _run_rounds(self, program: Program, buffers: Sequence[torch.Tensor], combine: Combine | None) -> None:
+    def _run_rounds(
+        self,
+        program: Program,
+        buffers: Sequence[torch.Tensor],
+        combine: Combine | None,
+        await_own: Callable[[], object] | None,
+    ) -> None:
         """In order with the last program, on whatever stream that was."""
         import torch
 
         here = torch.cuda.current_stream(self.device)
         if self._ran is not None:
             here.wait_event(self._ran)
-        self._rounds.run(program, buffers, combine)
+        self._rounds.run(program, buffers, combine, await_own=await_own)
         self._ran = here.record_event()
 
     def host_memory(self, name: str, size_bytes: int) -> torch.Tensor:

@@ -222,12 +222,22 @@ class Session:
         return made
 
     def move(
-        self, prepared: Prepared, source: torch.Tensor, target: torch.Tensor, staging: Staging | None = None
+        self,
+        prepared: Prepared,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        staging: Staging | None = None,
+        await_own: Callable[[], object] | None = None,
     ) -> None:
-        """Move the bytes of `source` (flat uint8, on the runner's device) to the others, and theirs into `target`."""
+        """Move the bytes of `source` (flat uint8, on the runner's device) to the others, and theirs into `target`.
+
+        `await_own` waits for bytes that stay, where somebody else copies them.
+        """
         if prepared.lowered is not None:
-            self.runner.run(prepared.lowered, source, target, staging=staging)
+            self.runner.run(prepared.lowered, source, target, staging=staging, await_own=await_own)
             return
+        if await_own is not None:
+            await_own()
         group, splits = self.runner.collectives, (prepared.receives, prepared.sends)
         if staging is not None:
             staging.ready(0, source.numel())
