@@ -8,7 +8,7 @@ import pytest
 import interlock as il
 from interlock.simulate import simulate
 from interlock.simulate.ecmp import hashed_uplinks
-from interlock.simulate.explain import explain_against, link_groups
+from interlock.simulate.explain import explain_against, link_groups, link_name
 from interlock.simulate.result import Result
 from interlock.topology import Fabric
 from simulate.strategies import bare_schedule
@@ -117,3 +117,9 @@ def test_the_two_factors_of_a_lead_are_told(faster: tuple, slower: tuple, words:
     assert (1e6 * ours.makespan_s, 1e6 * theirs.makespan_s) == (pytest.approx(faster[1]), pytest.approx(slower[1]))
     ratio = slower[1] / faster[1]
     assert explain_against(ours, theirs, "a", "b") == f"a is {ratio:.2f}x faster than b because {words}."
+
+
+def test_links_beyond_the_nics_have_no_rank() -> None:
+    topology = il.cluster("h200", servers=2, gpus_per_server=2, oversubscription=2.0).topology
+    assert link_name(topology, topology.num_links - 1).startswith("link ")
+    assert [link_name(topology, link) for link in (0, 5)] == ["scale-up port of rank 0", "scale-up port of rank 1"]

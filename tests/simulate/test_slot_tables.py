@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,11 @@ def test_certificate_of_a_huge_table_does_not_write_it_out(monkeypatch: pytest.M
     assert certificate.valid
     assert certificate.makespan_s == pytest.approx(expected_s, rel=1e-9)
     assert "schedule" not in vars(again)
+
+
+def test_every_slot_opens_a_stage() -> None:
+    """Slots of the table each cost what opening a stage costs, once."""
+    plan = slot_plan(il.topology.mesh(4, bandwidth="10 GB/s"))
+    slow = replace(plan.problem, topology=replace(plan.problem.topology, stage_overhead_s=1e-3))
+    longer_s = slot_makespan_s(plan.compact, slow) - slot_makespan_s(plan.compact, plan.problem)
+    assert longer_s == pytest.approx(1e-3 * len(plan.compact.table))

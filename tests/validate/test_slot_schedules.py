@@ -175,3 +175,26 @@ def test_a_message_without_a_route_is_one_broken_rule() -> None:
     items = demand_problem(whole, traffic).items
     report = check(plan.schedule, Problem(cluster.topology, items))
     assert report.num_violations == len(report.violations) == 1
+
+
+def test_only_chunks_that_cut_an_item_exactly_stream() -> None:
+    """A gap before a chunk that ends rightly, and a chunk of nothing behind the last."""
+    problem = ring_problem(4, "all-gather")
+    schedule = ring_schedule(problem, "all-gather")
+    schedule.chunks.length[0] = 1
+    assert not streams(schedule, problem)
+    schedule = ring_schedule(problem, "all-gather")
+    schedule.chunks.length[:2], schedule.chunks.offset[1] = [4, 0], 4
+    assert not streams(schedule, problem)
+
+
+def test_one_chunk_is_enough_to_stream() -> None:
+    whole = ring_problem(3, "all-gather")
+    everyone = RankSets.same(np.arange(3, dtype=np.int32), 1)
+    items = Items(np.array([4], np.int64), RankSets.one(np.array([0], np.int32)), everyone)
+    problem = Problem(whole.topology, items)
+    table = np.full((2, 6), REST, np.uint16)
+    table[0, 0] = table[1, 1] = 0
+    chunks = Chunks(np.zeros(1, np.int32), np.zeros(1, np.int64), np.full(1, 4, np.int64))
+    schedule = SlotSchedule(chunks, whole.topology.link_src, whole.topology.link_dst, table, 0)
+    assert streams(schedule, problem) and check(schedule, problem).valid
