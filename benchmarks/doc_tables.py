@@ -461,6 +461,27 @@ def switched() -> str:
     return markdown(["all problems", ""], [[words, f"{result[key]:.3f}"] for key, words in names.items()])
 
 
+def step() -> str:
+    """Steps by family, presets by name, and the worst by name."""
+    result = stored("step")
+    rows = rows_of(result)
+    header = ["step", "count", "gain, mean", "least", "of the bound, mean", "worst"]
+    lines = []
+    for family in ("layer", "pair", "fsdp"):
+        mine = [row for row in rows if row["family"] == family]
+        gains, over = ([float(str(row[key])) for row in mine] for key in ("gain", "over_bound"))
+        cells = [sum(gains) / len(mine), min(gains), sum(over) / len(mine), max(over)]
+        lines.append([family, str(len(mine)), *(f"{cell:.3f}" for cell in cells)])
+    for row in rows:
+        if row["family"] == "preset":
+            gain, over_bound = (f"{float(str(row[key])):.3f}" for key in ("gain", "over_bound"))
+            lines.append([str(row["step"]), "1", gain, gain, over_bound, over_bound])
+    drawn = [row for row in rows if row["family"] != "preset"]
+    worst = sorted(drawn, key=lambda row: -float(str(row["over_bound"])))[:3]
+    told = ", ".join(f"{row['step']} ({row['cluster']}) {float(str(row['over_bound'])):.3f}" for row in worst)
+    return markdown(header, lines) + f"\nFarthest from the bound: {told}. Commit and day: {made_on('step')}.\n"
+
+
 def gpu() -> str:
     """A device's times beside what CUDA itself does."""
     result = stored("gpu")
@@ -539,6 +560,7 @@ WRITERS = (
     fuzz,
     gpu,
     gpu_checks,
+    step,
     *MOE,
     *FAST,
     *LAB,

@@ -14,8 +14,8 @@ from interlock.algorithms.auto import Chosen
 from interlock.algorithms.two_tier_plan import TwoTierPlan, Way
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
-from interlock.planning import Plan, planner, synthesize
-from interlock.problem import Problem, demand_problem
+from interlock.planning import Plan, plan, planner, synthesize
+from interlock.problem import Problem, Step, demand_problem
 from interlock.runtime import Choice, CollectiveSession, Layout, Placement, Runner, Session
 from interlock.runtime.buffers import combining
 from interlock.schedule import Kind, Schedule
@@ -36,6 +36,7 @@ __all__ = [
     "open_collectives",
     "open_session",
     "plan_collective",
+    "plan_step",
     "with_gaps",
 ]
 
@@ -285,3 +286,34 @@ def check_whole_elements(plan: Plan, size_bytes: int) -> None:
             f"message {pieces.message[first]} carries {pieces.length[first]} bytes from byte {pieces.offset[first]} of "
             f"an item, which cuts elements of {size_bytes} bytes; plan fewer chunks or a size that divides evenly"
         )
+
+
+def plan_step(step: Step, algorithm: str = "joint", element_bytes: int = 1) -> Plan:
+    """A plan of a step that cuts no element in two: made in elements, on a cluster whose rates count elements."""
+    if element_bytes == 1:
+        return plan(step, algorithm=algorithm)
+    rates = {name: _scaled(getattr(step.cluster, name), 1 / element_bytes) for name in _rate_fields()}
+    coarse = Step(step.cluster.with_(**rates), step.name)
+    for task in step.tasks:
+        if task.what is None:
+            coarse.compute(
+                task.name, task.seconds, ranks=task.ranks, after=task.after, ready=task.ready_s, alone=task.alone
+            )
+            continue
+        size = task.what.bytes_matrix if isinstance(task.what, Demand) else task.what.size_bytes
+        if np.any(np.asarray(size) % element_bytes):
+            raise InvalidInput(f"task {task.name!r} moves bytes that are no whole elements of {element_bytes} bytes")
+        counted: Demand | Collective = (
+            Demand(task.what.bytes_matrix // element_bytes, task.what.name, task.what.seed)
+            if isinstance(task.what, Demand)
+            else replace(task.what, size_bytes=task.what.size_bytes // element_bytes)
+        )
+        coarse.move(task.name, counted, after=task.after, ready=task.ready_s)
+    made = plan(coarse, algorithm=algorithm)
+    items = replace(made.problem.items, size_bytes=made.problem.items.size_bytes * element_bytes)
+    rows = made.schedule
+    pieces = replace(rows.pieces, offset=rows.pieces.offset * element_bytes, length=rows.pieces.length * element_bytes)
+    schedule = replace(rows, size_bytes=rows.size_bytes * element_bytes, pieces=pieces)
+    tasks = replace(made.problem.step, tasks=step.tasks) if made.problem.step is not None else None
+    problem = Problem(step.cluster.topology, items, cluster=step.cluster, step=tasks)
+    return Plan(problem, schedule, made.algorithm, decide_s=made.decide_s)

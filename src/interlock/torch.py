@@ -42,6 +42,7 @@ from interlock.runtime.turns import turns_of
 from interlock.schedule import VECTOR_BYTES, check_align
 from interlock.topology import Cluster, Fabric, read_cluster, write_cluster
 from interlock.torch_collectives import Collectives, ReduceOp
+from interlock.torch_steps import Step
 from interlock.traffic import Demand
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "PeerFailed",
     "Pending",
     "Report",
+    "Step",
     "all_gather_into_tensor",
     "all_reduce",
     "all_to_all",

@@ -135,6 +135,71 @@ def _tell(title: str, rows: tuple[LabRow, ...], spec: LabSpec, wanted: Collectiv
     return 0 if all(row.valid for row in rows) else 1
 
 
+@app.command("step")
+def step(
+    servers: ServersOption = 4,
+    gpus: GpusOption = 4,
+    nic: NicOption = "50Mbit",
+    scale_up: ScaleUpOption = "500Mbit",
+    port_queue: PortQueueOption = "1MB",
+    size: Annotated[str, typer.Option("--size", help="Bytes each rank dispatches on average.")] = "1.5MB",
+    repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each way.")] = 5,
+    algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated ways.")] = "serial,concurrent,joint",
+    calibrate_s: Annotated[
+        float, typer.Option("--calibrate", help="Seconds to measure each tier before planning; 0: as declared.")
+    ] = 0.0,
+    seed: SeedOption = 0,
+    name: NameOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run a step over real sockets, computation as sleeps, in every way; check every value.
+
+    Dispatch, computation and combine beside a Reduce-Scatter that is ready first and can wait, each about as long
+    as the others alone.
+
+    Examples:
+
+      interlock lab step --size 3MB --repeat 3
+    """
+    _need_torch()
+    from interlock.lab import compare_step_in_lab, ranks_in
+
+    if repeat < 1 or repeat > 10_000:
+        raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
+    names = [word.strip() for word in algorithms.split(",") if word.strip()]
+    with _network(name, servers, gpus, nic, scale_up, None, port_queue) as network, progress_of(4, "lab") as say:
+        say("starting ranks")
+        with ranks_in(network) as ranks:
+            rows = compare_step_in_lab(
+                ranks,
+                network.spec,
+                parse_bytes(size, "--size"),
+                names,
+                repeat=repeat,
+                calibrate_s=calibrate_s,
+                seed=seed,
+                progress=say,
+            )
+    title = f"layer beside a Reduce-Scatter, {size} per rank, {servers}x{gpus}, NICs {nic}, scale-up {scale_up}"
+    if as_json:
+        print_json({"problem": {"name": title}, "results": [asdict(row) for row in rows], "times_are": "measured"})
+    else:
+        cells = [
+            [
+                row.algorithm,
+                format_seconds(row.measured_s),
+                f"{format_seconds(row.measured_least_s)} to {format_seconds(row.measured_most_s)}",
+                format_seconds(row.predicted_s),
+                format_seconds(row.lower_bound_s),
+                "yes" if row.valid else "NO",
+            ]
+            for row in rows
+        ]
+        header = ["way", "measured", "least to most", "predicted", "bound", "valid"]
+        print_table(title, header, cells, ["Measured is the median, of the slowest rank each time."])
+    return 0 if all(row.valid for row in rows) else 1
+
+
 @app.command("calibrate")
 def calibrate(
     servers: ServersOption = 4,

@@ -4,6 +4,7 @@ from interlock.lab.collectives import collective_of, compare_collective_in_lab
 from interlock.lab.network import LabSpec, LabUnavailable, Network, check_available, reap, running
 from interlock.lab.ranks import RankContext, RankFailed, Ranks, Seat
 from interlock.lab.run import LabRow, compare_in_lab, ranks_in
+from interlock.lab.steps import StepRow, compare_step_in_lab
 
 __all__ = [
     "LabRow",
@@ -14,10 +15,12 @@ __all__ = [
     "RankFailed",
     "Ranks",
     "Seat",
+    "StepRow",
     "check_available",
     "collective_of",
     "compare_collective_in_lab",
     "compare_in_lab",
+    "compare_step_in_lab",
     "ranks_in",
     "reap",
     "running",

@@ -1,0 +1,179 @@
+"""`lab step`: a step on real sockets, computation as sleeps, in every way; every value checked."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from interlock.collectives import CollectiveKind, reduce_scatter
+from interlock.execution import plan_step
+from interlock.lab.collectives import ELEMENT_BYTES, sum_of, values_of
+from interlock.lab.jobs import calibrated, slowest, start_together
+from interlock.lab.network import LabSpec
+from interlock.lab.ranks import RankContext, Ranks
+from interlock.lab.run import TIMEOUT_S, with_measured
+from interlock.planning import Plan
+from interlock.problem import Problem, Step, Task
+from interlock.schedule import Schedule
+from interlock.topology import Cluster
+from interlock.traffic import Demand, matrix, zipf
+
+if TYPE_CHECKING:
+    import torch
+
+    from interlock.torch_steps import Step as StepRun
+
+__all__ = ["StepRow", "compare_step_in_lab", "layer_of"]
+
+WARM_UP = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One way, measured: seconds of the slowest rank."""
+
+    algorithm: str
+    valid: bool
+    measured_s: float
+    measured_least_s: float
+    measured_most_s: float
+    predicted_s: float
+    lower_bound_s: float
+    repeats: int
+
+
+def layer_of(cluster: Cluster, bytes_per_rank: int, skew: float = 0.8, seed: int = 0) -> Step:
+    """Dispatch, computation and combine beside a Reduce-Scatter that is ready first, all about as long."""
+    drawn = zipf(cluster, skew=skew, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
+    demand = matrix(drawn * ELEMENT_BYTES, "zipf")
+    alone = Step(cluster)
+    alone.move("dispatch", demand)
+    alone_s = plan_step(alone, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
+    ranks, unit = cluster.num_ranks, ELEMENT_BYTES * cluster.num_ranks
+    probe = Step(cluster)
+    probe.move("gradients", reduce_scatter(64 * bytes_per_rank // unit * unit))
+    probe_s = plan_step(probe, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
+    size = max(1, int(64 * bytes_per_rank * alone_s / probe_s) // unit) * unit
+    step = Step(cluster, f"layer on {cluster.servers}x{ranks // cluster.servers}")
+    step.move("gradients", reduce_scatter(size))
+    dispatch = step.move("dispatch", demand, ready=0.02 * alone_s)
+    experts = step.compute("experts", alone_s, after=dispatch)
+    step.move("combine", demand.transposed(), after=experts)
+    return step
+
+
+def compare_step_in_lab(
+    ranks: Ranks,
+    spec: LabSpec,
+    bytes_per_rank: int,
+    algorithms: Sequence[str],
+    *,
+    repeat: int = 5,
+    calibrate_s: float = 0.0,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda words: None,
+) -> tuple[StepRow, ...]:
+    """Measure ways of one step, in turn."""
+    cluster = spec.to_cluster()
+    if calibrate_s > 0:
+        progress("calibrating")
+        cluster = with_measured(cluster, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
+    progress("planning")
+    step = layer_of(cluster, bytes_per_rank, seed=seed)
+    plans = {name: plan_step(step, name, ELEMENT_BYTES) for name in algorithms}
+    given = {name: (plan.problem, plan.schedule) for name, plan in plans.items()}
+    progress("measuring")
+    told = ranks.call(measure_step, given, repeat, timeout_s=TIMEOUT_S * (repeat + WARM_UP))
+    rows = []
+    for name, plan in plans.items():
+        seconds = told[0][name][1]
+        proof = plan.certificate()
+        rows.append(
+            StepRow(
+                name,
+                proof.valid and all(each[name][0] for each in told),
+                statistics.median(seconds),
+                min(seconds),
+                max(seconds),
+                proof.makespan_s,
+                proof.lower_bound_s,
+                len(seconds),
+            )
+        )
+    return tuple(rows)
+
+
+def measure_step(
+    context: RankContext, given: dict[str, tuple[Problem, Schedule]], repeat: int
+) -> dict[str, tuple[bool, list[float]]]:
+    """Run every plan in turn, over connections of its own: whether all values were right, and seconds."""
+    from interlock.torch_steps import Step as StepRun
+
+    runs = {name: StepRun(Plan(problem, rows, name), context.group) for name, (problem, rows) in given.items()}
+    valid, seconds = dict.fromkeys(given, True), {name: list[float]() for name in given}
+    try:
+        for turn in range(WARM_UP + repeat):
+            for name, run in runs.items():
+                problem = given[name][0]
+                assert problem.step is not None
+                tensors = {t.name: _tensors(t, context, turn) for t in problem.step.tasks if t.is_move}
+                start_together(context)
+                begin_s = time.perf_counter()
+                run_once(run, problem.step.tasks, {each: pair[:2] for each, pair in tensors.items()})
+                took_s = slowest(context, time.perf_counter() - begin_s)
+                valid[name] &= all(bool((made == expected).all()) for _, made, expected in tensors.values())
+                if turn >= WARM_UP:
+                    seconds[name].append(took_s)
+    finally:
+        for run in runs.values():
+            run.close()
+    return {name: (valid[name], seconds[name]) for name in given}
+
+
+def run_once(run: StepRun, tasks: Sequence[Task], tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """One run of a step in which every computation sleeps, each in a thread of its own."""
+    ended = {task.name: threading.Event() for task in tasks}
+    run.begin(tensors)
+
+    def follow(task: Task) -> None:
+        if task.is_move:
+            run.wait(task.name)
+        else:
+            for before in task.after:
+                ended[before].wait()
+            time.sleep(task.seconds)
+            run.done(task.name)
+        ended[task.name].set()
+
+    threads = [threading.Thread(target=follow, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _tensors(task: Task, context: RankContext, turn: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Source, target and what the target must hold in the end."""
+    import torch
+
+    rank, ranks = context.rank, context.num_ranks
+    if isinstance(task.what, Demand):
+        counts = task.what.bytes_matrix // ELEMENT_BYTES
+
+        def between(src: int, dst: int) -> torch.Tensor:
+            return values_of(src * ranks + dst, int(counts[src, dst]), turn)
+
+        others = [peer for peer in range(ranks) if peer != rank]
+        source = torch.cat([between(rank, peer) for peer in others])
+        expected = torch.cat([between(peer, rank) for peer in others])
+    else:
+        assert task.what is not None and task.what.kind is CollectiveKind.REDUCE_SCATTER
+        elements = task.what.size_bytes // ELEMENT_BYTES
+        share = elements // ranks
+        source = values_of(rank, elements, turn)
+        expected = sum_of(ranks, elements, turn)[rank * share : (rank + 1) * share]
+    return source, torch.full_like(expected, -1.0), expected

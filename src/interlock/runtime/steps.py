@@ -1,0 +1,422 @@
+"""Runs a planned step over a process group (gloo): moves of all tasks, each from and to the caller's tensors.
+
+Every rank starts its part of a message when what the message waits for has happened at this rank. Computation is the
+caller's: a task that is after it starts here when the caller says that it is done. A send waits until its receiver is
+ready for it, so an order that only the receiver can see is kept by the receiver.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interlock.errors import InvalidInput, nearest
+from interlock.problem import Problem
+from interlock.runtime.buffers import combining
+from interlock.runtime.lanes import connect
+from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
+from interlock.runtime.runner import Planned, Runner
+from interlock.schedule import Kind, Schedule, resolved_paths
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["StepRunner"]
+
+Tensors = tuple["torch.Tensor | None", "torch.Tensor | None"]
+MAX_THREADS = 4096
+
+
+@dataclass(slots=True)
+class _Action:
+    """What this rank does of one row."""
+
+    row: int
+    task: int  # -1: a meeting point, or a wait for a time
+    peer: int = -1
+    sends: bool = False
+    tag: int = 0
+    seconds: float = 0.0
+    is_computation: bool = False
+    open: int = 0  # actions that it waits for
+    releases: list[int] = field(default_factory=list)
+
+
+class _Memory:
+    """Working bytes of a task at this rank: the items it contributes to, receives or passes on, end to end."""
+
+    def __init__(self, problem: Problem, task: int, rank: int, touched: np.ndarray) -> None:
+        assert problem.step is not None
+        first, end = problem.step.first_item[task : task + 2].tolist()
+        items = problem.items
+        self.given: list[int] = []
+        self.wanted: list[int] = []
+        for item in range(first, end):
+            if rank in items.contributors[item]:
+                self.given.append(item)
+            if rank in items.destinations[item]:
+                self.wanted.append(item)
+        held = np.union1d(np.array(self.given + self.wanted, np.int64), touched)
+        sizes = items.size_bytes[held]
+        starts = np.cumsum(sizes) - sizes
+        self.size = dict(zip(held.tolist(), sizes.tolist(), strict=True))
+        self.start = dict(zip(held.tolist(), starts.tolist(), strict=True))
+        self.num_bytes = int(sizes.sum())
+        self.given_bytes = sum(self.size[item] for item in self.given)
+        self.wanted_bytes = sum(self.size[item] for item in self.wanted)
+
+
+class StepRunner:
+    """Executes one planned step, any number of times, over connections of its own."""
+
+    def __init__(
+        self, plan: Planned, schedule: Schedule, group: dist.ProcessGroup, timeout_s: float | None = None
+    ) -> None:
+        problem = plan.problem
+        if problem.step is None or schedule.tasks is None:
+            raise InvalidInput(f"{problem.name} is not a step; see il.step")
+        if group.size() != problem.num_ranks:
+            raise InvalidInput(f"the group has {group.size()} ranks but the step has {problem.num_ranks}")
+        if group.name() != "gloo":
+            raise InvalidInput(f"the group's backend is {group.name()}; steps run over gloo")
+        self.problem, self.schedule, self.rank = problem, schedule, group.rank()
+        self.names = [task.name for task in problem.step.tasks]
+        self._runner = Runner(group, timeout_s)
+        self._runner.compare(plan)
+        self._group = self._runner.guard(self._connect, "opening connections")
+        self._actions = _actions(schedule, problem, self.rank)
+        self._memory = self._memories()
+        self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-step")
+        self._call: _Call | None = None
+
+    def _connect(self) -> dist.ProcessGroup:
+        with backend_errors():
+            return connect(self._runner.group, f"step{self._runner._number}")
+
+    def begin(self, tensors: Mapping[str, Tensors]) -> None:
+        """Start the step: tasks that wait for nothing go. `tensors` gives each move's source and target at this rank.
+
+        A source is read when its task starts here: what a computation makes must be there when it is said to be done.
+        """
+        if self._call is not None and not self._call.is_over:
+            raise InvalidInput("the step is still under way; wait for all its tasks before it begins again")
+        assert self.problem.step is not None
+        for name in tensors:
+            self._number(name)
+        given: dict[int, Tensors] = {}
+        for number, memory in self._memory.items():
+            name = self.names[number]
+            source, target = tensors.get(name, (None, None))
+            for what, tensor, wanted in (
+                ("source", source, memory.given_bytes),
+                ("target", target, memory.wanted_bytes),
+            ):
+                has = 0 if tensor is None else tensor.numel() * tensor.element_size()
+                if has != wanted:
+                    raise InvalidInput(
+                        f"task {name!r}: its {what} has {has} bytes at rank {self.rank}; {wanted} are needed"
+                    )
+                if tensor is not None and (not tensor.is_contiguous() or tensor.device.type != "cpu"):
+                    raise InvalidInput(f"task {name!r}: its {what} must be contiguous, in host memory")
+            self._check_elements(number, source if source is not None else target)
+            given[number] = (source, target)
+        self._call = _Call(self, given)
+        self._call.release(self._call.first)
+
+    def wait(self, name: str) -> None:
+        """Return when a move has ended at this rank: its target holds what it must."""
+        number = self._number(name)
+        if not self.problem.step.tasks[number].is_move:  # type: ignore[union-attr]
+            raise InvalidInput(f"task {name!r} is computation; say done({name!r}) when it is")
+        call = self._under_way()
+        self._runner.guard(lambda: call.wait(number), f"waiting for task {name!r}")
+
+    def done(self, name: str) -> None:
+        """Say that a computation has ended at this rank."""
+        number = self._number(name)
+        if self.problem.step.tasks[number].is_move:  # type: ignore[union-attr]
+            raise InvalidInput(f"task {name!r} is a move; wait for it")
+        self._under_way().done(number)
+
+    def close(self) -> None:
+        """End the threads and let go of the connections."""
+        self._pool.shutdown(wait=False)
+        self._runner.close()
+
+    def _under_way(self) -> _Call:
+        if self._call is None:
+            raise InvalidInput("the step has not begun; call begin with its tensors")
+        return self._call
+
+    def _number(self, name: str) -> int:
+        if name not in self.names:
+            raise InvalidInput(f"no task {str(name)[:64]!r}; {nearest(str(name)[:64], self.names)}")
+        return self.names.index(name)
+
+    def _memories(self) -> dict[int, _Memory]:
+        assert self.problem.step is not None
+        touched: dict[int, list[np.ndarray]] = defaultdict(list)
+        pieces = self.schedule.pieces
+        for action in self._actions:
+            if action.peer >= 0:
+                first, end = pieces.offsets[action.row], pieces.offsets[action.row + 1]
+                touched[action.task].append(pieces.item[first:end].astype(np.int64))
+        none = [np.zeros(0, np.int64)]
+        return {
+            number: _Memory(self.problem, number, self.rank, np.unique(np.concatenate(touched.get(number, none))))
+            for number, task in enumerate(self.problem.step.tasks)
+            if task.is_move
+        }
+
+    def _check_elements(self, number: int, tensor: torch.Tensor | None) -> None:
+        what = self.problem.step.tasks[number].what  # type: ignore[union-attr]
+        if tensor is None or tensor.element_size() == 1 or not getattr(what, "reduces", False):
+            return
+        pieces, tasks = self.schedule.pieces, self.schedule.tasks
+        assert tasks is not None
+        mine = tasks.task[pieces.message] == number
+        size = tensor.element_size()
+        if ((pieces.offset[mine] % size != 0) | (pieces.length[mine] % size != 0)).any():
+            name = self.names[number]
+            raise InvalidInput(
+                f"task {name!r}: the plan cuts elements of {size} bytes; plan it with element_bytes={size}"
+            )
+
+
+class _Call:
+    """One run of the step."""
+
+    def __init__(self, runner: StepRunner, tensors: Mapping[int, Tensors]) -> None:
+        import torch
+
+        self.runner, self.tensors = runner, tensors
+        self.actions, self.schedule = runner._actions, runner.schedule
+        self.open = [action.open for action in self.actions]
+        self.first = [number for number, count in enumerate(self.open) if count == 0]
+        self.begin_s = time.monotonic()
+        self.deadline_s = self.begin_s + runner._runner.timeout_s
+        self.lock = threading.Lock()
+        self.ended = {number: threading.Event() for number in tensors}
+        self.left: dict[int, int] = defaultdict(int)
+        for action in self.actions:
+            if action.peer >= 0:
+                self.left[action.task] += 1
+        self.starting = {number: threading.Lock() for number in tensors}
+        self.started: set[int] = set()
+        self.said: set[int] = set()  # computations that are done
+        self.waiting: dict[int, list[int]] = defaultdict(list)  # actions of computations that may start
+        self.memory = {n: torch.empty(runner._memory[n].num_bytes, dtype=torch.uint8) for n in tensors}
+        self.failure: BaseException | None = None
+        self.expected: dict[int, int] = {}  # actions under way that receive, and from whom
+        for number in tensors:
+            if self.left[number] == 0:
+                self._start(number)
+                self._finish(number)
+
+    @property
+    def is_over(self) -> bool:
+        return self.failure is not None or all(event.is_set() for event in self.ended.values())
+
+    def release(self, numbers: list[int]) -> None:
+        """Start actions, and whatever ends at once."""
+        queue = deque(numbers)
+        while queue:
+            number = queue.popleft()
+            action = self.actions[number]
+            if action.peer >= 0:
+                self._begin_move(number, action)
+            elif action.is_computation:
+                with self.lock:
+                    is_done = action.task in self.said
+                    if not is_done:
+                        self.waiting[action.task].append(number)
+                if is_done:
+                    queue.extend(self._ended(number))
+            elif action.seconds > 0:
+                left_s = self.begin_s + action.seconds - time.monotonic()
+                self.runner._pool.submit(self._after, max(0.0, left_s), number)
+            else:
+                queue.extend(self._ended(number))
+
+    def _after(self, seconds: float, number: int) -> None:
+        time.sleep(seconds)
+        self.release(self._ended(number))
+
+    def _ended(self, number: int) -> list[int]:
+        ready = []
+        with self.lock:
+            for later in self.actions[number].releases:
+                self.open[later] -= 1
+                if self.open[later] == 0:
+                    ready.append(later)
+        return ready
+
+    def done(self, task: int) -> None:
+        with self.lock:
+            self.said.add(task)
+            numbers = self.waiting.pop(task, [])
+        self.release([later for number in numbers for later in self._ended(number)])
+
+    def wait(self, task: int) -> None:
+        if not self.ended[task].wait(max(0.001, self.deadline_s - time.monotonic())):
+            raise MoveFailed("timed out", sorted(set(self.expected.values())))
+        if self.failure is not None:
+            waiting_on = sorted(set(self.expected.values()))
+            raise MoveFailed(str(self.failure), waiting_on) from self.failure
+
+    def _begin_move(self, number: int, action: _Action) -> None:
+        import torch
+
+        try:
+            with self.starting[action.task]:  # nobody sends what is not there yet
+                if action.task not in self.started:
+                    self._start(action.task)
+                    self.started.add(action.task)
+            group, tag = self.runner._group, FIRST_TAG + action.tag
+            if action.sends:
+                bytes_ = torch.cat([self._place(action, piece) for piece in self._pieces(action)])
+                with backend_errors():
+                    work = group.send([bytes_], action.peer, tag)
+            else:
+                length = sum(piece[2] for piece in self._pieces(action))
+                bytes_ = torch.empty(length, dtype=torch.uint8)
+                self.expected[number] = action.peer
+                with backend_errors():
+                    work = group.recv([bytes_], action.peer, tag)
+            self.runner._pool.submit(self._end_move, number, action, work, bytes_)
+        except Exception as error:
+            self._fail(error)
+
+    def _end_move(self, number: int, action: _Action, work: dist.Work, bytes_: torch.Tensor) -> None:
+        try:
+            with backend_errors():
+                work.wait(timedelta(seconds=max(0.001, self.deadline_s - time.monotonic())))
+            if not action.sends:
+                self._unpack(action, bytes_)
+                self.expected.pop(number, None)
+            with self.lock:
+                self.left[action.task] -= 1
+                is_last = self.left[action.task] == 0
+            if is_last:
+                self._finish(action.task)
+            self.release(self._ended(number))
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self.lock:
+            is_first, self.failure = self.failure is None, self.failure or error
+        if is_first:
+            poison(self.runner._group)
+        for event in self.ended.values():
+            event.set()
+
+    def _pieces(self, action: _Action) -> list[tuple[int, int, int]]:
+        pieces = self.schedule.pieces
+        first, end = int(pieces.offsets[action.row]), int(pieces.offsets[action.row + 1])
+        columns = (pieces.item[first:end], pieces.offset[first:end], pieces.length[first:end])
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def _place(self, action: _Action, piece: tuple[int, int, int]) -> torch.Tensor:
+        item, offset, length = piece
+        start = self.runner._memory[action.task].start[item]
+        return self.memory[action.task].narrow(0, start + offset, length)
+
+    def _unpack(self, action: _Action, bytes_: torch.Tensor) -> None:
+        adds, at = self.schedule.kind[action.row] == Kind.REDUCE, 0
+        source, target = self.tensors[action.task]
+        for piece in self._pieces(action):
+            place, landed = self._place(action, piece), bytes_.narrow(0, at, piece[2])
+            at += piece[2]
+            if not adds:
+                place.copy_(landed)
+                continue
+            given = source if source is not None else target
+            assert given is not None
+            with self.lock:  # two messages may add to the same bytes
+                combining(given.dtype)(place, landed)
+
+    def _start(self, task: int) -> None:
+        """Give every accumulator its first value."""
+        import torch
+
+        memory, (source, _) = self.runner._memory[task], self.tensors[task]
+        self.memory[task].zero_()
+        if source is None:
+            return
+        flat, at = source.reshape(-1).view(torch.uint8), 0
+        for item in memory.given:
+            size = memory.size[item]
+            self.memory[task].narrow(0, memory.start[item], size).copy_(flat.narrow(0, at, size))
+            at += size
+
+    def _finish(self, task: int) -> None:
+        """Hand out what the task brought."""
+        import torch
+
+        memory, (_, target) = self.runner._memory[task], self.tensors[task]
+        if target is not None:
+            flat, at = target.view(-1).view(torch.uint8), 0
+            for item in memory.wanted:
+                size = memory.size[item]
+                flat.narrow(0, at, size).copy_(self.memory[task].narrow(0, memory.start[item], size))
+                at += size
+        self.ended[task].set()
+
+
+def _actions(schedule: Schedule, problem: Problem, rank: int) -> list[_Action]:
+    """What a rank does, row by row: sends, receives, its own computation, and all meeting points and times."""
+    assert schedule.tasks is not None
+    actions: list[_Action] = []
+    of_row: dict[int, list[int]] = {}
+    tags: dict[tuple[int, int], int] = defaultdict(int)
+    tasks, seconds = schedule.tasks.task.tolist(), schedule.tasks.seconds.tolist()
+    for row, kind in enumerate(schedule.kind.tolist()):
+        src, dst = schedule.src[row].tolist(), schedule.dst[row].tolist()
+        made: list[_Action] = []
+        if kind == Kind.WAIT:
+            if tasks[row] < 0:
+                made.append(_Action(row, -1, seconds=seconds[row]))
+            elif src[0] == rank:
+                made.append(_Action(row, tasks[row], is_computation=True))
+        else:
+            for a in src:
+                for b in dst:
+                    if rank in (a, b):
+                        peer, tag = (b, tags[a, b]) if a == rank else (a, tags[a, b])
+                        made.append(_Action(row, tasks[row], peer, a == rank, tag))
+                    tags[a, b] += 1
+        if made:
+            of_row[row] = list(range(len(actions), len(actions) + len(made)))
+            actions.extend(made)
+    ordered = _link_orders(schedule, problem)
+    for number, action in enumerate(actions):
+        for dep in {*schedule.deps[action.row].tolist(), *ordered.get(action.row, ())}:
+            for before in of_row.get(dep, ()):
+                actions[before].releases.append(number)
+                action.open += 1
+    return actions
+
+
+def _link_orders(schedule: Schedule, problem: Problem) -> dict[int, set[int]]:
+    """The row before each on its links, of those that hold them alone among the messages of their task."""
+    assert schedule.tasks is not None
+    rows = np.flatnonzero(schedule.exclusive)
+    path = resolved_paths(schedule, problem.topology).take(rows)
+    row = rows[path.row_of_value]
+    order = np.lexsort((schedule.order[row], schedule.tasks.task[row], path.values))
+    link, row = path.values[order], row[order]
+    follows = np.flatnonzero((link[1:] == link[:-1]) & (schedule.tasks.task[row[1:]] == schedule.tasks.task[row[:-1]]))
+    before: dict[int, set[int]] = defaultdict(set)
+    for earlier, later in zip(row[follows].tolist(), row[follows + 1].tolist(), strict=True):
+        before[later].add(earlier)
+    return before
