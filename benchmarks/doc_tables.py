@@ -541,8 +541,62 @@ def mutation() -> str:
     return markdown(["folder", "sampled", "tried", "noticed", "reached by no test", "noticed of those tried"], lines)
 
 
+def gpu_experts() -> str:
+    """The experts of a layer beside torch's."""
+    result = stored("gpu_moe")
+    lines = []
+    for name, case in result["forth"].items():
+        ms = case["ms"]
+        back = result["back"].get(name, {}).get("ms")
+        lines.append(
+            [
+                name,
+                *(f"{ms[who]:.2f}" for who in ("eager", "strong", "ours", "ours, atomic")),
+                *(f"{ms[base] / ms['ours']:.2f}" for base in ("eager", "strong")),
+                f"{back['strong'] / back['ours']:.2f}" if back else "",
+                f"{case['error']['strong']:.4f} / {case['error']['ours']:.4f}",
+            ]
+        )
+    header = ["hidden/inner/experts/tokens", "eager, ms", "strong, ms", "ours, ms", "ours with atomics, ms"]
+    header += ["over eager", "over strong", "way back over strong", "error, strong / ours"]
+    (beside,) = result["beside"].values()
+    facts = (
+        f"{result['device']}, torch {result['torch']}. On {beside['multiprocessors']} multiprocessors beside "
+        f"{beside['copying']} that copy, the second shape takes "
+        f"{beside['beside_ms'] / beside['alone_ms']:.3f} of its time alone.\n"
+    )
+    return markdown(header, lines) + "\n" + facts
+
+
+def gpu_link() -> str:
+    """A rank's experts behind the host link, predicted and measured."""
+    lines = []
+    for name, case in stored("gpu_moe")["link"].items():
+        ways = [label for label in case["ms"] if "chunks" in label and not label.startswith("1 ")]
+        planned = min(ways, key=lambda label: case["predicted_ms"][label])
+        best = min(ways, key=lambda label: case["ms"][label])
+        sequential = case["ms"]["sequential torch"]
+        for label in dict.fromkeys((planned, best)):
+            ms, foretold = case["ms"][label], case["predicted_ms"][label]
+            role = "planned, and the best" if planned == best else "planned" if label == planned else "the best"
+            lines.append(
+                [
+                    name,
+                    f"{label} ({role})",
+                    f"{sequential:.2f}",
+                    f"{foretold:.2f}",
+                    f"{ms:.2f}",
+                    f"{sequential / ms:.2f}",
+                ]
+            )
+    header = ["hidden/inner", "way", "sequential torch, ms", "predicted, ms", "measured, ms", "over sequential"]
+    return markdown(header, lines)
+
+
 WRITERS = (
     mutation,
+    gpu_experts,
+    gpu_link,
     clusters,
     switched,
     results,

@@ -137,6 +137,18 @@ def gpu() -> str:
     return bars(f"One launch per plan, measured on {found['device']}", rows)
 
 
+def experts() -> str:
+    """Experts behind the host link: in sequence, and in the best way."""
+    found = stored("gpu_moe")
+    rows = []
+    for shape, case in dict(found["link"]).items():
+        ms = dict(case["ms"])
+        best = min((label for label in ms if "chunks" in label), key=lambda label: ms[label])
+        rows.append(Bar(f"{shape}: sequential torch", ms["sequential torch"] / 1e3))
+        rows.append(Bar(f"{shape}: {best}", ms[best] / 1e3, is_ours=True))
+    return bars(f"A rank's experts behind the host link, measured on {found['device']}", rows)
+
+
 def cluster() -> str:
     """NICs of a cluster whose servers differ, one of them dead."""
     slow = [il.slow_nic(server=2, gpu=g, bandwidth="200 Gb/s") for g in range(8)]
@@ -225,6 +237,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "add-an-algorithm": algorithm,
     "export": export,
     "gpu": gpu,
+    "gpu-experts": experts,
     "lab": lab,
     "my-cluster": cluster,
     "my-traffic": traffic,

@@ -53,13 +53,24 @@ def cache_folder() -> Path:
 
 
 @cache
-def compile_kernel(name: str, architecture: str, macros: tuple[tuple[str, str], ...]) -> ObjectCode:
-    """``kernels/<name>.cu`` compiled with macros for an architecture such as "sm_90"; kept in `cache_folder`."""
+def compile_kernel(
+    name: str, architecture: str, macros: tuple[tuple[str, str], ...] = (), prelude: str = ""
+) -> ObjectCode:
+    """``kernels/<name>.cu``, after a prelude, compiled with macros for an architecture such as "sm_90"; kept on disk.
+
+    `cache_folder` says where.
+    """
     from cuda.core import Program, ProgramOptions
     from cuda.core.utils import FileStreamProgramCache
 
-    source = files("interlock.gpu").joinpath("kernels", f"{name}.cu").read_text()
-    options = ProgramOptions(std="c++17", arch=architecture, define_macro=list(macros), name=name)
+    source = prelude + files("interlock.gpu").joinpath("kernels", f"{name}.cu").read_text()
+    options = ProgramOptions(
+        std="c++17",
+        arch=architecture,
+        define_macro=list(macros) or None,
+        name=name,
+        device_as_default_execution_space=True,
+    )
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with FileStreamProgramCache(folder) as kept:

@@ -1,0 +1,410 @@
+// The experts of a Mixture-of-Experts layer in one persistent launch on Hopper (sm_90a): gate and up with SwiGLU, down,
+// and the weighted sum of every token's results, tile by tile in the order of a list.
+//
+// A tile is up to 256 tokens of an expert by 256 rows of its weights. Two blocks share it, each with half of the tokens:
+// each loads half of the weights for both, since what limits us is what leaves the L2 cache. In a block one warpgroup
+// loads (weights by the tensor copy engine, tokens gathered row by row), two multiply 64 tokens each; one without tokens
+// leaves the tensor cores to the other. Gate and up rows lie eight by eight in a tile, so that both halves of a SwiGLU
+// meet in one thread.
+//
+// Kinds of items: 0 gate and up, 1 down, 2 sum, 3 nothing. An item waits only for items before it in the list or for a
+// copy that raises `arrived`; every block is resident, so the list always ends. Counters are zero at launch.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+namespace {
+
+constexpr int ROWS = 256;        // of weights in a tile
+constexpr int DEPTH = 64;        // of a step: 128 bytes, what the swizzle of shared memory is made for
+constexpr int STAGES = 4;
+constexpr int TOKENS = 128;      // most of a block's half of a tile
+constexpr int WEIGHT_BYTES = ROWS * DEPTH * 2;
+constexpr int TOKEN_BYTES = TOKENS * DEPTH * 2;
+constexpr int WARPS = 16;        // that multiply, in both blocks
+constexpr int SLOTS = 8;         // items handed over; more than STAGES + 1
+
+struct Item {
+  int kind, column, row, end, tile, chunk, expert, unused;
+};
+
+struct Flags {
+  int* given_up;
+  int *arrived, *finished, *left;  // per chunk: rows are here, down is done, sums are done
+  int* done;                       // per tile: gate and up are done
+  u64 limit_ns;
+};
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ void wait_barrier(u32 barrier, int parity) {
+  asm volatile(
+      "{\n.reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+__device__ __forceinline__ bool is_over(u32 barrier, int parity) {
+  int is;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.s32 %0, 1, 0, p;\n}" : "=r"(is) : "r"(barrier), "r"(parity) : "memory");
+  return is;
+}
+__device__ __forceinline__ void arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// At the barrier of the same place in one of the two blocks.
+__device__ __forceinline__ void arrive_at(u32 barrier, int block) {
+  asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [a];\n}" ::"r"(barrier), "r"(block)
+               : "memory");
+}
+__device__ __forceinline__ void blocks_meet() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void warpgroup_meets(int half) { asm volatile("bar.sync %0, 128;" ::"r"(half + 1) : "memory"); }
+
+__device__ __forceinline__ u64 now_ns() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+__device__ __forceinline__ int acquire(const int* p) {
+  int v;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ int acquire_outside(const int* p) {
+  int v;
+  asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void release_add(int* p) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(p) : "memory");
+}
+__device__ __forceinline__ void release_add_outside(int* p) {
+  asm volatile("red.release.sys.global.add.s32 [%0], 1;" ::"l"(p) : "memory");
+}
+
+// Until a counter has come to `least`; gives up for the whole launch after the time limit.
+template <int (*READ)(const int*)>
+__device__ __forceinline__ void await(const int* counter, int least, const Flags& flags) {
+  if (READ(counter) >= least) return;
+  const u64 start = now_ns();
+  for (int spins = 0; READ(counter) < least; spins++) {
+    __nanosleep(100);
+    if (spins % 256 == 255 && (acquire(flags.given_up) || now_ns() - start > flags.limit_ns)) {
+      atomicExch(flags.given_up, 1);
+      return;
+    }
+  }
+}
+
+// Shared-memory operand of wgmma: rows of 128 bytes, 128-byte swizzle, eight rows to a pattern.
+__device__ __forceinline__ u64 operand(u32 address) {
+  return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
+}
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 v;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+  return v;
+}
+__device__ __forceinline__ float low_of(u32 v) { return __uint_as_float(v << 16); }
+__device__ __forceinline__ float high_of(u32 v) { return __uint_as_float(v & 0xFFFF0000u); }
+__device__ __forceinline__ float swiglu(float gate, float up) { return __fdividef(gate, 1.f + __expf(-gate)) * up; }
+
+__device__ __forceinline__ void store_matrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+__device__ __forceinline__ uint4 load_shared(u32 address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(address) : "memory");
+  return v;
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(384, 1) experts(
+    const u8* __restrict__ maps,        // tensor maps of both weights, 128 bytes each
+    const u8* tokens,                   // [*, hidden]
+    const int* token_of,                // [rows] row of tokens, rows sorted by expert
+    u8* inner_rows,                     // [rows, inner] after SwiGLU
+    u8* gate_up,                        // [rows, 2 inner] before it, or null
+    u8* results,                        // [rows, hidden] after down; null where sums are atomic
+    u8* outputs,                        // [outputs, hidden]
+    const int* out_first, const int* out_row, const float* out_weight,  // rows of each output, in order
+    const int* row_output, const float* row_weight,                     // output and weight of each row, for atomic sums
+    const int4* items, int num_items,   // [num_items, 2]
+    const int* finished_of, int num_chunks,  // items of down in each chunk
+    int hidden, int inner, int* counters, u64 limit_ns) {
+  extern __shared__ u8 raw[];
+  __shared__ __align__(8) u64 barriers[2 * STAGES];
+  __shared__ __align__(16) Item slots[SLOTS];
+  const u32 base = (shared_address(raw) + 1023) & ~1023u;
+  const u32 weights_at = base, tokens_at = base + STAGES * WEIGHT_BYTES;
+  const u32 full = shared_address(barriers), empty = shared_address(barriers + STAGES);
+  const int group = threadIdx.x >> 7, t = threadIdx.x & 127;
+  const int tiles_up = inner / (ROWS / 2);
+  const int block = blockIdx.x & 1;  // of the two that share a tile
+  Flags flags{counters, counters + 1, counters + 1 + num_chunks, counters + 1 + 2 * num_chunks, counters + 1 + 3 * num_chunks, limit_ns};
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(full + 8 * i), "r"(129));
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * i), "r"(WARPS));
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;");
+    asm volatile("fence.proxy.async.shared::cta;");
+  }
+  blocks_meet();
+  int stage = 0, phase = 0;
+  auto advance = [&]() {
+    if (++stage == STAGES) stage = 0, phase ^= 1;
+  };
+
+  if (group == 0) {  // loads
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+    if (t == 0)
+      for (int i = 0; i < 2; i++) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(maps + 128 * i) : "memory");
+    const int chunk = t & 7, r0 = t >> 3;
+    const u32 to = tokens_at + r0 * 128 + ((chunk ^ (r0 & 7)) << 4);
+    int slot = 0;
+    auto hand_over = [&](const Item& item) {  // before the arrival at the item's first stage
+      if (t == 0) slots[slot] = item;
+      slot = (slot + 1) % SLOTS;
+    };
+    auto one_empty_stage = [&](const Item& item) {
+      wait_barrier(empty + 8 * stage, phase ^ 1);
+      hand_over(item);
+      if (t == 0) arrive(full + 8 * stage);
+      arrive(full + 8 * stage);
+      advance();
+    };
+    // A pair takes one item of each round, another place in each: tiles of unlike length come by turns.
+    const int pairs = gridDim.x / 2;
+    auto item_of = [&](int round) { return round * pairs + (blockIdx.x / 2 + round) % pairs; };
+    auto fetch = [&](int index) {
+      const int4 none{3, 0, 0, 0}, low = index < num_items ? items[2 * index] : none, high = index < num_items ? items[2 * index + 1] : none;
+      return Item{low.x, low.y, low.z, low.w, high.x, high.y, high.z, 0};
+    };
+    Item next = fetch(item_of(0));
+    for (int round = 0; round * pairs < num_items; round++) {
+      Item item = next;
+      next = fetch(item_of(round + 1));  // ahead of time
+      if (item.kind >= 2) {
+        const int middle = (item.row + item.end) / 2;
+        if (block) item.row = middle;
+        else item.end = middle;
+        if (item.kind == 2) {
+          if ((t & 31) == 0)
+            for (int i = 0; i <= item.chunk; i++) await<acquire>(flags.finished + i, finished_of[i] * WARPS, flags);
+          __syncwarp();
+          one_empty_stage(item);
+        }
+        continue;
+      }
+      const int count = item.end - item.row, half = min((count + 127) / 128 * 64, count);
+      if (block) item.row += half;
+      else item.end = item.row + half;
+      const int depth = item.kind ? inner : hidden;
+      const u8* from = item.kind ? inner_rows : tokens;
+      u32 at[TOKENS / 16];
+      if ((t & 31) == 0) {
+        if (item.kind == 1) await<acquire>(flags.done + item.tile, tiles_up * WARPS, flags);
+        else if (item.chunk >= 0) await<acquire_outside>(flags.arrived + item.chunk, 1, flags);
+      }
+      __syncwarp();
+#pragma unroll
+      for (int p = 0; p < TOKENS / 16; p++) {
+        const int row = item.row + r0 + 16 * p;
+        at[p] = row < item.end ? (u32)(item.kind ? row : token_of[row]) * (u32)(depth / 8) + chunk : ~0u;
+      }
+      for (int k = 0; k < depth / DEPTH; k++) {
+        wait_barrier(empty + 8 * stage, phase ^ 1);
+        if (k == 0) hand_over(item);
+        if (t == 0) {
+          const u32 half_at = weights_at + stage * WEIGHT_BYTES + block * (WEIGHT_BYTES / 2), both = 3;
+          asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * stage), "r"(WEIGHT_BYTES) : "memory");
+          if (item.kind)
+            asm volatile(
+                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], "
+                "%5;" ::"r"(half_at),
+                "l"(maps + 128), "r"(k * DEPTH), "r"(item.expert * hidden + item.column * ROWS + block * (ROWS / 2)), "r"(full + 8 * stage),
+                "h"((unsigned short)both)
+                : "memory");
+          else
+            asm volatile(
+                "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %3, %4, "
+                "%5}], [%6], %7;" ::"r"(half_at),
+                "l"(maps), "r"(k * DEPTH), "r"(0), "r"(item.column * 16 + block * 8), "r"(item.expert), "r"(full + 8 * stage),
+                "h"((unsigned short)both)
+                : "memory");
+        }
+#pragma unroll
+        for (int p = 0; p < TOKENS / 16; p++)
+          if (at[p] != ~0u)
+            asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + stage * TOKEN_BYTES + p * 2048),
+                         "l"(from + (size_t)(at[p] + k * 8) * 16)
+                         : "memory");
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
+        advance();
+      }
+    }
+    one_empty_stage(Item{-1, 0, 0, 0, 0, 0, 0, 0});
+    asm volatile("cp.async.wait_all;");
+  } else {  // multiplies and sums
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    const int half = group - 1, warp = t >> 5, lane = t & 31;
+    const u32 staging = tokens_at + STAGES * TOKEN_BYTES + half * 64 * 256;  // 64 tokens by 128 channels
+    auto free_stage = [&](int which) {  // for the loads of both blocks
+      if (lane < 2) arrive_at(empty + 8 * which, lane);
+    };
+
+    int* pending = nullptr;  // counter of what this warp has written, told once the stores are through
+    auto tell = [&]() {
+      if (pending && lane == 0) release_add(pending);
+      pending = nullptr;
+    };
+
+    auto product = [&](const Item& item) {
+      const int steps = (item.kind ? inner : hidden) / DEPTH, first = item.row + half * 64, count = item.end - first;
+      int* const counter = item.kind ? flags.finished + item.chunk : flags.done + item.tile;
+      if (count <= 0) {  // no tokens for this warpgroup
+        for (int k = 0; k < steps; k++) {
+          if (k) wait_barrier(full + 8 * stage, phase);
+          free_stage(stage);
+          advance();
+        }
+        tell();
+        pending = counter;
+        return;
+      }
+      float d[128] = {};  // 64 tokens by 256 rows of weights
+      int last = 0;
+      for (int k = 0; k < steps; k++) {
+        if (k) wait_barrier(full + 8 * stage, phase);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        const u64 a = operand(tokens_at + stage * TOKEN_BYTES + half * 64 * 128), b = operand(weights_at + stage * WEIGHT_BYTES);
+#pragma unroll
+        for (int i = 0; i < DEPTH / 16; i++) wgmma(d, a + 2 * i, b + 2 * i);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        if (k) {
+          asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+          free_stage(last);
+        }
+        if (k == 2) tell();
+        last = stage;
+        advance();
+      }
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      free_stage(last);
+      if (steps < 3) tell();
+#pragma unroll
+      for (int i = 0; i < 128; i++) asm volatile("" : "+f"(d[i])::"memory");
+
+      // 128 channels leave at a time: value(c, h) packs two of the eight in chunk c, for the token of this lane or 8 below.
+      auto leave = [&](auto value, auto put) {
+        const int row = warp * 16 + (lane & 15), chunk = t & 15;
+        warpgroup_meets(half);
+#pragma unroll
+        for (int c = 0; c < 16; c += 2)
+          store_matrices(staging + row * 256 + (((c + (lane >> 4)) ^ (row & 7)) << 4), value(c, 0), value(c, 1), value(c + 1, 0), value(c + 1, 1));
+        warpgroup_meets(half);
+#pragma unroll
+        for (int i = 0; i < 64 * 16; i += 128) {
+          const int token = (i + t) >> 4;
+          if (token < count) put(first + token, chunk * 8, load_shared(staging + token * 256 + ((chunk ^ (token & 7)) << 4)));
+        }
+      };
+      if (item.kind == 0) {  // of every 16 rows of weights eight are gate and eight up
+        auto rows_of = [&](u8* out, int stride, int column) {
+          return [=](int row, int channel, uint4 v) { *(uint4*)(out + ((size_t)row * stride + column + channel) * 2) = v; };
+        };
+        const int column = item.column * (ROWS / 2);
+        leave([&](int c, int h) { return pack(swiglu(d[8 * c + 2 * h], d[8 * c + 2 * h + 4]), swiglu(d[8 * c + 2 * h + 1], d[8 * c + 2 * h + 5])); },
+              rows_of(inner_rows, inner, column));
+        if (gate_up) {
+          leave([&](int c, int h) { return pack(d[8 * c + 2 * h], d[8 * c + 2 * h + 1]); }, rows_of(gate_up, 2 * inner, column));
+          leave([&](int c, int h) { return pack(d[8 * c + 2 * h + 4], d[8 * c + 2 * h + 5]); }, rows_of(gate_up, 2 * inner, inner + column));
+        }
+      } else {
+        auto rows_of = [&](int column) {
+          return [=](int row, int channel, uint4 v) {
+            const size_t at = column + channel;
+            if (results) {
+              *(uint4*)(results + ((size_t)row * hidden + at) * 2) = v;
+            } else {
+              const float w = row_weight[row];
+              asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
+                               outputs + ((size_t)row_output[row] * hidden + at) * 2),
+                           "r"(pack(low_of(v.x) * w, high_of(v.x) * w)), "r"(pack(low_of(v.y) * w, high_of(v.y) * w)),
+                           "r"(pack(low_of(v.z) * w, high_of(v.z) * w)), "r"(pack(low_of(v.w) * w, high_of(v.w) * w))
+                           : "memory");
+            }
+          };
+        };
+        leave([&](int c, int h) { return pack(d[4 * c + 2 * h], d[4 * c + 2 * h + 1]); }, rows_of(item.column * ROWS));
+        leave([&](int c, int h) { return pack(d[64 + 4 * c + 2 * h], d[64 + 4 * c + 2 * h + 1]); }, rows_of(item.column * ROWS + 128));
+      }
+      pending = counter;
+    };
+
+    auto sum = [&](const Item& item) {  // a warp to a token
+      for (int output = item.row + half * 4 + warp; output < item.end; output += 8) {
+        const int first = out_first[output], last = out_first[output + 1];
+        for (int column = lane * 8; column < hidden; column += 512) {  // and 256 to the right: hidden is a multiple of 256
+          const bool is_both = column + 256 < hidden;
+          float s[2][8] = {};
+          for (int i = first; i < last; i += 8) {  // sixteen loads under way
+            uint4 v[2][8];
+            float w[8];
+#pragma unroll
+            for (int u = 0; u < 8; u++) {
+              const int row = i + u < last ? out_row[i + u] : -1;
+              const uint4* at = (const uint4*)(results + ((size_t)row * hidden + column) * 2);
+              w[u] = row < 0 ? 0.f : out_weight[i + u];
+              v[0][u] = row < 0 ? uint4{} : __ldcg(at);
+              v[1][u] = row < 0 || !is_both ? uint4{} : __ldcg(at + 32);
+            }
+#pragma unroll
+            for (int b = 0; b < 2; b++)
+#pragma unroll
+              for (int u = 0; u < 8; u++) {
+                s[b][0] += w[u] * low_of(v[b][u].x), s[b][1] += w[u] * high_of(v[b][u].x);
+                s[b][2] += w[u] * low_of(v[b][u].y), s[b][3] += w[u] * high_of(v[b][u].y);
+                s[b][4] += w[u] * low_of(v[b][u].z), s[b][5] += w[u] * high_of(v[b][u].z);
+                s[b][6] += w[u] * low_of(v[b][u].w), s[b][7] += w[u] * high_of(v[b][u].w);
+              }
+          }
+#pragma unroll
+          for (int b = 0; b < 2; b++)
+            if (b == 0 || is_both)
+              *(uint4*)(outputs + ((size_t)output * hidden + column + 256 * b) * 2) =
+                  make_uint4(pack(s[b][0], s[b][1]), pack(s[b][2], s[b][3]), pack(s[b][4], s[b][5]), pack(s[b][6], s[b][7]));
+        }
+      }
+      __syncwarp();
+      if (lane == 0) release_add_outside(flags.left + item.chunk);
+    };
+
+    for (int slot = 0;; slot = (slot + 1) % SLOTS) {
+      __syncwarp();
+      if (!is_over(full + 8 * stage, phase)) tell();  // before any wait: what is loaded next may depend on it
+      wait_barrier(full + 8 * stage, phase);
+      const Item item = slots[slot];
+      if (item.kind < 0) {
+        tell();
+        break;
+      }
+      if (item.kind == 2) {
+        __syncwarp();
+        free_stage(stage);
+        advance();
+        tell();
+        sum(item);
+        continue;
+      }
+      product(item);
+    }
+  }
+  blocks_meet();  // neither leaves while the other may still load into it
+}
