@@ -513,7 +513,8 @@ def _costs(result: dict[str, object]) -> str:
     rate = costs["gpu_copy_bandwidth_bytes_per_s"]
     return (
         f"As `calibrate` measures them in the same run: launch {1e6 * launch:.0f} us, hop {1e6 * hop:.2f} us, "
-        f"independent message {1e9 * message:.1f} ns, copies {rate / 1e12:.2f} TB/s.\n"
+        f"independent message {1e9 * message:.1f} ns, copies {rate / 1e12:.2f} TB/s"
+        f"{' (' + str(result['note']) + ')' if 'note' in result else ''}.\n"
     )
 
 
