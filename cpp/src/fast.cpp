@@ -81,7 +81,8 @@ private:
     void add_local() {
         for (std::size_t src = 0; src < ranks_; ++src) {
             const std::size_t first = src / width_ * width_;
-            for (std::size_t dst = first; dst < first + width_; ++dst) {
+            for (std::size_t n = 1; n < width_; ++n) {  // in rotation: not all begin with one receiver
+                const std::size_t dst = first + (src - first + n) % width_;
                 const std::int64_t bytes = demand_[src * ranks_ + dst];
                 if (src == dst || bytes == 0) continue;
                 add_piece(item_[src * ranks_ + dst], 0, bytes);

@@ -177,8 +177,12 @@ private:
         std::ranges::sort(made);
         return made;
     }
+    /// Receivers in rotation from the one after their sender: not all begin with the same one.
+    [[nodiscard]] std::uint64_t turn(std::int32_t from, std::int32_t to) const {
+        return (to_size(to) + ranks_ - to_size(from)) % ranks_;
+    }
     [[nodiscard]] std::uint64_t key(std::int32_t from, std::int32_t to, std::int32_t slice) const {
-        return (to_size(from) * ranks_ + to_size(to)) * to_size(most_slices_) + to_size(slice);
+        return (to_size(from) * ranks_ + turn(from, to)) * to_size(most_slices_) + to_size(slice);
     }
 
     void add_piece(std::int32_t src, std::int32_t dst, std::int64_t offset, std::int64_t length) {
@@ -226,7 +230,8 @@ private:
     void add_local() {
         for (std::size_t src = 0; src < ranks_; ++src) {
             const std::size_t first = src / width_ * width_;
-            for (std::size_t dst = first; dst < first + width_; ++dst) {
+            for (std::size_t n = 1; n < width_; ++n) {  // in rotation: not all begin with one receiver
+                const std::size_t dst = first + (src - first + n) % width_;
                 if (src == dst || demand_[src * ranks_ + dst] == 0) continue;
                 add_piece(to_int32(src), to_int32(dst), 0, demand_[src * ranks_ + dst]);
                 add_message(to_int32(src), to_int32(dst), MessagePhase::kLocal);
@@ -255,7 +260,7 @@ private:
         std::vector<std::int32_t> fan_of(parts_.size(), -1);
         const auto moves = [&](const Part& part) { return landing(part) != part.dst; };
         const auto fans = keyed(moves, [&](const Part& part) {
-            return ((to_size(landing(part)) * ranks_ + to_size(part.dst)) * ranks_ + to_size(part.carrier)) * to_size(most_slices_) +
+            return ((to_size(landing(part)) * ranks_ + turn(landing(part), part.dst)) * ranks_ + to_size(part.carrier)) * to_size(most_slices_) +
                    to_size(part.slice);
         });
         add_messages(fans, MessagePhase::kRedistribute, false, fan_of,

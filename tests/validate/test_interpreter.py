@@ -142,7 +142,8 @@ def change_step(case: Case, random: Random) -> Case:
         if how == 0 and row.deps:
             row.deps.remove(random.choice(row.deps))
         elif how == 1:
-            row.deps = sorted({*row.deps, random.randrange(len(case.rows))})
+            other = random.choice([k for k, any_row in enumerate(case.rows) if any_row is not row])
+            row.deps = sorted({*row.deps, other})
         elif how == 2:
             wait.seconds *= random.choice([0.0, 0.5, 0.999, 2.0])
         elif how == 3:
@@ -155,6 +156,8 @@ def change_step(case: Case, random: Random) -> Case:
             wait_needlessly(case, random)
         elif how == 7:
             drop_message(case, random)
+        for index, other_row in enumerate(case.rows):  # what waits for itself is no schedule
+            other_row.deps = [dep for dep in other_row.deps if dep != index]
     return case
 
 

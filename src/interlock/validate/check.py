@@ -128,6 +128,8 @@ def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violat
     The second value tells of a message that has no path and that the topology cannot route. Messages whose ends are not
     ranks, and multicasts and reductions without links, are left alone: the native check words them.
     """
+    if len(schedule.kind) != schedule.num_messages:
+        raise InvalidInput(f"kind has {len(schedule.kind)} rows; the schedule has {schedule.num_messages} messages")
     routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
     is_single = (np.diff(schedule.src.offsets)[routed] == 1) & (np.diff(schedule.dst.offsets)[routed] == 1)
     if not len(routed) or not is_single.all():

@@ -60,6 +60,11 @@ def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) ->
         Field("message_overhead", format_seconds(cluster.message_overhead_s), False, UNSAID + preset),
         Field("stage_overhead", format_seconds(cluster.stage_overhead_s), False, UNSAID + preset),
         Field("fabric", cluster.fabric.name, False, UNSAID + "taken as one that loses nothing"),
+        Field("gpu_launch", format_seconds(cluster.gpu_launch_s), False, UNSAID + preset),
+        Field("gpu_hop", format_seconds(cluster.gpu_hop_s), False, UNSAID + preset),
+        Field("gpu_message", format_seconds(cluster.gpu_message_s), False, UNSAID + preset),
+        Field("gpu_copy_bandwidth", format_bandwidth(cluster.gpu_copy_bandwidth_bytes_per_s), False, UNSAID + preset),
+        Field("gpu_costs", cluster.gpu_costs, False, "what a file of links cannot say is assumed"),
     )
 
 
