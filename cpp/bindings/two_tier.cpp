@@ -7,6 +7,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 #include "interlock/port_loads.hpp"
 #include "interlock/two_tier_plan.hpp"
 #include "interlock/two_tier_program.hpp"
@@ -49,6 +50,16 @@ void require_whole_servers(const Array2<std::int64_t>& demand_bytes, std::int32_
     require(servers > 0 && demand_bytes.shape(0) == demand_bytes.shape(1) &&
                 demand_bytes.shape(0) % static_cast<std::size_t>(servers) == 0,
             "demand_bytes must be square, with the same number of ranks on every server");
+}
+
+void require_demand_of(const TwoTierDecision& decision, const Array2<std::int64_t>& demand_bytes) {
+    const std::size_t ranks = decision.servers * decision.width;
+    require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks], as decided for");
+    for (const std::int64_t bytes : as_span(demand_bytes)) require(bytes >= 0 && bytes <= std::int64_t{1} << 62, "bytes must be between 0 and 2^62");
+}
+
+void require_finite(std::span<const double> values, const char* rule) {
+    for (const double value : values) require(value >= 0.0 && value < 1e300, rule);
 }
 
 /// The costs as one array, in the order of the struct's fields, then rates.scale_up.
@@ -108,6 +119,7 @@ void bind_decision(nb::module_& m) {
         .def(
             "rows",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
+                require_demand_of(self, demand_bytes);
                 ScheduleRows rows;
                 {
                     const nb::gil_scoped_release nogil;
@@ -124,6 +136,7 @@ void bind_decision(nb::module_& m) {
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes, std::int32_t rank,
                const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start, std::int64_t own_from,
                std::int64_t own_to, std::int64_t own_bytes) {
+                require_demand_of(self, demand_bytes);
                 RankProgram made;
                 {
                     const nb::gil_scoped_release nogil;
@@ -151,6 +164,7 @@ void bind_decision(nb::module_& m) {
         .def(
             "scaled",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
+                require_demand_of(self, demand_bytes);
                 const nb::gil_scoped_release nogil;
                 return scaled(self, as_span(demand_bytes));
             },
@@ -158,6 +172,8 @@ void bind_decision(nb::module_& m) {
         .def(
             "in_rounds",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes, std::int32_t rounds) {
+                require_demand_of(self, demand_bytes);
+                require(rounds >= 1 && rounds <= 65'536, "rounds must be between 1 and 65536");
                 TwoTierDecision made = self;
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), self.servers, self.width);
                 made.segments = whole_tiles(tiles, rounds);
@@ -180,6 +196,15 @@ void bind_two_tier(nb::module_& m) {
            std::int64_t hash_seed, const Array1<double>& losses) {
             require_whole_servers(demand_bytes, servers);
             require(nic.size() == demand_bytes.shape(0) && present.size() == nic.size() && nominal_nic.size() == nic.size(), "nic, present and nominal_nic must be [ranks]");
+            require_finite(as_span(nic), "rates of NICs must be finite and not negative");
+            require_finite(as_span(nominal_nic), "rates of NICs must be finite and not negative");
+            require_finite(as_span(costs), "costs must be finite and not negative");
+            require_finite(as_span(losses), "losses must be finite and not negative");
+            require(scale_up > 0.0 && scale_up < 1e300 && efficiency > 0.0 && efficiency <= 1.0 && oversubscription >= 1.0 &&
+                        oversubscription < 1e300,
+                    "scale_up must be above 0, efficiency above 0 and at most 1, oversubscription at least 1");
+            require(scale_out >= 0 && scale_out <= 2 && hash_radix >= 0 && hash_uplinks >= 0 && hash_radix <= kMostNodes && hash_uplinks <= kMostNodes,
+                    "scale_out must be 0, 1 or 2, hash_radix and hash_uplinks between 0 and 1,000,000");
             TwoTierDecision decision;
             {
                 const nb::gil_scoped_release nogil;
@@ -213,6 +238,7 @@ void bind_two_tier(nb::module_& m) {
         "sampled_drift",
         [](const Array2<std::int64_t>& before, const Array2<std::int64_t>& now, std::int32_t servers) {
             require_whole_servers(before, servers);
+            require(now.shape(0) == before.shape(0) && now.shape(1) == before.shape(1), "before and now must have one shape");
             const nb::gil_scoped_release nogil;
             const auto count = static_cast<std::size_t>(servers);
             return sampled_drift(as_span(before), as_span(now), count, before.shape(0) / count);

@@ -6,12 +6,15 @@
 #include <numeric>
 
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
 
+constexpr std::int32_t kMostCompared = 16'384;  // nodes that are all looked at from each other: time grows with the square
+
 void check(const Arcs& arcs) {
-    require(arcs.num_nodes >= 1, "a network needs at least one node");
+    require(arcs.num_nodes >= 1 && arcs.num_nodes <= kMostNodes, "a network has between 1 and 1,000,000 nodes");
     require(arcs.src.size() == arcs.dst.size() && arcs.src.size() == arcs.capacity.size(),
             "src, dst and capacity must have one entry per arc");
     std::int64_t room = std::int64_t{1} << 62;
@@ -340,12 +343,14 @@ Cut narrowest_cut_from(const Arcs& arcs, std::int32_t source) {
     check(arcs);
     require(arcs.num_nodes >= 2 && source >= 0 && source < arcs.num_nodes,
             "source must be one of at least two nodes of the network");
+    require(arcs.num_nodes <= kMostCompared, "cuts to every node are for at most 16,384 nodes");
     return AllSinks(arcs, source).run();
 }
 
 std::vector<std::int32_t> cheapest_partition(const Arcs& arcs, std::int64_t price) {
     check(arcs);
-    require(price >= 0, "price must not be negative");
+    require(price >= 0 && price <= std::int64_t{1} << 61, "price must be between 0 and 2^61");
+    require(arcs.num_nodes <= kMostCompared, "partitions are for at most 16,384 nodes");
     const auto num_nodes = static_cast<std::size_t>(arcs.num_nodes);
     // Twice (half the arcs around a set - price), so that all stays in whole numbers.
     std::vector<std::int64_t> weight(num_nodes, 0);

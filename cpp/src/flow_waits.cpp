@@ -6,6 +6,7 @@
 
 #include "interlock/admission.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
@@ -152,7 +153,7 @@ void check_flow_problem(const FlowProblem& problem) {
     problem.senders.check(num_messages, "senders");
     check_ids(problem.path.values, problem.channel_by_link.size(), "path names a link that is not there");
     check_ids(problem.deps.values, num_messages, "deps name a message that is not there");
-    check_ids(problem.senders.values, std::size_t{1} << 31, "senders must not be negative");
+    check_ids(problem.senders.values, kMostNodes, "senders must be between 0 and 999,999");
     require(std::is_sorted(problem.barriers.begin(), problem.barriers.end()), "barriers must ascend");
     require(problem.stage_overhead_s >= 0 && problem.stage_overhead_s < 1e300, "stage_overhead_s must be at least 0");
     require(problem.tolerance >= 0 && problem.tolerance < 1, "tolerance must be at least 0 and below 1");

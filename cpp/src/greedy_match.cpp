@@ -135,7 +135,8 @@ void check(const MatchGraph& graph, const Holdings& holdings, const MatchOptions
     require(holdings.held.size() == at(graph.num_nodes) * words && holdings.holders.size() == at(graph.num_chunks) &&
                 holdings.missing.size() == at(graph.num_nodes),
             "holdings must have one entry per node and chunk");
-    require(options.candidates >= 1 && options.threads >= 1, "candidates and threads must be at least 1");
+    require(options.candidates >= 1 && options.threads >= 1 && options.threads <= 1024,
+            "candidates must be at least 1, threads between 1 and 1024");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
@@ -84,7 +85,8 @@ void normalise(std::span<const double> rate, std::span<double> length) {
 
 void check(const PairTraffic& traffic, std::int32_t rounds) {
     const auto nodes = static_cast<std::size_t>(std::max(traffic.num_nodes, 0));
-    require(nodes >= 1 && nodes <= 4096 && rounds >= 0, "between 1 and 4096 nodes, and rounds that are not negative");
+    require(nodes >= 1 && nodes <= 4096 && rounds >= 0 && rounds <= kMostRounds,
+            "between 1 and 4096 nodes, and between 0 and 100000 rounds");
     require(traffic.src.size() == traffic.dst.size() && traffic.src.size() == traffic.rate.size(),
             "src, dst and rate must have one entry per link");
     require(traffic.bytes.size() == nodes * nodes, "bytes must be square, a row per node");
@@ -92,9 +94,9 @@ void check(const PairTraffic& traffic, std::int32_t rounds) {
         require(traffic.src[link] >= 0 && traffic.src[link] < traffic.num_nodes && traffic.dst[link] >= 0 &&
                     traffic.dst[link] < traffic.num_nodes,
                 "a link names a node that does not exist");
-        require(traffic.rate[link] > 0.0, "rates must be above zero");
+        require(traffic.rate[link] > 0.0 && traffic.rate[link] < 1e300, "rates must be above zero and finite");
     }
-    for (const double bytes : traffic.bytes) require(bytes >= 0.0, "bytes must not be negative");
+    for (const double bytes : traffic.bytes) require(bytes >= 0.0 && bytes < 1e300, "bytes must be finite and not negative");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <queue>
 #include <utility>
 
+#include "interlock/limits.hpp"
+
 namespace interlock {
 namespace {
 
@@ -16,6 +18,7 @@ void check(const LaneWork& work) {
     require(work.lane_overhead_ticks.size() == lanes && work.lane_latency_ticks.size() == lanes,
             "every lane needs an overhead and a latency");
     require(work.task_ticks.size() == tasks, "every task needs a time");
+    require(work.num_resources >= 0 && work.num_resources <= 50'000'000, "there are at most 50,000,000 resources");
     for (const std::int32_t resource : work.lane_resources.values) {
         require(resource >= 0 && resource < work.num_resources, "lanes must hold known resources");
     }
@@ -292,6 +295,7 @@ ListSchedule list_schedule(const LaneWork& work, std::span<const std::int64_t> p
 
 ListSchedule refine_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging,
                              std::int32_t rounds) {
+    require(rounds >= 0 && rounds <= kMostRounds, "rounds must be between 0 and 100000");
     ListSchedule best = list_schedule(work, priority, merging);
     if (rounds == 0) return best;
     const Reversed before(work.successors);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "interlock/limits.hpp"
+
 namespace interlock {
 
 void ScheduleTableRows::check() const {
@@ -14,6 +16,17 @@ void ScheduleTableRows::check() const {
             "every column must have one value per message");
     Csr<std::int32_t>{piece_offsets, item}.check(messages, "pieces");
     require(offset.size() == item.size() && length.size() == item.size(), "every piece must have an item, offset and length");
+    for (const auto& ranks : {src.values, dst.values})
+        for (const std::int32_t rank : ranks) require(rank >= 0 && rank < kMostNodes, "ranks must be between 0 and 999,999");
+    for (const std::int32_t before : deps.values)
+        require(before >= 0 && static_cast<std::size_t>(before) < messages, "dependencies must be messages");
+    for (std::size_t piece = 0; piece < item.size(); ++piece) {
+        require(item[piece] >= 0 && offset[piece] >= 0 && length[piece] >= 0 && offset[piece] <= std::int64_t{1} << 62 &&
+                    length[piece] <= std::int64_t{1} << 62,
+                "pieces must lie in items, of at most 2^62 bytes");
+    }
+    for (const std::int64_t bytes : size_bytes) require(bytes >= 0, "sizes must not be negative");
+    for (const std::int32_t number : stage) require(number >= 0, "stages must not be negative");
 }
 
 namespace {

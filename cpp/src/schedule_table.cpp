@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 
@@ -22,7 +23,7 @@ void PieceTable::check(std::size_t num_messages) const {
 }
 
 void ItemTable::check() const {
-    require(num_ranks > 0, "num_ranks must be at least 1");
+    require(num_ranks > 0 && num_ranks <= kMostNodes, "num_ranks must be between 1 and 1,000,000");
     require(size() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()), "at most 2^31 - 2 items");
     contributors.check(contributors.num_rows() == 1 ? 1 : size(), "contributors");
     destinations.check(destinations.num_rows() == 1 ? 1 : size(), "destinations");

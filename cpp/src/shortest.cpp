@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
@@ -78,7 +79,7 @@ void spread_by_cost(const Adjacency& out, std::int32_t source, std::span<double>
 std::vector<double> shortest_distances(std::int32_t num_nodes, std::span<const std::int32_t> src,
                                        std::span<const std::int32_t> dst, std::span<const double> cost,
                                        std::span<const std::int32_t> sources) {
-    require(num_nodes >= 1, "a network needs at least one node");
+    require(num_nodes >= 1 && num_nodes <= kMostNodes, "a network has between 1 and 1,000,000 nodes");
     require(src.size() == dst.size() && src.size() == cost.size(), "src, dst and cost must have one entry per arc");
     for (std::size_t a = 0; a < src.size(); ++a) {
         require(src[a] >= 0 && src[a] < num_nodes && dst[a] >= 0 && dst[a] < num_nodes,

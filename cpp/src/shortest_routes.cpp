@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 
@@ -117,7 +118,8 @@ void check(const RoutedGraph& graph, std::span<const std::int32_t> src, std::spa
     const auto within = [](std::span<const std::int32_t> ids, std::int32_t limit) {
         return std::all_of(ids.begin(), ids.end(), [=](std::int32_t id) { return id >= 0 && id < limit; });
     };
-    require(graph.num_ranks >= 0 && graph.num_ranks <= graph.num_nodes, "num_ranks must not exceed num_nodes");
+    require(graph.num_ranks >= 0 && graph.num_ranks <= graph.num_nodes && graph.num_nodes <= kMostNodes,
+            "num_ranks must not exceed num_nodes, nor that 1,000,000");
     require(graph.link_src.size() == graph.link_dst.size() && graph.link_src.size() == graph.cost.size(),
             "link columns must have equal lengths");
     require(within(graph.link_src, graph.num_nodes) && within(graph.link_dst, graph.num_nodes),

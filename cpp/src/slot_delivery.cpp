@@ -7,6 +7,8 @@
 #include <queue>
 #include <vector>
 
+#include "interlock/limits.hpp"
+
 namespace interlock {
 namespace {
 
@@ -79,7 +81,7 @@ struct Arrival {
 }  // namespace
 
 void ChunkGoal::check() const {
-    require(num_nodes > 0, "num_nodes must be at least 1");
+    require(num_nodes > 0 && num_nodes <= kMostNodes, "num_nodes must be between 1 and 1,000,000");
     require(link_src.size() == link_dst.size(), "link columns must have equal length");
     require(origin.size() < static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
             "at most 2^31 - 2 chunks");
@@ -136,7 +138,8 @@ std::vector<std::int32_t> slot_table_roots(std::span<const Chunk> table, std::sp
                                            std::size_t num_chunks, std::int32_t num_ranks) {
     const std::size_t num_links = link_src.size();
     require(num_links > 0 ? table.size() % num_links == 0 : table.empty(), "the table must have one column per link");
-    require(num_ranks > 0, "num_ranks must be at least 1");
+    require(num_ranks > 0 && num_ranks <= kMostNodes, "num_ranks must be between 1 and 1,000,000");
+    require(num_chunks <= std::size_t{1} << 26, "at most 2^26 chunks");
     for (const std::int32_t node : link_src) require(node >= 0, "every node must be one of the graph");
     // Of all ranks but one, the sum of their numbers tells which one is missing.
     const std::int64_t everyone = std::int64_t{num_ranks} * (num_ranks - 1) / 2;

@@ -7,6 +7,7 @@
 
 #include "interlock/arborescence.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
@@ -75,11 +76,16 @@ private:
 
 void check(const SumNetwork& network, std::int32_t rounds) {
     const std::size_t links = network.src.size();
-    require(network.num_nodes >= 1 && rounds >= 0, "at least one node, and rounds that are not negative");
+    require(network.num_nodes >= 1 && network.num_nodes <= kMostNodes && rounds >= 0 && rounds <= kMostRounds,
+            "between 1 and 1,000,000 nodes, and between 0 and 100000 rounds");
+    require(network.num_channels >= 0 && network.num_channels <= 50'000'000, "there are at most 50,000,000 channels");
     require(network.dst.size() == links && network.rate.size() == links && network.channel.size() == links,
             "src, dst, rate and channel must have one entry per link");
     for (std::size_t link = 0; link < links; ++link) {
-        require(network.rate[link] > 0.0, "rates must be above zero");
+        require(network.src[link] >= 0 && network.src[link] < network.num_nodes && network.dst[link] >= 0 &&
+                    network.dst[link] < network.num_nodes,
+                "a link names a node that does not exist");
+        require(network.rate[link] > 0.0 && network.rate[link] < 1e300, "rates must be above zero and finite");
         require(network.channel[link] >= 0 && network.channel[link] < network.num_channels,
                 "a link names a channel that does not exist");
     }

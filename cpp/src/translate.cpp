@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "interlock/arc_graph.hpp"
+#include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
@@ -186,6 +187,7 @@ private:
 
 void check(const LaneGraph& graph) {
     const std::size_t lanes = graph.lane_ticks.size();
+    require(graph.num_resources >= 0 && graph.num_resources <= 50'000'000, "there are at most 50,000,000 resources");
     require(graph.num_ranks >= 1 && graph.next.size() == at(graph.num_ranks) * lanes, "every lane must lead somewhere");
     require(graph.lane_latency_ticks.size() == lanes, "every lane needs a latency");
     graph.lane_resources.check(lanes, "lane_resources");
@@ -201,7 +203,7 @@ void check(const LaneGraph& graph) {
 
 std::vector<std::int32_t> translations(std::span<const std::int32_t> generators, std::int32_t num_nodes,
                                        std::int32_t num_ranks) {
-    require(num_ranks >= 1 && num_ranks <= num_nodes, "ranks must be nodes");
+    require(num_nodes <= kMostNodes && num_ranks >= 1 && num_ranks <= num_nodes, "ranks must be nodes, of at most 1,000,000");
     require(generators.size() % at(num_nodes) == 0, "generators must have one entry per node");
     for (const std::int32_t node : generators) require(node >= 0 && node < num_nodes, "generators must move nodes to nodes");
     std::vector<std::span<const std::int32_t>> used;
@@ -220,7 +222,8 @@ std::vector<std::int32_t> translations(std::span<const std::int32_t> generators,
 
 Growth grow(const LaneGraph& graph, std::int32_t num_chunks, std::uint64_t seed) {
     check(graph);
-    require(num_chunks >= 0, "the number of chunks must not be negative");
+    require(num_chunks >= 0 && std::int64_t{num_chunks} * graph.num_ranks <= std::int64_t{1} << 27,
+            "chunks of all ranks must be between 0 and 2^27");
     return Grower(graph, num_chunks, seed).run();
 }
 

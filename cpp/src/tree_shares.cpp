@@ -232,7 +232,7 @@ TreeShares share_trees(const ArcGraph& graph, const TreeDemand& demand, const Sh
     require(options.tolerance > 0.0 && options.haste >= 0.0, "tolerance must be positive, haste not negative");
     require(options.tolerance < 1e9 && options.haste < 1e9, "tolerance and haste must be below 1e9");
     for (const double ticks : options.hop_ticks) require(ticks >= 0.0 && ticks < 0x1p62, "hops must take finite time");
-    require(options.most_steps >= 0, "steps must not be negative");
+    require(options.most_steps >= 0 && options.most_steps <= 10'000'000, "steps must be between 0 and 10,000,000");
     return Sharer(graph, demand, options).share();
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "interlock/laid_trees.hpp"
+#include "interlock/limits.hpp"
 #include "interlock/shortest_tree.hpp"
 
 namespace interlock {
@@ -145,6 +146,7 @@ private:
 
 Packing sweep_trees(const ArcGraph& graph, const TreeDemand& demand, const SweepOptions& options) {
     graph.check();
+    require(options.passes <= kMostRounds, "passes must be at most 100000");
     require(options.passes >= 1 && options.haste >= 0.0, "at least one pass, and haste that is not negative");
     require(options.hop_ticks.size() == graph.num_arcs(), "every arc needs the time of a hop");
     for (const double ticks : options.hop_ticks) require(ticks > 0.0 && ticks < kNever, "every hop must take time");

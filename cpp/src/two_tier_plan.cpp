@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
 #include "interlock/two_tier/ledger.hpp"
 #include "interlock/two_tier/slices.hpp"
 
@@ -230,7 +231,13 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
                               const Ports& ports, std::int32_t only, std::int32_t slices) {
     require(rates.servers > 0 && rates.width > 0 && rates.nic.size() == rates.servers * rates.width,
             "nic rates must be [ranks]");
-    require(only < static_cast<std::int32_t>(kNumWays), "no such way");
+    require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
+    require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
+    std::int64_t room = std::int64_t{1} << 62;
+    for (const std::int64_t bytes : demand_bytes) {
+        require(bytes >= 0 && bytes <= room, "bytes must not be negative, and all together at most 2^62");
+        room -= bytes;
+    }
     return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
 }
 
