@@ -1,6 +1,7 @@
 #include "interlock/rails_split.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -106,7 +107,8 @@ private:
         std::size_t taker = 0;
         for (Part& part : surplus_) {
             while (part.length > 0) {
-                while (room_[taker] == 0) ++taker;
+                while (taker < room_.size() && room_[taker] <= 0) ++taker;
+                require(taker < room_.size(), "shares of a tile must hold its bytes");
                 const std::int64_t bytes = std::min(part.length, room_[taker]);
                 tile_parts_.push_back({part.src, part.dst, to_int32(own * width_ + taker), 0, part.offset, bytes});
                 part.offset += bytes;
@@ -288,7 +290,14 @@ ScheduleRows rails_split(std::span<const std::int64_t> demand_bytes, std::span<c
                          std::int32_t slices) {
     require(servers > 0 && rates.size() % servers == 0 && demand_bytes.size() == rates.size() * rates.size(),
             "demand_bytes must be [ranks, ranks], rates [servers, rails] with a rail for every GPU");
-    require(slices >= 0, "slices must not be negative");
+    require(slices >= 0 && slices <= 1000, "slices must be from 0 to 1,000");
+    double total = 0;
+    for (const std::int64_t bytes : demand_bytes) {
+        require(bytes >= 0, "demand_bytes must not be negative");
+        total += static_cast<double>(bytes);
+    }
+    require(total < 9e18, "demand_bytes must sum to less than 2^63");
+    for (const double rate : rates) require(rate >= 0 && std::isfinite(rate), "rates must be finite and not negative");
     return RailsSplit(demand_bytes, rates, servers, slices).run();
 }
 
