@@ -16,6 +16,7 @@ import faulthandler
 import importlib.util
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ import numpy as np
 MOST_KEPT = 6  # real calls of each function
 MOST_ENTRIES = 5_000  # of an argument that is kept: larger ones make slow calls
 HANGS_S = 120.0
+MEMORY_BYTES = 4 << 30
 ODD_FLOATS = (np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, -1e300, 5e-324)
 ODD_INTS = (-1, 0, 1, 2, 255, 10**6, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63))
 METHODS = ("rows", "program", "scaled", "in_rounds")  # of a decision
@@ -97,6 +99,8 @@ def attack(options: argparse.Namespace) -> None:
     """Call after call with changed arguments; the diary says which one is under way."""
     if options.module is not None:
         load(options.module)
+    else:  # what asks for more is refused, and does not take the machine's memory
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     from interlock._native import _core
     from interlock.errors import InterlockError
 
