@@ -26,7 +26,7 @@ class Step:
         What `il.step` made, planned here by `algorithm` in whole elements of `element_bytes`; or a plan. Ranks of the
         step are those of the group, in order.
     timeout_s
-        For a run of the step; the group's own by default. A rank that fails is named, as in other calls.
+        For a run of the step; the group's own by default.
 
     Examples
     --------
