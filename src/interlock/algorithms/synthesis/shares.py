@@ -24,6 +24,7 @@ __all__ = ["are_few", "shared"]
 
 MOST_ROWS = 700  # of the linear program
 MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squared
+MOST_STEPS = 10_000_000  # as many as the core takes; small graphs need a few hundred
 EFFORT_PER_TRANSFER = 400
 MORE_TRANSFERS = 5_000_000  # beside the steps of the program
 MOST_TRANSFERS = 250_000  # at once
@@ -141,7 +142,7 @@ def _shares(
     roots = np.flatnonzero(size_bytes).astype(np.int32)
     size_bytes = size_bytes[roots]
     rows = arcs.num_resources + len(roots)
-    most_steps = MOST_EFFORT // rows**2
+    most_steps = min(MOST_EFFORT // rows**2, MOST_STEPS)
     try:
         made = _core.share_trees(
             arcs.columns(ticks),
