@@ -24,7 +24,7 @@ __all__ = ["are_few", "shared"]
 
 MOST_ROWS = 700  # of the linear program
 MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squared
-MOST_STEPS = 10_000_000  # as many as the core takes; small graphs need a few hundred
+MOST_STEPS = 10_000_000  # as many as the core takes
 EFFORT_PER_TRANSFER = 400
 MORE_TRANSFERS = 5_000_000  # beside the steps of the program
 MOST_TRANSFERS = 250_000  # at once
