@@ -26,7 +26,7 @@ void each_fault_is_named() {
     made.dst.values[0] = 0;
     CHECK(broke(form(made), Rule::distinct_ends));
     made = one_message();
-    made.kind[0] = 2;
+    made.kind[0] = 3;
     CHECK(broke(form(made), Rule::known_kind));
     made = one_message();
     made.phase[0] = 6;
