@@ -237,8 +237,8 @@ def changed_on_the_way(
         )
         moves = handle.session.move
 
-        def move(prepared: Any, source: torch.Tensor, target: torch.Tensor) -> None:
-            moves(prepared, source, target)
+        def move(prepared: Any, source: torch.Tensor, target: torch.Tensor, **others: Any) -> None:
+            moves(prepared, source, target, **others)
             if flips and rank == victim:
                 target[len(target) // 2] ^= 4
 
