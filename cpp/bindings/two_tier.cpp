@@ -152,7 +152,7 @@ void bind_decision(nb::module_& m) {
         .def(
             "port_loads",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
-                PortLoads loads;
+                NicLoads loads;
                 {
                     const nb::gil_scoped_release nogil;
                     loads = port_loads(as_span(demand_bytes), self);

@@ -11,7 +11,7 @@ CopyHoldings::CopyHoldings(const MessageTable& messages, const ItemTable& items,
                            Findings& found)
     : messages_(messages), items_(items), causality_(causality), found_(found), held_(at(items.num_ranks)) {}
 
-void CopyHoldings::follow(const Segment& segment) {
+void CopyHoldings::follow(const ItemSegment& segment) {
     ++num_segments_;
     const std::int32_t origin = items_.contributors_of(at(segment.item)).front();
     for (const Carrier& carrier : segment.carriers) send(carrier, origin, segment);
@@ -23,7 +23,7 @@ void CopyHoldings::follow(const Segment& segment) {
     }
 }
 
-void CopyHoldings::send(const Carrier& carrier, std::int32_t origin, const Segment& segment) {
+void CopyHoldings::send(const Carrier& carrier, std::int32_t origin, const ItemSegment& segment) {
     const auto report = [&](Rule rule, std::int32_t rank) {
         found_.add(rule, carrier.message, rank, segment.item, segment.first, segment.end);
     };

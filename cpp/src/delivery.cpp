@@ -25,7 +25,7 @@ class LastFollowed {
 public:
     explicit LastFollowed(const ItemTable& items) : items_(items) {}
 
-    [[nodiscard]] bool is_like(const Segment& segment) const {
+    [[nodiscard]] bool is_like(const ItemSegment& segment) const {
         const auto is_same_message = [](const Carrier& carrier, std::int32_t message) {
             return carrier.message == message;
         };
@@ -34,7 +34,7 @@ public:
                equal(items_.contributors_of(item), items_.contributors_of(item_), std::equal_to<>()) &&
                equal(items_.destinations_of(item), items_.destinations_of(item_), std::equal_to<>());
     }
-    void set(const Segment& segment, bool is_faultless) {
+    void set(const ItemSegment& segment, bool is_faultless) {
         is_faultless_ = is_faultless;
         item_ = at(segment.item);
         messages_.clear();
@@ -103,7 +103,7 @@ Delivery check_delivery(const MessageTable& messages, const PieceTable& pieces, 
         scratch.start_item(item);
         if (is_sum) sums.start_item(item);
         for (std::size_t s = 0; s < cutter.num_segments(); ++s) {
-            const Segment segment = cutter.segment(item, s);
+            const ItemSegment segment = cutter.segment(item, s);
             scratch.follow(segment);
             if (last.is_like(segment)) continue;
             const std::int64_t num_found = result.found.total;

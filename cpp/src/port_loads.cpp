@@ -11,10 +11,10 @@ namespace {
 
 std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
 
-PortLoads direct_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
+NicLoads direct_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
     const std::size_t width = decision.width, ranks = decision.servers * width;
     require(demand.size() == ranks * ranks, "demand_bytes must be [ranks, ranks]");
-    PortLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0), false};
+    NicLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0), false};
     for (std::size_t src = 0; src < ranks; ++src) {
         for (std::size_t dst = 0; dst < ranks; ++dst) {
             if (src / width == dst / width) continue;
@@ -27,12 +27,12 @@ PortLoads direct_loads(std::span<const std::int64_t> demand, const TwoTierDecisi
 
 }  // namespace
 
-PortLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
+NicLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
     if (decision.way == Way::kDirect) return direct_loads(demand, decision);
     const DecidedPlan decided(demand, decision, kEveryone);
     const TwoTierPlan& plan = decided.plan();
     const std::size_t width = plan.width, ranks = plan.servers * width;
-    PortLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0), false};
+    NicLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0), false};
     std::vector<std::int32_t> lanes_out(ranks, 0), lanes_in(ranks, 0);
     std::optional<TileParcels> parcels;
     if (plan.assignment->has_far()) parcels.emplace(demand, *plan.assignment, plan.servers, width);

@@ -69,7 +69,7 @@ bool ScratchRule::is_relay(std::int32_t rank) const {
            needs_[at(rank)] != (items_.destinations.num_rows() == 1 ? 0 : item_);
 }
 
-void ScratchRule::follow(const Segment& segment) {
+void ScratchRule::follow(const ItemSegment& segment) {
     ++num_segments_;
     bool any = false;
     for (const Carrier& carrier : segment.carriers) {
@@ -85,7 +85,7 @@ void ScratchRule::follow(const Segment& segment) {
             if (waiting_[at(rank)].segment == num_segments_) extend(rank, carriers_.stage[at(carrier.message)]);
 }
 
-void ScratchRule::wait(std::int32_t rank, std::int32_t stage, const Segment& segment) {
+void ScratchRule::wait(std::int32_t rank, std::int32_t stage, const ItemSegment& segment) {
     if (waiting_[at(rank)].segment == num_segments_) return extend(rank, stage);
     waiting_[at(rank)] = {num_segments_, spans_.size()};
     spans_.rank.push_back(rank);

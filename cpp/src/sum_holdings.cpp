@@ -47,14 +47,14 @@ void SumHoldings::start_item(std::int32_t item) {
     }
 }
 
-void SumHoldings::follow(const Segment& segment) {
+void SumHoldings::follow(const ItemSegment& segment) {
     ++num_segments_;
     notes_.clear();
     for (const Carrier& carrier : segment.carriers) send(carrier, segment);
     check_destinations(segment);
 }
 
-void SumHoldings::send(const Carrier& carrier, const Segment& segment) {
+void SumHoldings::send(const Carrier& carrier, const ItemSegment& segment) {
     const std::int32_t message = carrier.message;
     const auto sources = carrier.sources(messages_.src);
     const auto targets = carrier.targets(messages_.dst);
@@ -86,7 +86,7 @@ void SumHoldings::send(const Carrier& carrier, const Segment& segment) {
     }
 }
 
-void SumHoldings::read(std::int32_t rank, std::int32_t message, const Segment& segment) {
+void SumHoldings::read(std::int32_t rank, std::int32_t message, const ItemSegment& segment) {
     Holding& held = holding(rank);
     if (held.writers >= 0 && !causality_.is_behind_barrier(message, held.last_writer_stage)) {
         // Writers come latest first, which is mostly descending, so one walk down the dependencies meets most of them.
@@ -105,7 +105,7 @@ void SumHoldings::read(std::int32_t rank, std::int32_t message, const Segment& s
     ++held.num_readers;
 }
 
-void SumHoldings::check_readers(std::int32_t rank, const Carrier& carrier, Sum arriving, const Segment& segment) {
+void SumHoldings::check_readers(std::int32_t rank, const Carrier& carrier, Sum arriving, const ItemSegment& segment) {
     const std::int32_t message = carrier.message;
     const Holding& held = holding(rank);
     if (held.num_readers == 0) return;
@@ -122,7 +122,7 @@ void SumHoldings::check_readers(std::int32_t rank, const Carrier& carrier, Sum a
     }
 }
 
-void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
+void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const ItemSegment& segment) {
     Holding& held = holding(rank);
     if (held.copied_by >= 0) found_.add(Rule::arrives_once, message, rank, segment.item, segment.first, segment.end);
     // Writers that a reader waited for are done before that reader; the others must not land on top of the copy.
@@ -143,7 +143,7 @@ void SumHoldings::copy_into(std::int32_t rank, std::int32_t message, Sum arrivin
     held.num_readers = 0;
 }
 
-void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment) {
+void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const ItemSegment& segment) {
     Holding& held = holding(rank);
     if (overlap(arriving, sum_of(rank)))
         found_.add(Rule::contributes_once, message, rank, segment.item, segment.first, segment.end);
@@ -157,7 +157,7 @@ void SumHoldings::reduce_into(std::int32_t rank, std::int32_t message, Sum arriv
     ++held.num_unread_writers;
 }
 
-void SumHoldings::check_destinations(const Segment& segment) {
+void SumHoldings::check_destinations(const ItemSegment& segment) {
     std::size_t num_missing = 0;
     for (const std::int32_t rank : items_.destinations_of(at(segment.item))) {
         const bool is_held = holding(rank).is_held;

@@ -30,7 +30,7 @@ public:
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
         double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
         const double slices_per_lane = slices > 0 ? slices : slices_.choose();
-        const auto cut = [&](Way way) { return Cut{slices_per_lane, slices_.lane_flows(way, slices_per_lane), slices_.bytes(way, slices_per_lane), slices_.flow_bytes()}; };
+        const auto cut = [&](Way way) { return Slicing{slices_per_lane, slices_.lane_flows(way, slices_per_lane), slices_.bytes(way, slices_per_lane), slices_.flow_bytes()}; };
         const bool has_rails = all_tiles_have_rails(), must_count = ledger_.ports_matter() || !is_even();
         const auto use_of = [&](const TwoTierDecision& decision) { return must_count ? count_lanes(demand_, ports_, decision) : PortUse{}; };
         TwoTierDecision burst, staged, detour;

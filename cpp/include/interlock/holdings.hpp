@@ -15,14 +15,14 @@ namespace interlock {
 class CopyHoldings {
 public:
     CopyHoldings(const MessageTable& messages, const ItemTable& items, const Causality& causality, Findings& found);
-    void follow(const Segment& segment);
+    void follow(const ItemSegment& segment);
 
 private:
     struct Held {
         std::int64_t segment = 0;
         std::int32_t writer = 0;
     };
-    void send(const Carrier& carrier, std::int32_t origin, const Segment& segment);
+    void send(const Carrier& carrier, std::int32_t origin, const ItemSegment& segment);
 
     const MessageTable& messages_;
     const ItemTable& items_;
@@ -39,7 +39,7 @@ public:
                 std::uint64_t seed);
     /// Must be called before the segments of another item are followed.
     void start_item(std::int32_t item);
-    void follow(const Segment& segment);
+    void follow(const ItemSegment& segment);
     [[nodiscard]] bool used_fingerprints() const { return used_fingerprints_; }
 
 private:
@@ -74,12 +74,12 @@ private:
     void add(std::span<std::uint64_t> into, Sum sum) const;
     [[nodiscard]] bool surely_contains(Sum sum, std::int32_t rank) const;
 
-    void send(const Carrier& carrier, const Segment& segment);
-    void read(std::int32_t rank, std::int32_t message, const Segment& segment);
-    void check_readers(std::int32_t rank, const Carrier& carrier, Sum arriving, const Segment& segment);
-    void copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
-    void reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const Segment& segment);
-    void check_destinations(const Segment& segment);
+    void send(const Carrier& carrier, const ItemSegment& segment);
+    void read(std::int32_t rank, std::int32_t message, const ItemSegment& segment);
+    void check_readers(std::int32_t rank, const Carrier& carrier, Sum arriving, const ItemSegment& segment);
+    void copy_into(std::int32_t rank, std::int32_t message, Sum arriving, const ItemSegment& segment);
+    void reduce_into(std::int32_t rank, std::int32_t message, Sum arriving, const ItemSegment& segment);
+    void check_destinations(const ItemSegment& segment);
     std::int32_t note(std::int32_t message, std::int32_t next);
 
     const MessageTable& messages_;

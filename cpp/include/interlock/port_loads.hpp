@@ -9,12 +9,12 @@
 namespace interlock {
 
 /// Bytes between servers that each rank's NIC sends and receives.
-struct PortLoads {
+struct NicLoads {
     std::vector<std::int64_t> out_bytes, in_bytes;  ///< [ranks]
     bool take_turns = false;  ///< whether partners of a NIC go one after the other
 };
 
 /// What a decided plan asks of every NIC, without writing it out.
-PortLoads port_loads(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision);
+NicLoads port_loads(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision);
 
 }  // namespace interlock

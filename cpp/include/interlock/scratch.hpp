@@ -37,7 +37,7 @@ public:
     ScratchRule(const CarrierTable& carriers, const ItemTable& items);
     /// Must be called before the segments of another item are followed.
     void start_item(std::int32_t item);
-    void follow(const Segment& segment);
+    void follow(const ItemSegment& segment);
     ScratchSpans& spans() { return spans_; }
 
 private:
@@ -46,7 +46,7 @@ private:
         std::size_t span = 0;
     };
     [[nodiscard]] bool is_relay(std::int32_t rank) const;
-    void wait(std::int32_t rank, std::int32_t stage, const Segment& segment);
+    void wait(std::int32_t rank, std::int32_t stage, const ItemSegment& segment);
     void extend(std::int32_t rank, std::int32_t stage);
 
     CarrierTable carriers_;

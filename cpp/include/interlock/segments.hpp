@@ -53,7 +53,7 @@ private:
 };
 
 /// Bytes [first, end) of one item, moved alike by every message that touches them, and those messages in turn.
-struct Segment {
+struct ItemSegment {
     std::int32_t item;
     std::int64_t first;
     std::int64_t end;
@@ -75,7 +75,7 @@ public:
     bool cut(std::span<const Carried> carried, std::int64_t size);
     [[nodiscard]] std::size_t num_segments() const { return cuts_.size() - 1; }
     /// Valid until the next cut.
-    [[nodiscard]] Segment segment(std::int32_t item, std::size_t s) const {
+    [[nodiscard]] ItemSegment segment(std::int32_t item, std::size_t s) const {
         const std::size_t num_carriers = first_carrier_[s + 1] - first_carrier_[s];
         return {item, cuts_[s], cuts_[s + 1], std::span(carriers_).subspan(first_carrier_[s], num_carriers)};
     }

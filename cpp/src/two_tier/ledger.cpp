@@ -174,7 +174,7 @@ double Ledger::mean_partners() const {
     return all / static_cast<double>(ranks_);
 }
 
-double Ledger::balanced_seconds(const Cut& cut, bool is_crowded) const {
+double Ledger::balanced_seconds(const Slicing& cut, bool is_crowded) const {
     double most = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server) {
         double out = 0, in = 0, rate = 0, messages = 0, squares = 0;
@@ -265,7 +265,7 @@ double Ledger::nic_seconds(const PortUse& use) const {
     return most;
 }
 
-Ledger::Waves Ledger::count_waves(const Cut& cut) const {
+Ledger::Waves Ledger::count_waves(const Slicing& cut) const {
     Waves waves{std::vector<double>(tiles_.servers, 1.0), std::vector<double>(tiles_.servers, 1.0)};
     if (cut.bytes.empty()) return waves;
     for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
@@ -279,7 +279,7 @@ Ledger::Waves Ledger::count_waves(const Cut& cut) const {
     return waves;
 }
 
-double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut, double waiting) const {
+double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, const Slicing& cut, double waiting) const {
     const Waves waves = count_waves(cut);
     double end = nic_s > 0 ? nic_s + after_s : 0.0;
     for (std::size_t port = 2 * ranks_; port < std::min(use.bytes.size(), ports_.first_uplink()); ++port) {
@@ -334,7 +334,7 @@ bool Ledger::has_busy_receiver() const {
     return mean_partners() >= kManyPartners && share > kBusyReceiver && share < kShortReceiver && !ports_.is_mesh;
 }
 
-double Ledger::burst_seconds(const Cut& cut, const PortUse& use) const {
+double Ledger::burst_seconds(const Slicing& cut, const PortUse& use) const {
     double loops = nic_seconds(use);
     // Inside a single server all neighbours of a GPU send to its NIC at once.
     if (tiles_.servers == 1 && loops > 0) loops /= goodput(static_cast<double>(rates_.width - 1), static_cast<double>(tiles_.bytes[0]) / static_cast<double>(rates_.width * rates_.width));
@@ -353,7 +353,7 @@ double Ledger::burst_seconds(const Cut& cut, const PortUse& use) const {
     return costs_.stage_overhead_s + std::max({inside_seconds(use), passed, end_seconds(wire, costs_.scale_out_latency_s * (1 + waits) + last, use, cut, is_evened ? 0.0 : kWaiting)});
 }
 
-double Ledger::staged_seconds(const Stages& stages, const Cut& cut, const PortUse& use) const {
+double Ledger::staged_seconds(const Stages& stages, const Slicing& cut, const PortUse& use) const {
     if (stages.segments.empty()) return costs_.stage_overhead_s + inside_seconds(use);
     // Partners of one stage do not all start at once, and what some lack must come from their neighbours first.
     const double gap = 2 * costs_.message_overhead_s + (is_balanced() ? 0.0 : move_seconds());
@@ -364,7 +364,7 @@ double Ledger::staged_seconds(const Stages& stages, const Cut& cut, const PortUs
     return std::max(inside_seconds(use), end_seconds(wire + stage_port_seconds() + late, costs_.scale_out_latency_s + last, use, cut, kWaiting));
 }
 
-double Ledger::window_seconds(const Cut& cut, const PortUse& use) const {
+double Ledger::window_seconds(const Slicing& cut, const PortUse& use) const {
     const double wire = std::max(balanced_seconds(cut, false), nic_seconds(use));
     if (wire <= 0) return costs_.stage_overhead_s + inside_seconds(use);
     // Every slice waits for the arrival of the one before, in one lane after the other.
@@ -373,7 +373,7 @@ double Ledger::window_seconds(const Cut& cut, const PortUse& use) const {
     return costs_.stage_overhead_s + std::max(inside_seconds(use), end_seconds(wire, costs_.scale_out_latency_s * (1 + turns) + last, use, cut, kWaiting));
 }
 
-double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, const Cut& cut) const {
+double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, const Slicing& cut) const {
     const auto flow = static_cast<double>(cut.flow_bytes), slice = static_cast<double>(std::ranges::max(cut.bytes));
     const double mean = std::max(1.0, mean_partners());
     // Slices of a lane one after the other.

@@ -17,7 +17,7 @@ namespace interlock {
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// How lanes are sliced.
-struct Cut {
+struct Slicing {
     double slices = 1;                ///< of an average lane
     std::int32_t lane_flows = 1;      ///< slices of it on the wire at once
     std::vector<std::int64_t> bytes;  ///< [servers] of one slice
@@ -54,13 +54,13 @@ public:
     /// Every pair on its own; `kNever` where that cannot be, as with the other ways.
     [[nodiscard]] double direct_seconds() const;
     /// Balanced over NICs, all at once.
-    [[nodiscard]] double burst_seconds(const Cut& cut, const PortUse& use) const;
+    [[nodiscard]] double burst_seconds(const Slicing& cut, const PortUse& use) const;
     /// Balanced, one partner at a time.
-    [[nodiscard]] double staged_seconds(const Stages& stages, const Cut& cut, const PortUse& use) const;
+    [[nodiscard]] double staged_seconds(const Stages& stages, const Slicing& cut, const PortUse& use) const;
     /// A few partners at a time: each turn waits for an arrival.
-    [[nodiscard]] double window_seconds(const Cut& cut, const PortUse& use) const;
+    [[nodiscard]] double window_seconds(const Slicing& cut, const PortUse& use) const;
     /// Straight ways as long as no port is above the level of an assignment.
-    [[nodiscard]] double detour_seconds(const Assignment& spread, const PortUse& use, const Cut& cut) const;
+    [[nodiscard]] double detour_seconds(const Assignment& spread, const PortUse& use, const Slicing& cut) const;
     /// What `staged_seconds` and `detour_seconds` never say less than.
     [[nodiscard]] double least_staged_seconds() const;
     [[nodiscard]] double least_detour_seconds() const;
@@ -79,13 +79,13 @@ public:
 private:
     /// When the last port is done: NICs that take `nic_s` and then `after_s`, with the ports inside servers that feed them.
     /// @param waiting of the time in which both are busy, that one waits for the other
-    [[nodiscard]] double end_seconds(double nic_s, double after_s, const PortUse& use, const Cut& cut, double waiting) const;
+    [[nodiscard]] double end_seconds(double nic_s, double after_s, const PortUse& use, const Slicing& cut, double waiting) const;
     /// Slices of the largest tile that leaves or reaches each server, [servers] each: so often its GPUs give to a neighbour or
     /// pass on to one.
     struct Waves {
         std::vector<double> out, in;
     };
-    [[nodiscard]] Waves count_waves(const Cut& cut) const;
+    [[nodiscard]] Waves count_waves(const Slicing& cut) const;
     /// The longest chain of slices that go around a link: each leaves when the one before it is there.
     [[nodiscard]] double chain_seconds(const Assignment& spread) const;
     /// Ports inside servers alone, counted where they matter.
@@ -105,7 +105,7 @@ private:
     [[nodiscard]] bool is_idle(std::size_t rank) const;
     /// The NICs of the busiest server when its traffic is balanced over them. Its receivers share their rate among as many
     /// senders as equal ones would be.
-    [[nodiscard]] double balanced_seconds(const Cut& cut, bool is_crowded) const;
+    [[nodiscard]] double balanced_seconds(const Slicing& cut, bool is_crowded) const;
     /// Whether a GPU has nothing to send but what its neighbours give it: it opens its stage only when that has come.
     [[nodiscard]] bool has_idle_helper(std::size_t server) const;
     /// A hop of a slice inside a server: a GPU sends to its neighbours one after the other.
