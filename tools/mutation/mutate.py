@@ -23,6 +23,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
@@ -330,7 +331,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
     parser.add_argument("--workers", default="2", help="of the first run")
-    parser.add_argument("--work", type=Path, default=Path("/tmp/interlock-mutation"))
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "interlock-mutation")
     parser.add_argument("--json", type=Path, help="where to store the result")
     parser.add_argument("--only-tell", action="store_true", help="what the log has; try nothing")
     options = parser.parse_args()
