@@ -63,7 +63,7 @@ class Compared:
         mine = self.seconds[self.name]
         others = sorted((seconds, name) for name, seconds in self.seconds.items() if name != self.name)
         beside = ", ".join(f"{name} {seconds / mine:.2f}x" for seconds, name in others)
-        return f"{words}: {mine * 1e6:.1f} us" + (f"; beside it {beside}" if beside else ", no other could be better")
+        return f"{words}: {mine * 1e6:.1f} us" + (f"; beside it {beside}" if beside else ", no other was timed")
 
 
 def candidates(problem: Problem) -> Iterator[str]:
