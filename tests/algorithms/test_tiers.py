@@ -90,6 +90,18 @@ def test_faults_are_shares(faults: list[object]) -> None:
     assert proof.valid and proof.makespan_s <= 1.10 * proof.lower_bound_s
 
 
+@pytest.mark.parametrize("make", [il.broadcast, il.reduce])
+def test_the_port_of_a_root_carries_everything_once(make: object) -> None:
+    """Without multicast in the switch: what the root's NIC carries its peers hand on at home."""
+    cluster = il.cluster("a100", servers=2)
+    plan = il.synthesize(cluster, make("2 GiB"), algorithm="tiers")  # type: ignore[operator]
+    near_root = slice(0, 1) if make is il.broadcast else slice(cluster.num_ranks, cluster.num_ranks + 1)
+    loads = plan.simulate(tolerance=1e-3).link_bytes
+    assert loads[near_root].max() <= 1.001 * 2**31
+    proof = plan.certificate(tolerance=1e-3)
+    assert proof.valid and proof.makespan_s <= 1.04 * proof.lower_bound_s
+
+
 def test_small_sums_leave_a_rail_with_a_dead_nic() -> None:
     cluster = il.cluster("h200", servers=2, faults=[il.dead_nic(server=0, gpu=3)])
     made, other = (il.synthesize(cluster, il.all_reduce("1 MiB"), name) for name in ("tiers", "nvls-tree"))

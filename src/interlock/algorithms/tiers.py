@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.rounds import group_members, refuses_kinds
 from interlock.algorithms.tier_messages import Moves, Parts, Pass, by_single, schedule_parts
-from interlock.algorithms.tier_shares import Carriers, Shares, carriers_of, cut_lines
+from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
 from interlock.cost.slices import Tier, ramp, slices_s
 from interlock.problem import Problem
@@ -118,6 +118,7 @@ class Placed:
     home: Ids  # place of its server
     carrier: Ids  # [num_parts, num_servers], rank
     tree: Ids  # number of its tree
+    spreader: Ids  # rank that hands it on at home
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,6 +310,8 @@ def _ledger(scene: Scene, way: Way) -> list[Tier]:
             between.append(Tier("nic", busy_s, radix - 1, overhead_s, cluster.scale_out_latency_s))
     wake_s = cluster.stage_overhead_s if scene.relays_wake else 0.0
     inward = replace(inside, ports="up" if fans else "ports", under_way=way.under_way)
+    if scene.is_rooted and not fans:  # all leaves the root's port once, and little of it is what its peers hand on
+        inward = replace(inward, ports="root", busy_s=total / port_rate)
     tiers_in = [replace(inward, latency_s=inward.latency_s + wake_s)]
     tiers_out = [replace(inside, ports="down" if fans else "ports")]
     if scene.is_rooted and kind not in TO_ONE:
@@ -381,12 +384,39 @@ def _place(scene: Scene, way: Way) -> Placed:
     carrier = shares.rank[interval, number]
     parts = Parts(cells.item, cells.offset, cells.length)
     if origin is None:
-        return Placed(parts, number, carrier[np.arange(len(owner)), owner], owner, carrier, owner)
+        begins = carrier[np.arange(len(owner)), owner]
+        return Placed(parts, number, begins, owner, carrier, owner, begins)
     home = scene.place_of(origin[cells.item])
     tree = owner if weights.shape[2] > 1 else home
     if scene.kind in TO_ONE:
         tree = cells.line
-    return Placed(parts, number, origin[cells.item], home, carrier, tree)
+    spreader = carrier[np.arange(len(home)), home]
+    placed = Placed(parts, number, origin[cells.item], home, carrier, tree, spreader)
+    is_of_one = scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
+    return _spread_by_peers(scene, placed) if is_of_one and not _switch_is_able(scene) else placed
+
+
+def _spread_by_peers(scene: Scene, placed: Placed) -> Placed:
+    """What the root carries itself its peers hand on at home, a piece each: its port has enough to do with what they
+    carry."""
+    width = scene.cluster.gpus_per_server
+    first = scene.root // width * width
+    peers = first + np.flatnonzero(scene.members[first : first + width])
+    peers = peers[peers != scene.root]
+    if len(peers) < 2:
+        return placed
+    pieces = np.where(placed.spreader == scene.root, len(peers), 1)
+    part = np.repeat(np.arange(len(pieces)), pieces)
+    place = np.arange(len(part)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    length, count = placed.parts.length[part], pieces[part]
+    begin, end = (length * step // count // ALIGNMENT_BYTES * ALIGNMENT_BYTES for step in (place, place + 1))
+    end = np.where(place + 1 == count, length, end)
+    spreader = np.where(count > 1, peers[place % len(peers)], placed.spreader[part])
+    kept = end > begin
+    part = part[kept]
+    parts = Parts(placed.parts.item[part], placed.parts.offset[part] + begin[kept], (end - begin)[kept])
+    columns = (placed.slice[part], placed.origin[part], placed.home[part], placed.carrier[part], placed.tree[part])
+    return Placed(parts, *columns, spreader[kept])
 
 
 def _origins(scene: Scene) -> Ids | None:
@@ -454,14 +484,14 @@ def _trees(scene: Scene, way: Way) -> Trees:
 
 
 def _hand(scene: Scene, placed: Placed) -> list[Moves]:
-    """From the origin to the carrier of its server; what a Scatter leaves in the root's server goes straight there."""
-    carrier = placed.carrier[np.arange(len(placed.home)), placed.home]
+    """From the origin to who carries it, or hands it on, in its server; what a Scatter leaves in the root's server goes
+    straight there."""
+    to = placed.spreader
     if scene.kind in TO_ONE:
         stays = placed.tree == placed.home
-        end = _other_ends(scene, placed)
-        carrier = np.where(stays, end, carrier)
-    part = np.flatnonzero(carrier != placed.origin)
-    near, far = placed.origin[part], carrier[part]
+        to = np.where(stays, _other_ends(scene, placed), to)
+    part = np.flatnonzero(to != placed.origin)
+    near, far = placed.origin[part], to[part]
     return [Moves(part, near, far, (far - near) % scene.cluster.gpus_per_server, placed.slice[part])]
 
 
@@ -498,8 +528,8 @@ def _inside(scene: Scene, placed: Placed, way: Way) -> tuple[list[Moves], list[M
         return [], [Moves(part, near, far, (far - near) % width, placed.slice[part])]
     part = np.repeat(np.arange(len(placed.home)), count)
     server = np.tile(np.arange(count), len(placed.home))
-    near, origin = placed.carrier.ravel(), placed.origin[part]
-    is_home = server == placed.home[part]
+    origin, is_home = placed.origin[part], server == placed.home[part]
+    near = np.where(is_home, placed.spreader[part], placed.carrier.ravel())
     number = placed.slice[part]
     if count > 1 and scene.kind is CollectiveKind.ALL_GATHER:
         number = np.where(is_home, 0, number)
