@@ -73,6 +73,7 @@ private:
         std::int32_t partner = kNone;
         std::int32_t stages = 0;        // used up when its last run ends
         std::int64_t gave_up_at = -1;   // when no rival could be found for it
+        std::int64_t opens_at = 0;      // when it may begin its next stage
     };
     struct Timed {
         std::int64_t start;
@@ -102,10 +103,14 @@ private:
         set(sender, receiver);
         set(n_ + receiver, sender);
     }
-    /// Whether two ports of opposite sides still have work for each other.
-    [[nodiscard]] bool want(std::int32_t a, std::int32_t b) const {
-        const std::int32_t index = b < n_ ? b : b - n_;
-        return (wants_[size(a) * words_ + size(index / 64)] >> (index % 64) & 1) != 0;
+    /// Visits the ports of the other side that a port still has work with, in order, until one says true.
+    template <typename Visit>
+    void each_wanted(std::int32_t index, Visit visit) const {
+        for (std::size_t word = 0; word < words_; ++word) {
+            for (std::uint64_t left = wants_[size(index) * words_ + word]; left != 0; left &= left - 1) {
+                if (visit((index < n_ ? n_ : 0) + static_cast<std::int32_t>(word) * 64 + std::countr_zero(left))) return;
+            }
+        }
     }
     void set_free(std::int32_t index, bool free) {
         const std::int32_t place = index < n_ ? index : index - n_;
@@ -131,8 +136,11 @@ private:
     void begin(std::int32_t sender, std::int32_t receiver) {
         const std::int64_t cost = left_[at(sender, receiver - n_)] + setup_;
         const std::int32_t stages = std::max(port(sender).stages, port(receiver).stages) + 1;
+        // Ports with slack use up their stages no faster than time passes: one that ran ahead would make all its later partners
+        // skip stages too.
+        const std::int64_t opens_at = portion(target_, std::max(stages - kStagesAtOnce, 0), num_stages_);
         for (const auto& [index, other] : {std::pair{sender, receiver}, std::pair{receiver, sender}}) {
-            port(index) = {port(index).pending - cost, now_, now_ + cost, other, stages, -1};
+            port(index) = {port(index).pending - cost, now_, now_ + cost, other, stages, -1, opens_at};
             set_free(index, false);
         }
         ends_.push({now_ + cost, sender});
@@ -169,13 +177,8 @@ private:
         }
     }
 
-    /// When a port may begin its next stage. Ports with slack use up their stages no faster than time passes: one that
-    /// ran ahead would make all its later partners skip stages too.
-    [[nodiscard]] std::int64_t opens_at(std::int32_t index) const {
-        return portion(target_, std::max(port(index).stages - kStagesAtOnce, 0), num_stages_);
-    }
     [[nodiscard]] bool is_in_step(std::int32_t a, std::int32_t b) const {
-        return (opens_at(a) <= now_ && opens_at(b) <= now_) || slack(a) <= 0 || slack(b) <= 0;
+        return (port(a).opens_at <= now_ && port(b).opens_at <= now_) || slack(a) <= 0 || slack(b) <= 0;
     }
 
     /// Free ports that could not pair up earlier still cannot: only those that are newly free or late are tried.
@@ -235,38 +238,34 @@ private:
     /// Breadth-first over alternating paths, from an idle port to a free port of the other side, or to one of its own
     /// side that can wait.
     bool augment(std::int32_t start) {
-        const std::int32_t first_other = start < n_ ? n_ : 0;
         std::fill(through_.begin(), through_.end(), kNone);
         queue_.assign(1, start);
         for (std::size_t head = 0; head < queue_.size(); ++head) {
             const std::int32_t here = queue_[head];
             std::int32_t best = kNone;
             std::int64_t most_slack = 0;
-            for (std::int32_t other = first_other; other < first_other + n_; ++other) {
+            each_wanted(here, [&](std::int32_t other) {
                 const std::int32_t rival = port(other).partner;
-                if (rival == here || !want(here, other)) continue;
                 if (rival == kNone) {
                     best = other;
-                    break;
-                }
-                if (rival == start) continue;
-                if (slack(rival) > most_slack) {
+                } else if (rival != here && rival != start && slack(rival) > most_slack) {
                     most_slack = slack(rival);
                     best = other;
                 }
-            }
+                return rival == kNone;
+            });
             if (best != kNone) {
                 swap_partners(start, here, best);
                 return true;
             }
-            for (std::int32_t other = first_other; other < first_other + n_; ++other) {
+            each_wanted(here, [&](std::int32_t other) {
                 const std::int32_t rival = port(other).partner;
-                if (rival == kNone || rival == here || rival == start || through_[size(rival)] != kNone) continue;
-                if (!want(here, other)) continue;
+                if (rival == kNone || rival == here || rival == start || through_[size(rival)] != kNone) return false;
                 through_[size(rival)] = other;
                 from_[size(rival)] = here;
                 queue_.push_back(rival);
-            }
+                return false;
+            });
         }
         return false;
     }
@@ -288,7 +287,7 @@ private:
         std::int64_t next = ends_.empty() ? std::numeric_limits<std::int64_t>::max() : ends_.top().when;
         for (const std::int32_t index : free_) {
             if (port(index).partner != kNone) continue;
-            for (const std::int64_t when : {target_ - port(index).pending, opens_at(index)}) {
+            for (const std::int64_t when : {target_ - port(index).pending, port(index).opens_at}) {
                 if (when <= now_ || when > next) continue;
                 if (when < next) fresh_.clear();
                 fresh_.push_back(index);

@@ -17,12 +17,18 @@ constexpr double kRooms[] = {0.0, 0.01, 0.02, 0.04};
 /// Seconds that each tile occupies its two servers: [servers, servers].
 std::vector<double> tile_seconds(const Tiles& tiles, const Rates& rates) {
     std::vector<double> seconds(tiles.bytes.size(), 0.0);
+    const auto joint_rate = [&](std::size_t src, std::size_t dst) {
+        double slower = 0;
+        for (std::size_t rail = 0; rail < tiles.width; ++rail) {
+            slower += std::min(rates.nic[src * tiles.width + rail], rates.nic[dst * tiles.width + rail]);
+        }
+        return slower;
+    };
+    const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
+    const double even = joint_rate(0, 0);
     for (std::size_t src = 0; src < tiles.servers; ++src) {
         for (std::size_t dst = 0; dst < tiles.servers; ++dst) {
-            double slower = 0;
-            for (std::size_t rail = 0; rail < tiles.width; ++rail) {
-                slower += std::min(rates.nic[src * tiles.width + rail], rates.nic[dst * tiles.width + rail]);
-            }
+            const double slower = is_even ? even : joint_rate(src, dst);
             const std::int64_t bytes = tiles.bytes[src * tiles.servers + dst];
             if (src != dst && bytes > 0 && slower > 0) seconds[src * tiles.servers + dst] = static_cast<double>(bytes) / slower;
         }

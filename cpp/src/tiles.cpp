@@ -1,6 +1,7 @@
 #include "interlock/tiles.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "interlock/errors.hpp"
 
@@ -11,8 +12,26 @@ constexpr std::size_t kUsualWidth = 8;  // ranks of a server, for which loops ar
 
 /// What one rank owes the ranks of one server.
 struct BlockSums {
-    std::int64_t bytes = 0, pairs = 0, largest = 0, bits = 0;
+    std::int64_t bytes = 0, pairs = 0, largest = 0;
 };
+
+constexpr int kMostBits = 62;  // of all bytes together
+
+/// Throws unless all sums fit.
+void check_sums(std::span<const std::int64_t> demand_bytes) {
+    std::int64_t room = std::int64_t{1} << kMostBits;
+    for (const std::int64_t bytes : demand_bytes) {
+        require(bytes >= 0 && bytes <= room, "bytes must not be negative, and all together at most 2^62");
+        room -= bytes;
+    }
+}
+
+/// Whether as many numbers as there are cells, all like those of a row, fit; bits alone tell.
+bool is_small(std::span<const std::int64_t> row, std::size_t cells) {
+    std::uint64_t bits = 0;
+    for (const std::int64_t bytes : row) bits |= static_cast<std::uint64_t>(bytes);
+    return std::bit_width(bits) + std::bit_width(cells) <= kMostBits;
+}
 
 /// @tparam kWidth of the block where it is known, or 0
 template <std::size_t kWidth>
@@ -24,7 +43,6 @@ BlockSums add_block(const std::int64_t* row, std::int64_t* into, std::size_t wid
         sums.bytes += bytes;
         sums.pairs += bytes != 0;
         sums.largest = std::max(sums.largest, bytes);
-        sums.bits |= bytes;
     }
     return sums;
 }
@@ -37,16 +55,19 @@ Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers,
     Tiles tiles{servers, width, std::vector<std::int64_t>(servers * servers, 0),
                 std::vector<std::int64_t>(ranks * servers), std::vector<std::int64_t>(servers * ranks, 0),
                 std::vector<std::int32_t>(ranks), 0};
-    std::int64_t all_bits = 0;
+    bool is_checked = false;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::int64_t* row = demand_bytes.data() + rank * ranks;
+        if (!is_checked && !is_small({row, ranks}, demand_bytes.size())) {
+            check_sums(demand_bytes);
+            is_checked = true;
+        }
         const std::size_t server = rank / width;
         std::int64_t* into = tiles.received.data() + server * ranks;
         std::int64_t peers = 0;
         for (std::size_t to = 0; to < servers; ++to) {
             BlockSums block = width == kUsualWidth ? add_block<kUsualWidth>(row + to * width, into + to * width, width)
                                                    : add_block<0>(row + to * width, into + to * width, width);
-            all_bits |= block.bits;
             // Inside its own server a pair does not count, however large.
             if (to == server) {
                 block.bytes -= row[rank];
@@ -60,7 +81,6 @@ Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers,
         tiles.num_far[rank] = static_cast<std::int32_t>(peers);
         into[rank] -= row[rank];
     }
-    require(all_bits >= 0, "demand_bytes must not be negative");
     return tiles;
 }
 

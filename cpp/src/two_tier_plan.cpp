@@ -233,11 +233,6 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
             "nic rates must be [ranks]");
     require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
     require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
-    std::int64_t room = std::int64_t{1} << 62;
-    for (const std::int64_t bytes : demand_bytes) {
-        require(bytes >= 0 && bytes <= room, "bytes must not be negative, and all together at most 2^62");
-        room -= bytes;
-    }
     return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
 }
 

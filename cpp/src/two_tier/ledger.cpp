@@ -44,6 +44,7 @@ Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const T
         pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up;
     }
     cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
+    crowd_ = crowd_factor();
 }
 
 double Ledger::goodput(double senders, double bytes_per_sender) const {
@@ -51,6 +52,7 @@ double Ledger::goodput(double senders, double bytes_per_sender) const {
     // Between whole numbers of senders, the time that both take.
     const auto few = static_cast<std::int32_t>(senders);
     const double part = senders - few;
+    if (part == 0) return costs_.congestion.goodput(few, bytes_per_sender);
     return (1 - part) * costs_.congestion.goodput(few, bytes_per_sender) + part * costs_.congestion.goodput(few + 1, bytes_per_sender);
 }
 
@@ -124,7 +126,7 @@ double Ledger::near_seconds() const {
 
 double Ledger::direct_seconds() const {
     double most = 0;
-    const double crowd = crowd_factor();
+    const double crowd = crowd_;
     if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled) {
         const Assignment own = assign_bytes(demand_, loads_, ports_, {0.0, {}, 0.0, false, false});
         most = own.nic_s;
@@ -387,7 +389,7 @@ double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, cons
     for (std::size_t rank = 0; rank < ranks_ && !ports_.couples_ends(); ++rank) {
         if (use.restored[rank] > 0) last = std::max(last, use.restored[rank] / turns(static_cast<double>(loads_.in_far[rank]) / mean) / ports_.link_rate() / 2);
     }
-    const double crowd = costs_.fan_in > 0 ? crowd_factor() : 1.0;
+    const double crowd = crowd_;
     // The next slice of the largest lane leaves when one before it has arrived; others have the NIC meanwhile, half of the time.
     const double waits = std::max(0.0, turns(std::min(use.largest_hop, static_cast<double>(tiles_.largest_far))) / cut.lane_flows - 1) / 2 * costs_.scale_out_latency_s;
     const double after = costs_.scale_out_latency_s + (spread.has_hops ? last + waits + 2 * move_seconds() : 0.0);

@@ -124,6 +124,7 @@ private:
     std::size_t ranks_ = 0;
     std::vector<double> rate_;  // [ports]
     double cut_s_ = 0;
+    double crowd_ = 1;  // what receivers lose to crowds of senders
     double pair_s_ = 0;  // of the busiest pair inside a server on its own link, where it has one
     bool joins_own_ = false;
 };
