@@ -55,7 +55,24 @@ void require_whole_servers(const Array2<std::int64_t>& demand_bytes, std::int32_
 void require_demand_of(const TwoTierDecision& decision, const Array2<std::int64_t>& demand_bytes) {
     const std::size_t ranks = decision.servers * decision.width;
     require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks], as decided for");
-    for (const std::int64_t bytes : as_span(demand_bytes)) require(bytes >= 0 && bytes <= std::int64_t{1} << 62, "bytes must be between 0 and 2^62");
+}
+
+/// @param rank whose server's rows and columns alone are read; kEveryone: all are, as where lanes that cross rails are listed
+void require_bytes(const Array2<std::int64_t>& demand_bytes, std::size_t width, std::int32_t rank) {
+    const std::size_t ranks = demand_bytes.shape(0);
+    const std::int64_t* bytes = demand_bytes.data();
+    std::uint64_t most = 0;
+    const auto add = [&](std::size_t row, std::size_t first, std::size_t last) {
+        for (std::size_t column = first; column < last; ++column) most |= static_cast<std::uint64_t>(bytes[row * ranks + column]);
+    };
+    require(rank == kEveryone || (rank >= 0 && static_cast<std::size_t>(rank) < ranks), "the rank is out of range");
+    const std::size_t first = rank == kEveryone ? 0 : static_cast<std::size_t>(rank) / width * width;
+    const std::size_t last = rank == kEveryone ? ranks : first + width;
+    for (std::size_t row = 0; row < ranks; ++row) {
+        const bool is_whole = row >= first && row < last;
+        add(row, is_whole ? 0 : first, is_whole ? ranks : last);
+    }
+    require(most < std::uint64_t{1} << 62U, "bytes must be at least 0 and below 2^62");
 }
 
 void require_finite(std::span<const double> values, const char* rule) {
@@ -120,6 +137,7 @@ void bind_decision(nb::module_& m) {
             "rows",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
                 require_demand_of(self, demand_bytes);
+                require_bytes(demand_bytes, self.width, kEveryone);
                 ScheduleRows rows;
                 {
                     const nb::gil_scoped_release nogil;
@@ -137,6 +155,7 @@ void bind_decision(nb::module_& m) {
                const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start, std::int64_t own_from,
                std::int64_t own_to, std::int64_t own_bytes) {
                 require_demand_of(self, demand_bytes);
+                require_bytes(demand_bytes, self.width, self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
                 RankProgram made;
                 {
                     const nb::gil_scoped_release nogil;
@@ -165,6 +184,7 @@ void bind_decision(nb::module_& m) {
             "scaled",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
                 require_demand_of(self, demand_bytes);
+                require_bytes(demand_bytes, self.width, kEveryone);
                 const nb::gil_scoped_release nogil;
                 return scaled(self, as_span(demand_bytes));
             },
@@ -173,6 +193,7 @@ void bind_decision(nb::module_& m) {
             "in_rounds",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes, std::int32_t rounds) {
                 require_demand_of(self, demand_bytes);
+                require_bytes(demand_bytes, self.width, kEveryone);
                 require(rounds >= 1 && rounds <= 65'536, "rounds must be between 1 and 65536");
                 TwoTierDecision made = self;
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), self.servers, self.width);

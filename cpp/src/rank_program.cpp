@@ -54,6 +54,8 @@ public:
     Lowering(RankPart part, const RankLayout& layout) : sends_(std::move(part.sends)), receives_(std::move(part.receives)), layout_(layout) {
         made_.send_tag = tags(sends_);
         made_.receive_tag = tags(receives_);
+        split(sends_, made_.send_bytes, made_.send_peer, made_.send_phase, made_.send_stage, made_.send_round);
+        split(receives_, made_.receive_bytes, made_.receive_peer, made_.receive_phase, made_.receive_stage, made_.receive_round);
         made_.receive_adds.assign(receives_.size(), 0);
         made_.input_bytes = made_.output_bytes = layout.own_bytes;
         for (const PlacedItem& item : layout.input) made_.input_bytes += item.length;
@@ -81,16 +83,6 @@ public:
         order(are_summed, barriers);
         queue();
         made_.scratch_bytes = scratch_;
-        made_.send_bytes = std::move(sends_.size_bytes);
-        made_.send_peer = std::move(sends_.peer);
-        made_.send_phase = std::move(sends_.phase);
-        made_.send_stage = std::move(sends_.stage);
-        made_.send_round = std::move(sends_.round);
-        made_.receive_bytes = std::move(receives_.size_bytes);
-        made_.receive_peer = std::move(receives_.peer);
-        made_.receive_phase = std::move(receives_.phase);
-        made_.receive_stage = std::move(receives_.stage);
-        made_.receive_round = std::move(receives_.round);
         return std::move(made_);
     }
 
@@ -98,9 +90,27 @@ private:
     /// Number messages with each peer; both ends count alike, so they agree.
     static std::vector<std::int32_t> tags(const RankRows& rows) {
         if (rows.size() == 0) return {};
-        std::vector<std::int32_t> next(to_size(std::ranges::max(rows.peer)) + 1, 0), made(rows.size());
-        for (std::size_t row = 0; row < rows.size(); ++row) made[row] = next[to_size(rows.peer[row])]++;
+        std::vector<std::int32_t> next(to_size(std::ranges::max(rows.rows, {}, &RankRow::peer).peer) + 1, 0), made(rows.size());
+        for (std::size_t row = 0; row < rows.size(); ++row) made[row] = next[to_size(rows[row].peer)]++;
         return made;
+    }
+
+    static void split(const RankRows& rows, std::vector<std::int64_t>& bytes, std::vector<std::int32_t>& peer,
+                      std::vector<std::uint8_t>& phase, std::vector<std::int32_t>& stage, std::vector<std::int32_t>& round) {
+        const std::size_t count = rows.size();
+        bytes.resize(count);
+        peer.resize(count);
+        phase.resize(count);
+        stage.resize(count);
+        round.resize(rows.has_rounds ? count : 0);
+        for (std::size_t n = 0; n < count; ++n) {
+            const RankRow& row = rows[n];
+            bytes[n] = row.size_bytes;
+            peer[n] = row.peer;
+            phase[n] = row.phase;
+            stage[n] = row.stage;
+            if (rows.has_rounds) round[n] = row.round;
+        }
     }
 
     std::int64_t take(std::int64_t bytes) {
@@ -122,8 +132,8 @@ private:
                 in_place = in_place && ours != nullptr && (next == kNotOurs || next == final_start.back());
                 next = final_start.back() + length;
             }
-            in_place = in_place && !pieces.empty() && next - final_start.front() == receives_.size_bytes[row];
-            const std::int64_t landing = in_place ? final_start.front() : take(receives_.size_bytes[row]);
+            in_place = in_place && !pieces.empty() && next - final_start.front() == receives_[row].size_bytes;
+            const std::int64_t landing = in_place ? final_start.front() : take(receives_[row].size_bytes);
             const Buffer buffer = in_place ? Buffer::kOutput : Buffer::kScratch;
             made_.receive_buffer.push_back(to_byte(buffer));
             made_.receive_start.push_back(landing);
@@ -181,10 +191,10 @@ private:
         }
         made_.unpack_offsets.push_back(0);
         for (std::size_t row = 0; row < receives_.size(); ++row) {
-            std::int64_t at = take(receives_.size_bytes[row]);
+            std::int64_t at = take(receives_[row].size_bytes);
             made_.receive_buffer.push_back(to_byte(Buffer::kScratch));
             made_.receive_start.push_back(at);
-            made_.receive_adds[row] = receives_.adds[row];
+            made_.receive_adds[row] = receives_[row].adds;
             const std::size_t first = made_.unpack_bytes.size();
             for (const auto& [item, offset, length] : receives_.pieces_of(row)) {
                 const Held& total = *std::ranges::lower_bound(held_, item, {}, &Held::item);
@@ -237,10 +247,10 @@ private:
         made_.pack_offsets.push_back(0);
         for (std::size_t row = 0; row < sends_.size(); ++row) {
             runs.clear();
-            for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_.peer[row], must_pack, runs);
-            const bool in_place = !must_pack && runs.size() == 1 && runs[0].length == sends_.size_bytes[row];
+            for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_[row].peer, must_pack, runs);
+            const bool in_place = !must_pack && runs.size() == 1 && runs[0].length == sends_[row].size_bytes;
             made_.send_buffer.push_back(to_byte(in_place ? runs[0].buffer : Buffer::kScratch));
-            made_.send_start.push_back(in_place ? runs[0].start : take(sends_.size_bytes[row]));
+            made_.send_start.push_back(in_place ? runs[0].start : take(sends_[row].size_bytes));
             std::int64_t to = made_.send_start.back();
             for (const auto& [buffer, start, length] : runs) {
                 if (in_place) break;
@@ -301,7 +311,7 @@ private:
                 for (const std::int32_t dep : rows.deps_of(row)) made_.wait_on.push_back(to_int32(row_of(dep) + (is_receive(dep) ? num_sends : 0)));
             }
             if (!barriers.empty()) {
-                segment[step] = static_cast<std::size_t>(std::ranges::upper_bound(barriers, rows.stage[row]) - barriers.begin());
+                segment[step] = static_cast<std::size_t>(std::ranges::upper_bound(barriers, rows[row].stage) - barriers.begin());
                 if (segment[step] > 0) made_.wait_on.push_back(to_int32(num_moves + segment[step] - 1));
             }
             close();
@@ -329,16 +339,17 @@ private:
     /// message from another rank to this one. The order respects every dependency.
     void queue() {
         const std::size_t count = receives_.size();
-        made_.receive_queued = std::move(receives_.exclusive);
+        made_.receive_queued.resize(count);
         for (std::size_t row = 0; row < count; ++row) {
+            made_.receive_queued[row] = receives_[row].exclusive;
             for (const std::int32_t dep : receives_.deps_of(row)) {
-                if (is_receive(dep) && receives_.peer[row_of(dep)] != receives_.peer[row]) made_.receive_queued[row] = 1;
+                if (is_receive(dep) && receives_[row_of(dep)].peer != receives_[row].peer) made_.receive_queued[row] = 1;
             }
         }
         std::vector<std::int32_t> turn(count);
         std::iota(turn.begin(), turn.end(), 0);
-        const auto place = [&](std::int32_t row) { return receives_.place[to_size(row)]; };
-        if (!std::ranges::is_sorted(receives_.place)) std::ranges::stable_sort(turn, {}, place);
+        const auto place = [&](std::int32_t row) { return receives_[to_size(row)].place; };
+        if (!std::ranges::is_sorted(receives_.rows, {}, &RankRow::place)) std::ranges::stable_sort(turn, {}, place);
         made_.receive_place.resize(count);
         for (std::size_t n = 0; n < count; ++n) made_.receive_place[to_size(turn[n])] = to_int32(n);
     }

@@ -38,25 +38,20 @@ RankRows rows_of_rank(const ScheduleTableRows& table, std::int32_t rank, bool ar
     const std::size_t messages = table.size_bytes.size();
     const bool is_single = own.values.size() == messages;
     RankRows rows;
+    rows.has_rounds = !table.round.empty();
     for (std::size_t m = 0; m < messages; ++m) {
         if (is_single ? own.values[m] != rank : !std::ranges::count(own[m], rank)) continue;
         for (const std::int32_t peer : others[m]) {
             if (peer == rank) continue;
             message.push_back(static_cast<std::int32_t>(m));
-            rows.peer.push_back(peer);
-            rows.size_bytes.push_back(table.size_bytes[m]);
-            rows.phase.push_back(table.phase[m]);
-            rows.stage.push_back(table.stage[m]);
-            rows.adds.push_back(table.kind[m]);
-            rows.exclusive.push_back(table.exclusive[m]);
-            const std::int64_t round = table.round.empty() ? static_cast<std::int64_t>(m) : table.round[m];
-            rows.place.push_back(table.exclusive[m] != 0 ? table.order[m] : round);
-            if (!table.round.empty()) rows.round.push_back(static_cast<std::int32_t>(round));
             for (auto p = static_cast<std::size_t>(table.piece_offsets[m]); p < static_cast<std::size_t>(table.piece_offsets[m + 1]);
                  ++p) {
                 rows.pieces.push_back({table.item[p], table.offset[p], table.length[p]});
             }
-            rows.piece_offsets.push_back(static_cast<std::int64_t>(rows.pieces.size()));
+            const std::int64_t round = table.round.empty() ? static_cast<std::int64_t>(m) : table.round[m];
+            rows.rows.push_back({table.size_bytes[m], table.exclusive[m] != 0 ? table.order[m] : round, peer, table.stage[m],
+                                 static_cast<std::int32_t>(round), table.phase[m], table.kind[m], table.exclusive[m],
+                                 rows.pieces.size(), 0});
         }
     }
     return rows;
@@ -68,17 +63,17 @@ RankPart part_of_rank(const ScheduleTableRows& table, std::int32_t rank) {
     std::vector<std::int32_t> sent, received;
     RankPart part{rows_of_rank(table, rank, true, sent), rows_of_rank(table, rank, false, received)};
     const auto add_deps = [&](RankRows& rows, std::span<const std::int32_t> messages) {
-        for (const std::int32_t message : messages) {
-            for (const std::int32_t dep : table.deps[static_cast<std::size_t>(message)]) {
+        for (std::size_t row = 0; row < messages.size(); ++row) {
+            for (const std::int32_t dep : table.deps[static_cast<std::size_t>(messages[row])]) {
                 const auto sends = std::ranges::equal_range(sent, dep), receives = std::ranges::equal_range(received, dep);
-                for (auto row = sends.begin(); row != sends.end(); ++row) {
-                    rows.deps.push_back(as_send(static_cast<std::size_t>(row - sent.begin())));
+                for (auto before = sends.begin(); before != sends.end(); ++before) {
+                    rows.deps.push_back(as_send(static_cast<std::size_t>(before - sent.begin())));
                 }
-                for (auto row = receives.begin(); row != receives.end(); ++row) {
-                    rows.deps.push_back(as_receive(static_cast<std::size_t>(row - received.begin())));
+                for (auto before = receives.begin(); before != receives.end(); ++before) {
+                    rows.deps.push_back(as_receive(static_cast<std::size_t>(before - received.begin())));
                 }
             }
-            rows.dep_offsets.push_back(static_cast<std::int64_t>(rows.deps.size()));
+            rows.rows[row].deps_end = rows.deps.size();
         }
     };
     add_deps(part.sends, sent);

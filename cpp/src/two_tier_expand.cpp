@@ -24,8 +24,10 @@ std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(valu
 struct Moves {
     std::size_t num_waves = 1, width = 0, first_rank = 0, num_turns = 0;
     std::vector<std::int32_t> turn;                 // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
-    std::vector<std::int32_t> num_pieces, message;  // per bucket
-    std::size_t messages = 0, pieces = 0;
+    std::vector<std::int32_t> slot;                 // per bucket its pieces while they are counted, then the place of its message
+    std::vector<std::int32_t> bucket_of;            // per piece, kNone where it does not move
+    std::vector<std::uint32_t> first;               // per message, of its pieces among all that move; then their number
+    std::size_t first_id = 0;                       // of the messages
 
     void resize(const TwoTierPlan& plan, std::size_t waves) {
         const bool is_all = plan.only_rank == kEveryone;
@@ -40,23 +42,42 @@ struct Moves {
                 if (is_all || plan.is_pair_burst || src == own || dst == own) turn[src * width + dst] = to_int32(num_turns++);
             }
         }
-        const std::size_t buckets = (is_all ? plan.servers : 1) * waves * num_turns;
-        num_pieces.assign(buckets, 0);
-        message.assign(buckets, kNone);
+        slot.assign((is_all ? plan.servers : 1) * waves * num_turns, 0);
     }
     [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
         const std::size_t src = to_size(from) - first_rank, dst = to_size(to) - first_rank;
         const std::size_t server = src / width, pair = (src - server * width) * width + (dst - server * width);
         return (server * num_waves + to_size(wave)) * num_turns + to_size(turn[pair]);
     }
-    void count(std::size_t bucket) {
-        ++num_pieces[bucket];
-        ++pieces;
+    void count(std::size_t piece, std::size_t bucket) {
+        ++slot[bucket];
+        bucket_of[piece] = to_int32(bucket);
     }
-    void number(std::size_t first_id) {
-        for (std::size_t b = 0; b < num_pieces.size(); ++b) {
-            if (num_pieces[b] > 0) message[b] = to_int32(first_id + messages++);
+    /// One message for every bucket that has any pieces.
+    void number(std::size_t first_message) {
+        first_id = first_message;
+        std::uint32_t sum = 0;
+        for (std::int32_t& count : slot) {
+            if (count == 0) continue;
+            first.push_back(sum);
+            sum += static_cast<std::uint32_t>(count);
+            count = to_int32(first.size() - 1);
         }
+        first.push_back(sum);
+    }
+    [[nodiscard]] std::size_t messages() const { return first.size() - 1; }
+    [[nodiscard]] std::size_t pieces() const { return first.back(); }
+    /// The message that carries a piece.
+    [[nodiscard]] std::int32_t message_of(std::size_t piece) const {
+        return to_int32(first_id) + slot[to_size(bucket_of[piece])];
+    }
+    /// Pieces message after message, in wire order within each.
+    [[nodiscard]] std::vector<std::uint32_t> ordered() const {
+        std::vector<std::uint32_t> order(pieces()), next(first);
+        for (std::size_t piece = 0; piece < bucket_of.size(); ++piece) {
+            if (bucket_of[piece] != kNone) order[next[to_size(slot[to_size(bucket_of[piece])])]++] = static_cast<std::uint32_t>(piece);
+        }
+        return order;
     }
 };
 
@@ -121,13 +142,17 @@ public:
 
     void reserve(std::size_t messages, std::size_t pieces) {
         own_row_.reserve(messages);
-        for (RankRows* rows : {&part_.sends, &part_.receives}) rows->reserve(messages, pieces);
+        for (RankRows* rows : {&part_.sends, &part_.receives}) {
+            rows->rows.reserve(messages);
+            rows->pieces.reserve(pieces);
+            rows->deps.reserve(2 * messages);
+        }
     }
     bool begin(std::int32_t src, std::int32_t dst) {
         rows_ = src == rank_ ? &part_.sends : dst == rank_ ? &part_.receives : nullptr;
         const std::size_t row = rows_ == nullptr ? 0 : rows_->size();
         own_row_.push_back(rows_ == nullptr ? kNotOwn : src == rank_ ? as_send(row) : as_receive(row));
-        if (rows_ != nullptr) rows_->peer.push_back(src == rank_ ? dst : src);
+        peer_ = src == rank_ ? dst : src;
         return rows_ != nullptr;
     }
     void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
@@ -140,14 +165,9 @@ public:
     void end(MessagePhase phase, std::int32_t stage, std::int32_t, std::int64_t order, std::int64_t bytes) {
         if (rows_ == nullptr) return;
         const bool is_alone = is_exclusive_ && phase == MessagePhase::kScaleOut;
-        rows_->size_bytes.push_back(bytes);
-        rows_->phase.push_back(static_cast<std::uint8_t>(phase));
-        rows_->stage.push_back(stage);
-        rows_->adds.push_back(0);
-        rows_->exclusive.push_back(is_alone ? 1 : 0);
-        rows_->place.push_back(is_alone ? order : static_cast<std::int64_t>(own_row_.size()) - 1);
-        rows_->piece_offsets.push_back(static_cast<std::int64_t>(rows_->pieces.size()));
-        rows_->dep_offsets.push_back(static_cast<std::int64_t>(rows_->deps.size()));
+        const std::int64_t place = is_alone ? order : static_cast<std::int64_t>(own_row_.size()) - 1;
+        rows_->rows.push_back({bytes, place, peer_, stage, 0, static_cast<std::uint8_t>(phase), 0, static_cast<std::uint8_t>(is_alone ? 1 : 0),
+                               rows_->pieces.size(), rows_->deps.size()});
     }
     RankPart take() { return std::move(part_); }
 
@@ -159,6 +179,7 @@ private:
     bool is_exclusive_;
     RankPart part_;
     RankRows* rows_ = nullptr;           // of the message at hand; null where it is others'
+    std::int32_t peer_ = 0;              // of the message at hand
     std::vector<std::int32_t> own_row_;  // per message
 };
 
@@ -192,31 +213,27 @@ private:
     void gather_moves() {
         balance_.resize(plan_, to_size(table_.num_waves));
         restore_.resize(plan_, to_size(table_.num_waves));
-        for (const WirePiece& piece : table_.pieces) {
+        balance_.bucket_of.assign(table_.pieces.size(), kNone);
+        restore_.bucket_of.assign(table_.pieces.size(), kNone);
+        for (std::size_t p = 0; p < table_.pieces.size(); ++p) {
+            const WirePiece& piece = table_.pieces[p];
             const Wire& wire = table_.wires[to_size(piece.wire)];
-            if (moves_before(piece, wire)) {
-                balance_.count(balance_.bucket(piece.sender, wire.src, wire.balance_wave));
+            if (piece.sender != wire.src && plan_.wants(to_size(wire.src) / width_)) {
+                balance_.count(p, balance_.bucket(piece.sender, wire.src, wire.balance_wave));
             }
-            if (moves_after(piece, wire)) {
-                restore_.count(restore_.bucket(wire.dst, piece.receiver, wire.restore_wave));
+            if (piece.receiver != wire.dst && plan_.wants(to_size(wire.dst) / width_)) {
+                restore_.count(p, restore_.bucket(wire.dst, piece.receiver, wire.restore_wave));
             }
         }
-    }
-
-    [[nodiscard]] bool moves_before(const WirePiece& piece, const Wire& wire) const {
-        return piece.sender != wire.src && plan_.wants(to_size(wire.src) / width_);
-    }
-    [[nodiscard]] bool moves_after(const WirePiece& piece, const Wire& wire) const {
-        return piece.receiver != wire.dst && plan_.wants(to_size(wire.dst) / width_);
     }
 
     void number_moves() {
         const std::size_t local = to_size(next_id_);
         balance_.number(local);
-        first_wire_ = local + balance_.messages;
+        first_wire_ = local + balance_.messages();
         restore_.number(first_wire_ + table_.wires.size());
-        const std::size_t messages = first_wire_ + table_.wires.size() + restore_.messages;
-        const std::size_t pieces = num_pieces_ + balance_.pieces + table_.pieces.size() + restore_.pieces;
+        const std::size_t messages = first_wire_ + table_.wires.size() + restore_.messages();
+        const std::size_t pieces = num_pieces_ + balance_.pieces() + table_.pieces.size() + restore_.pieces();
         require(messages < (1U << 31U) && pieces < (1U << 31U), "a schedule has at most 2^31 rows");
         rows_.reserve(messages, pieces);
     }
@@ -375,9 +392,7 @@ private:
             std::int32_t current = kNone;
             std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
         };
-        const auto order = pieces_by_bucket(balance_, [&](const WirePiece& piece, const Wire& wire) {
-            return !moves_before(piece, wire) ? kNoBucket : balance_.bucket(piece.sender, wire.src, wire.balance_wave);
-        });
+        const std::vector<std::uint32_t> order = balance_.ordered();
         // Neither lanes that keep their own time nor helpers that have hardly any to receive stop the others.
         const std::size_t first_rank = balance_.first_rank, ranks = plan_.only_rank == kEveryone ? ranks_ : width_;
         std::vector<Waves> waves(kStreams * ranks);
@@ -386,11 +401,10 @@ private:
         const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
         std::size_t next = 0;
         std::vector<std::uint8_t> is_to_slow;  // per message, whether its helper has hardly any time to receive
-        is_to_slow.reserve(balance_.messages);
+        is_to_slow.reserve(balance_.messages());
         const std::int32_t first_id = next_id_;
-        for (std::size_t bucket = 0; bucket < balance_.message.size(); ++bucket) {
-            const std::int32_t id = balance_.message[bucket];
-            if (id == kNone) continue;
+        for (std::size_t message = 0; message < balance_.messages(); ++message) {
+            const std::int32_t id = to_int32(balance_.first_id + message);
             const std::int32_t sender = table_.pieces[order[next]].sender;
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
             const bool is_slow = plan_.lanes.is_hot_receiver(to_size(wire.src));
@@ -409,7 +423,7 @@ private:
                 if ((is_to_slow[to_size(dep - first_id)] != 0) == is_slow) add_dep(dep);
             }
             auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
-            for (std::int32_t n = 0; n < balance_.num_pieces[bucket]; ++n) add_piece(table_.pieces[order[next++]]);
+            while (next < balance_.first[message + 1]) add_piece(table_.pieces[order[next++]]);
             const std::size_t depth = message_bytes_ < plan_.least_part_bytes ? 1 : window;
             if (is_burst && pair[depth] >= over.last) add_dep(pair[depth]);
             pair = {id, pair[0]};
@@ -427,8 +441,7 @@ private:
             for (; next < table_.pieces.size() && to_size(table_.pieces[next].wire) == id; ++next) {
                 const WirePiece& piece = table_.pieces[next];
                 add_piece(piece);
-                if (!is_wanted_ || !moves_before(piece, wire)) continue;
-                deps.push_back(balance_.message[balance_.bucket(piece.sender, wire.src, wire.balance_wave)]);
+                if (is_wanted_ && balance_.bucket_of[next] != kNone) deps.push_back(balance_.message_of(next));
             }
             for (const std::int32_t earlier : wire.after) {
                 if (earlier != kNone) deps.push_back(to_int32(first_wire_) + earlier);
@@ -446,9 +459,7 @@ private:
     }
 
     void add_restores() {
-        const auto order = pieces_by_bucket(restore_, [&](const WirePiece& piece, const Wire& wire) {
-            return !moves_after(piece, wire) ? kNoBucket : restore_.bucket(wire.dst, piece.receiver, wire.restore_wave);
-        });
+        const std::vector<std::uint32_t> order = restore_.ordered();
         std::size_t next = 0;
         std::vector<std::int32_t> in_turn, to_helper;  // last one of each lane, and to each receiver of a lane
         std::vector<bool> is_helper;
@@ -457,12 +468,11 @@ private:
             to_helper.assign(ranks_ * width_ * width_, kNone);
             is_helper = find_helpers();
         }
-        for (std::size_t bucket = 0; bucket < restore_.message.size(); ++bucket) {
-            if (restore_.message[bucket] == kNone) continue;
+        for (std::size_t message = 0; message < restore_.messages(); ++message) {
             std::int32_t last = kNone;
             const std::int32_t receiver = table_.pieces[order[next]].receiver;
             begin(table_.wires[to_size(table_.pieces[order[next]].wire)].dst, receiver);
-            for (std::int32_t n = 0; n < restore_.num_pieces[bucket]; ++n) {
+            while (next < restore_.first[message + 1]) {
                 const WirePiece& piece = table_.pieces[order[next++]];
                 if (piece.wire != last) add_dep(to_int32(first_wire_) + piece.wire);
                 last = piece.wire;
@@ -475,7 +485,7 @@ private:
             if (plan_.is_pair_burst && (!is_hot || is_helper[to_size(receiver)])) {
                 const std::size_t lane = to_size(wire.dst) * width_ + to_size(wire.src) % width_;
                 auto& before = is_hot ? to_helper[lane * width_ + to_size(receiver) % width_] : in_turn[lane];
-                const std::int32_t earlier = std::exchange(before, restore_.message[bucket]);
+                const std::int32_t earlier = std::exchange(before, to_int32(restore_.first_id + message));
                 if (earlier != kNone) add_dep(earlier);
             }
             end(MessagePhase::kRedistribute, wire.stage, wire.slice, 0);
@@ -493,25 +503,6 @@ private:
         std::vector<bool> is_helper(ranks_);
         for (std::size_t rank = 0; rank < ranks_; ++rank) is_helper[rank] = given[rank] > restored[rank] / kGivenParts;
         return is_helper;
-    }
-
-    static constexpr std::size_t kNoBucket = static_cast<std::size_t>(-1);
-
-    /// Counting sort: indices of the pieces that move, bucket after bucket, in wire order within each.
-    template <typename BucketOf>
-    std::vector<std::uint32_t> pieces_by_bucket(const Moves& moves, BucketOf bucket_of) const {
-        std::vector<std::uint32_t> place(moves.num_pieces.size());
-        std::uint32_t sum = 0;
-        for (std::size_t b = 0; b < place.size(); ++b) {
-            place[b] = sum;
-            sum += static_cast<std::uint32_t>(moves.num_pieces[b]);
-        }
-        std::vector<std::uint32_t> order(sum);
-        for (std::size_t p = 0; p < table_.pieces.size(); ++p) {
-            const std::size_t bucket = bucket_of(table_.pieces[p], table_.wires[to_size(table_.pieces[p].wire)]);
-            if (bucket != kNoBucket) order[place[bucket]++] = static_cast<std::uint32_t>(p);
-        }
-        return order;
     }
 
     void begin(std::int32_t src, std::int32_t dst) { is_wanted_ = rows_.begin(src, dst); }

@@ -48,23 +48,16 @@ RankProgram direct_program(std::span<const std::int64_t> demand, std::size_t ser
     const RankLayout layout = to_layout(demand, ranks, own, starts);
     for (const bool sends : {true, false}) {
         RankRows& rows = sends ? part.sends : part.receives;
-        rows.reserve(ranks, ranks);
+        rows.rows.reserve(ranks);
+        rows.pieces.reserve(ranks);
+        rows.has_rounds = true;
         for (std::size_t peer = 0; peer < ranks; ++peer) {
             const auto& [item, start, bytes] = (sends ? layout.input : layout.output)[peer];
             if (bytes == 0) continue;
             const auto phase = peer / width == own / width ? MessagePhase::kLocal : MessagePhase::kScaleOut;
-            rows.peer.push_back(static_cast<std::int32_t>(peer));
-            rows.size_bytes.push_back(bytes);
-            rows.phase.push_back(static_cast<std::uint8_t>(phase));
             rows.pieces.push_back({item, 0, bytes});
-            rows.piece_offsets.push_back(static_cast<std::int64_t>(rows.pieces.size()));
-            rows.place.push_back(item);
+            rows.rows.push_back({bytes, item, static_cast<std::int32_t>(peer), 0, 0, static_cast<std::uint8_t>(phase), 0, 0, rows.pieces.size(), 0});
         }
-        rows.stage.assign(rows.size(), 0);
-        rows.round.assign(rows.size(), 0);
-        rows.adds.assign(rows.size(), 0);
-        rows.exclusive.assign(rows.size(), 0);
-        rows.dep_offsets.assign(rows.size() + 1, 0);
     }
     return lower(std::move(part), layout, {}, {});
 }

@@ -111,11 +111,13 @@ public:
             const std::span<const LaneLoad> loads = parcels_ ? parcels_->loads() : loads_of(assigner, src, dst, lanes);
             std::int64_t most_slices = 1;
             lane_cuts_.resize(lanes.size());
+            wanted_.clear();
             number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
                 cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
                 find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
                 most_slices = std::max(most_slices, lane_cuts_[lane].count);
+                if (!lane_cuts_[lane].is_skipped) wanted_.push_back(lane);
             }
             for (std::int64_t slice = 0; slice < most_slices; ++slice) {
                 Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, false, {kNoWire, kNoWire}};
@@ -124,8 +126,8 @@ public:
                     wire.balance_wave = sending.next(src, share);
                     wire.restore_wave = receiving.next(dst, share);
                 }
-                for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                    if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_skipped) continue;
+                for (const std::size_t lane : wanted_) {
+                    if (slice >= lane_cuts_[lane].count) continue;
                     wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
                     wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
                     add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
@@ -383,6 +385,7 @@ private:
     std::optional<TileParcels> parcels_;
     PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::vector<LaneCut> lane_cuts_;
+    std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far

@@ -19,36 +19,34 @@ struct ItemPiece {
     std::int64_t item, offset, length;
 };
 
-/// What one rank sends or receives, one row per message and peer, in the order of the schedule.
-struct RankRows {
-    std::vector<std::int32_t> peer;
-    std::vector<std::int64_t> size_bytes;
-    std::vector<std::uint8_t> phase;
-    std::vector<std::int32_t> stage;
-    std::vector<std::uint8_t> adds;       ///< whether the receiver adds
-    std::vector<std::uint8_t> exclusive;  ///< whether links keep an order
-    std::vector<std::int64_t> place;      ///< what comes first among messages that share an end
-    std::vector<std::int32_t> round;      ///< above that of every message it depends on; empty: unknown
-    std::vector<std::int64_t> piece_offsets{0};
-    std::vector<ItemPiece> pieces;
-    std::vector<std::int64_t> dep_offsets{0};
-    std::vector<std::int32_t> deps;  ///< rows of the same rank, `as_send` or `as_receive`; what others do only paces
+/// A message of one rank with one peer.
+struct RankRow {
+    std::int64_t size_bytes;
+    std::int64_t place;  ///< what comes first among messages that share an end
+    std::int32_t peer, stage;
+    std::int32_t round;       ///< above that of every message it depends on, where that is known
+    std::uint8_t phase;
+    std::uint8_t adds;        ///< whether the receiver adds
+    std::uint8_t exclusive;   ///< whether links keep an order
+    std::size_t pieces_end, deps_end;  ///< its pieces and dependencies begin where those of the row before end
+};
 
-    [[nodiscard]] std::size_t size() const { return peer.size(); }
-    void reserve(std::size_t num_rows, std::size_t num_pieces) {
-        for (auto* column : {&size_bytes, &place, &piece_offsets, &dep_offsets}) column->reserve(num_rows + 1);
-        for (auto* column : {&peer, &stage}) column->reserve(num_rows);
-        for (auto* column : {&phase, &adds, &exclusive}) column->reserve(num_rows);
-        pieces.reserve(num_pieces);
-        deps.reserve(2 * num_rows);
-    }
+/// What one rank sends or receives, in the order of the schedule.
+struct RankRows {
+    std::vector<RankRow> rows;
+    std::vector<ItemPiece> pieces;
+    std::vector<std::int32_t> deps;  ///< rows of the same rank, `as_send` or `as_receive`; what others do only paces
+    bool has_rounds = false;
+
+    [[nodiscard]] std::size_t size() const { return rows.size(); }
+    [[nodiscard]] const RankRow& operator[](std::size_t row) const { return rows[row]; }
     [[nodiscard]] std::span<const ItemPiece> pieces_of(std::size_t row) const {
-        const auto first = static_cast<std::size_t>(piece_offsets[row]), last = static_cast<std::size_t>(piece_offsets[row + 1]);
-        return std::span(pieces).subspan(first, last - first);
+        const std::size_t first = row == 0 ? 0 : rows[row - 1].pieces_end;
+        return std::span(pieces).subspan(first, rows[row].pieces_end - first);
     }
     [[nodiscard]] std::span<const std::int32_t> deps_of(std::size_t row) const {
-        const auto first = static_cast<std::size_t>(dep_offsets[row]), last = static_cast<std::size_t>(dep_offsets[row + 1]);
-        return std::span(deps).subspan(first, last - first);
+        const std::size_t first = row == 0 ? 0 : rows[row - 1].deps_end;
+        return std::span(deps).subspan(first, rows[row].deps_end - first);
     }
 };
 

@@ -72,12 +72,10 @@ class Program:
     def of(cls, rank: int, native: NativeColumns) -> Program:
         """From what the native core made."""
         columns: dict[str, Column] = {}
-        for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
-            values.flags.writeable = False  # it is, but for an array without values
-            first = 0
-            for name, last in zip(names, ends, strict=True):
-                columns[name] = values[first:last]
-                first = last
+        for names, (values, ends) in zip((_WIDE, _NARROW, _BYTES), native, strict=False):
+            if not values.size:
+                values.flags.writeable = False  # all others are
+            columns.update(zip(names, map(values.__getitem__, map(slice, (0, *ends), ends)), strict=True))
         for name in _CLAIMS:
             columns[name] = columns[name].view(np.bool_)
         return cls(rank, MappingProxyType(columns), *native[3])
