@@ -7,7 +7,7 @@ means is said in `docs/reference/program.md`; the native core (`cpp/src/rank_pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
@@ -72,10 +72,11 @@ class Program:
     def of(cls, rank: int, native: NativeColumns) -> Program:
         """From what the native core made."""
         columns: dict[str, Column] = {}
-        for names, (values, ends) in zip((_WIDE, _NARROW, _BYTES), native, strict=False):
+        for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
             if not values.size:
-                values.flags.writeable = False  # all others are
-            columns.update(zip(names, map(values.__getitem__, map(slice, (0, *ends), ends)), strict=True))
+                values.flags.writeable = False  # all others are read-only
+            part: Callable[[slice], Column] = values.__getitem__
+            columns.update(zip(names, map(part, map(slice, (0, *ends), ends)), strict=True))
         for name in _CLAIMS:
             columns[name] = columns[name].view(np.bool_)
         return cls(rank, MappingProxyType(columns), *native[3])
