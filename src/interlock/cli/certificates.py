@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def print_certificate(
     proof = made.certificate(tolerance_of(made))
     if row.valid and output is not None:
         made.save(output)
-    if page is not None and not made.is_huge:
+    if page is not None and made.is_huge:
+        print(f"interlock: --html {page} is not written: a page cannot show that many messages", file=sys.stderr)
+    elif page is not None:
         from interlock.report.compare_page import save_plan_page
 
         save_plan_page(made, row, page, command_line())
@@ -54,7 +57,5 @@ def print_certificate(
         ["scratch, worst rank", format_bytes(row.scratch_bytes)],
     ]
     notes = [BANDWIDTHS, *(f"violation: {text}" for text in proof.violations[:10])]
-    if page is not None and made.is_huge:
-        notes.append(f"{page} is not written: there are more messages than a page can show")
     print_table(f"{made.algorithm}: {made.problem.name}", ["", ""], rows, notes)
     return 0 if row.valid else 1

@@ -16,6 +16,7 @@ from interlock.cli.opened import (
     open_schedule,
 )
 from interlock.cli.options import JsonOption
+from interlock.cli.outputs import Outputs, say_written
 from interlock.cli.show import print_json, print_table
 from interlock.errors import InvalidInput
 from interlock.exported import ExportedTime, time_after_export
@@ -44,7 +45,7 @@ def command(
     read_chunk_bytes: Annotated[
         str | None, typer.Option("--read-chunk-bytes", help="Size of a chunk of the file that is read.")
     ] = None,
-    root: RootOption = 0,
+    root: RootOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a schedule for another tool, and say what the format adds or cannot say.
@@ -67,6 +68,7 @@ def command(
         if not chosen.has_flavors:
             raise InvalidInput(f"--flavor: {to} has one reader; flavors are for msccl-xml")
         options["flavor"] = flavor
+    outputs = Outputs({"-o": output}, folder=chosen.is_folder)
     opened = open_schedule(file, format_name, demand, collective, read_chunk_bytes, root)
     report = opened.plan.export(to, output, **options)
     times = time_after_export(opened.plan, report)
@@ -76,6 +78,8 @@ def command(
         notes = [f"note: {text}" for text in (*opened.notes, *report.notes)]
         notes += [] if times is None else [str(times)]
         print_table(f"{file} as {to}", ["", ""], _rows(report), notes)
+    outputs.say()
+    say_written(*(path for path in report.files if path != output and output not in path.parents))
     return 0
 
 

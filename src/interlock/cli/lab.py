@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -30,26 +30,32 @@ app = typer.Typer(help="A real two-tier network on this machine; needs Linux and
 
 DEFAULT_SIZE = "1.5MB"
 DEFAULT_TRAFFIC = "zipf:0.8"
+PORT_QUEUE, STEP_PORT_QUEUE = "24kB", "1MB"
 
-ServersOption = Annotated[int, typer.Option("--servers", help="Number of servers.")]
-GpusOption = Annotated[int, typer.Option("--gpus", help="Ranks per server.")]
-NicOption = Annotated[str, typer.Option("--nic", help="Rate of each NIC, like 50Mbit.")]
-ScaleUpOption = Annotated[str, typer.Option("--scale-up", help="Rate of each link inside a server.")]
+ServersOption = Annotated[int | None, typer.Option("--servers", help="Number of servers; default: 4.")]
+GpusOption = Annotated[int | None, typer.Option("--gpus", help="Ranks per server; default: 4.")]
+NicOption = Annotated[str | None, typer.Option("--nic", help="Rate of each NIC; default: 50Mbit.")]
+ScaleUpOption = Annotated[
+    str | None, typer.Option("--scale-up", help="Rate of each link inside a server; default: 500Mbit.")
+]
 NicOfOption = Annotated[
     list[str] | None, typer.Option("--nic-of", metavar="RANK=RATE", help="Another rate for one NIC; 0 is dead.")
 ]
-PortQueueOption = Annotated[str, typer.Option("--port-queue", help="What a switch port holds of what goes to a NIC.")]
+PortQueueOption = Annotated[
+    str | None,
+    typer.Option("--port-queue", help="What a switch port holds of what goes to a NIC; default: 24kB, for steps 1MB."),
+]
 NameOption = Annotated[str | None, typer.Option("--name", help="Lab made by `lab up`; default: one made for this run.")]
 
 
 @app.command("run")
 def run(
-    servers: ServersOption = 4,
-    gpus: GpusOption = 4,
-    nic: NicOption = "50Mbit",
-    scale_up: ScaleUpOption = "500Mbit",
+    servers: ServersOption = None,
+    gpus: GpusOption = None,
+    nic: NicOption = None,
+    scale_up: ScaleUpOption = None,
     nic_of: NicOfOption = None,
-    port_queue: PortQueueOption = "24kB",
+    port_queue: PortQueueOption = None,
     traffic: TrafficOption = DEFAULT_TRAFFIC,
     collective: Annotated[
         str | None,
@@ -90,9 +96,11 @@ def run(
     if collective is not None:
         refuse({"--traffic": None if traffic == DEFAULT_TRAFFIC else traffic}, f"--collective {collective} has its own")
         refuse({"--html": page}, "pages show traffic; collectives have --json")
+        refuse({"--seed": seed or None}, f"--collective {collective} draws nothing")
     ours = "native,adaptive" if collective is None else "native,auto"
     names = [word.strip() for word in (algorithms or ours).split(",") if word.strip()]
-    with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, progress_of(4, "lab") as step:
+    asked = _Asked(servers, gpus, nic, scale_up, nic_of, port_queue)
+    with _network(name, asked) as network, progress_of(4, "lab") as step:
         spec = network.spec
         if collective is not None:
             each_bytes = parse_bytes(size or DEFAULT_SIZE, "--size")
@@ -102,14 +110,14 @@ def run(
                 rows = compare_collective_in_lab(
                     ranks, spec, wanted, names, repeat=repeat, calibrate_s=calibrate_s, progress=step
                 )
-            lab = f"{spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
-            return _tell(f"{collective}, {format_bytes(each_bytes)} per rank, {lab}", rows, spec, wanted, as_json)
+            title = f"{collective}, {format_bytes(each_bytes)} per rank, {_words(spec)}"
+            return _tell(title, rows, spec, wanted, as_json)
         demand = build_traffic(traffic, spec.to_cluster(), size, seed, DEFAULT_SIZE)
         step("starting ranks")
         with ranks_in(network) as ranks:
             rows = compare_in_lab(ranks, spec, demand, names, repeat=repeat, calibrate_s=calibrate_s, progress=step)
     each = format_bytes(float(demand.bytes_matrix.sum()) / spec.num_ranks)
-    title = f"{demand.name}, {each} per rank, {spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}"
+    title = f"{demand.name}, {each} per rank, {_words(spec)}"
     if page is not None:
         _write_page(page, title, rows, spec, demand)
     if as_json:
@@ -137,11 +145,11 @@ def _tell(title: str, rows: tuple[LabRow, ...], spec: LabSpec, wanted: Collectiv
 
 @app.command("step")
 def step(
-    servers: ServersOption = 4,
-    gpus: GpusOption = 4,
-    nic: NicOption = "50Mbit",
-    scale_up: ScaleUpOption = "500Mbit",
-    port_queue: PortQueueOption = "1MB",
+    servers: ServersOption = None,
+    gpus: GpusOption = None,
+    nic: NicOption = None,
+    scale_up: ScaleUpOption = None,
+    port_queue: PortQueueOption = None,
     size: Annotated[str, typer.Option("--size", help="Bytes each rank dispatches on average.")] = "1.5MB",
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each way.")] = 5,
     algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated ways.")] = "serial,concurrent,joint",
@@ -167,7 +175,8 @@ def step(
     if repeat < 1 or repeat > 10_000:
         raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
     names = [word.strip() for word in algorithms.split(",") if word.strip()]
-    with _network(name, servers, gpus, nic, scale_up, None, port_queue) as network, progress_of(4, "lab") as say:
+    asked = _Asked(servers, gpus, nic, scale_up, None, port_queue)
+    with _network(name, asked, STEP_PORT_QUEUE) as network, progress_of(4, "lab") as say:
         say("starting ranks")
         with ranks_in(network) as ranks:
             rows = compare_step_in_lab(
@@ -180,7 +189,7 @@ def step(
                 seed=seed,
                 progress=say,
             )
-    title = f"layer beside a Reduce-Scatter, {size} per rank, {servers}x{gpus}, NICs {nic}, scale-up {scale_up}"
+    title = f"layer beside a Reduce-Scatter, {size} per rank, {_words(network.spec)}"
     if as_json:
         print_json({"problem": {"name": title}, "results": [asdict(row) for row in rows], "times_are": "measured"})
     else:
@@ -202,12 +211,12 @@ def step(
 
 @app.command("calibrate")
 def calibrate(
-    servers: ServersOption = 4,
-    gpus: GpusOption = 4,
-    nic: NicOption = "50Mbit",
-    scale_up: ScaleUpOption = "500Mbit",
+    servers: ServersOption = None,
+    gpus: GpusOption = None,
+    nic: NicOption = None,
+    scale_up: ScaleUpOption = None,
     nic_of: NicOfOption = None,
-    port_queue: PortQueueOption = "24kB",
+    port_queue: PortQueueOption = None,
     seconds: Annotated[float, typer.Option("--seconds", help="Roughly how long to measure each tier.")] = 2.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="TOML file to write.")] = None,
     name: NameOption = None,
@@ -225,7 +234,8 @@ def calibrate(
     from interlock.topology import cluster_to_toml, write_cluster
 
     outputs = Outputs({"-o": output})
-    with _network(name, servers, gpus, nic, scale_up, nic_of, port_queue) as network, ranks_in(network) as ranks:
+    asked = _Asked(servers, gpus, nic, scale_up, nic_of, port_queue)
+    with _network(name, asked) as network, ranks_in(network) as ranks:
         made = ranks.call(calibrated, network.spec.gpus, seconds)[0]
     if output is not None:
         write_cluster(made, output)
@@ -242,12 +252,12 @@ def calibrate(
 @app.command("up")
 def up(
     name: Annotated[str, typer.Option("--name", help="Name of the lab.")] = "lab",
-    servers: ServersOption = 4,
-    gpus: GpusOption = 4,
-    nic: NicOption = "50Mbit",
-    scale_up: ScaleUpOption = "500Mbit",
+    servers: ServersOption = None,
+    gpus: GpusOption = None,
+    nic: NicOption = None,
+    scale_up: ScaleUpOption = None,
     nic_of: NicOfOption = None,
-    port_queue: PortQueueOption = "24kB",
+    port_queue: PortQueueOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Make a lab that stays until `lab down`.
@@ -258,13 +268,14 @@ def up(
     """
     from interlock.lab import Network
 
-    network = Network(_spec(servers, gpus, nic, scale_up, nic_of, port_queue), name)
+    network = Network(_Asked(servers, gpus, nic, scale_up, nic_of, port_queue).spec(), name)
     network.up()
-    made = {"name": name, "hub": network.hub, "namespaces": [network.namespace(r) for r in range(servers * gpus)]}
+    num_ranks = network.spec.num_ranks
+    made = {"name": name, "hub": network.hub, "namespaces": [network.namespace(rank) for rank in range(num_ranks)]}
     if as_json:
         print_json(made)
     else:
-        typer.echo(f"{name}: {servers * gpus} namespaces, {network.namespace(0)} and so on; hub {network.hub}")
+        typer.echo(f"{name}: {num_ranks} namespaces, {network.namespace(0)} and so on; hub {network.hub}")
     return 0
 
 
@@ -315,27 +326,51 @@ def list_labs(as_json: JsonOption = False) -> int:
     return 0
 
 
-def _spec(servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None, port_queue: str) -> LabSpec:
-    from interlock.lab import LabSpec
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What options say of a lab."""
 
-    overrides: dict[int, float] = {}
-    for words in nic_of or []:
-        rank, equals, rate = words.partition("=")
-        if not equals or not rank.strip().isdigit():
-            raise InvalidInput(f"--nic-of {words!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
-        overrides[int(rank)] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
-    rates = parse_bandwidth(nic, "--nic"), parse_bandwidth(scale_up, "--scale-up")
-    return LabSpec(servers, gpus, *rates, overrides, parse_bytes(port_queue, "--port-queue"))
+    servers: int | None
+    gpus: int | None
+    nic: str | None
+    scale_up: str | None
+    nic_of: list[str] | None
+    port_queue: str | None
+
+    def spec(self, port_queue: str = PORT_QUEUE) -> LabSpec:
+        """The lab, with defaults for what is not said."""
+        from interlock.lab import LabSpec
+
+        overrides: dict[int, float] = {}
+        for words in self.nic_of or []:
+            rank, equals, rate = words.partition("=")
+            if not equals or not rank.strip().isdigit():
+                raise InvalidInput(f"--nic-of {words!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
+            overrides[int(rank)] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
+        return LabSpec(
+            4 if self.servers is None else self.servers,
+            4 if self.gpus is None else self.gpus,
+            parse_bandwidth("50Mbit" if self.nic is None else self.nic, "--nic"),
+            parse_bandwidth("500Mbit" if self.scale_up is None else self.scale_up, "--scale-up"),
+            overrides,
+            parse_bytes(port_queue if self.port_queue is None else self.port_queue, "--port-queue"),
+        )
+
+
+def _words(spec: LabSpec) -> str:
+    rates = (f"{8e-6 * rate:g} Mb/s" for rate in (spec.nic_bytes_per_s, spec.scale_up_bytes_per_s))
+    return f"{spec.servers}x{spec.gpus}, NICs {next(rates)}, scale-up {next(rates)}"
 
 
 @contextmanager
-def _network(
-    name: str | None, servers: int, gpus: int, nic: str, scale_up: str, nic_of: list[str] | None, port_queue: str
-) -> Iterator[Network]:
+def _network(name: str | None, asked: _Asked, port_queue: str = PORT_QUEUE) -> Iterator[Network]:
     """A lab that is up: the named one, or one for this command that goes whatever ends the command."""
     from interlock.lab import Network, check_available, reap, running
 
-    spec = _spec(servers, gpus, nic, scale_up, nic_of, port_queue)
+    if name is not None:
+        said = {f"--{field.replace('_', '-')}": value for field, value in asdict(asked).items() if value != []}
+        refuse(said, f"the lab {name} is as `lab up` made it")
+    spec = asked.spec(port_queue)
     check_available()
     reap()
     if name is not None:

@@ -105,6 +105,7 @@ def layer(
         made, traffic = _drawn("large-8" if name is None else name, gpus, seed)
     else:
         refuse({"--layer": name}, "--routing says which layer it is")
+        refuse({"--seed": seed or None}, "--routing leaves nothing to draw")
         made, traffic = _read(routing, gpus, sizes)
     made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
     made = replace(made, combine_bytes=_value_bytes("--combine", combine))
@@ -227,9 +228,11 @@ def across(
     where = build_cluster(cluster, servers, changes)
     size_bytes = parse_bytes(token_bytes, "--token-bytes")
     if routing is None:
-        chosen = moe_routing(where, tokens or 512, experts, top_k or 6, seed=seed)
+        chosen = moe_routing(
+            where, 512 if tokens is None else tokens, experts, 6 if top_k is None else top_k, seed=seed
+        )
     else:
-        refuse({"--tokens": tokens, "--top-k": top_k}, "--routing says them")
+        refuse({"--tokens": tokens, "--top-k": top_k, "--seed": seed or None}, "--routing leaves nothing to draw")
         path, array, number = _routing_words(routing)
         chosen = read_routing(path, where.num_ranks, array, number, experts)
     ways = {"dispatch": plan_dispatch, "combine": plan_combine}

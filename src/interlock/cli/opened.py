@@ -28,7 +28,7 @@ FormatOption = Annotated[str | None, typer.Option("--format", help="Format of th
 DemandOption = Annotated[Path | None, typer.Option("--demand", help="Byte matrix that the file is meant to move.")]
 CollectiveOption = Annotated[str | None, typer.Option("--collective", help="Collective that the file is meant to do.")]
 ChunkBytesOption = Annotated[str | None, typer.Option("--chunk-bytes", help="Size of a chunk, like '64 KiB'.")]
-RootOption = Annotated[int, typer.Option("--root", help="Root of a rooted collective.")]
+RootOption = Annotated[int | None, typer.Option("--root", help="Root of a rooted collective; default: 0.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ def open_schedule(
     demand: Path | None = None,
     collective: str | None = None,
     chunk_bytes: str | None = None,
-    root: int = 0,
+    root: int | None = None,
     where: Cluster | Topology | None = None,
 ) -> Opened:
     """Open any schedule file."""
-    from interlock.interchange import Intent, read_foreign
+    from interlock.interchange import Intent, get_format, read_foreign
     from interlock.planning import load
     from interlock.schedule import is_schedule_file
     from interlock.traffic import read_demand
@@ -77,7 +77,7 @@ def open_schedule(
         raise InvalidInput(f"{file}: no such file")
     is_ours = format_name in (None, "ilk") and file.is_file() and (file.suffix == ".ilk" or is_schedule_file(file))
     if is_ours:
-        given = {"--demand": demand, "--collective": collective, "--chunk-bytes": chunk_bytes, "--root": root or None}
+        given = {"--demand": demand, "--collective": collective, "--chunk-bytes": chunk_bytes, "--root": root}
         for option, value in (given | {"--cluster or --topology": where}).items():
             if value is not None:
                 raise InvalidInput(f"{option}: {file} names its own problem; this option is for other tools' files")
@@ -88,8 +88,12 @@ def open_schedule(
         chunk_bytes=None if chunk_bytes is None else parse_bytes(chunk_bytes, "--chunk-bytes"),
         cluster=where if isinstance(where, Cluster) else None,
         topology=where if isinstance(where, Topology) else None,
-        root=root,
+        root=root or 0,
     )
     found = read_foreign(file, intent, format_name)
+    if chunk_bytes is not None and not get_format(found.format).leaves_chunk_bytes_open:
+        raise InvalidInput(f"--chunk-bytes {chunk_bytes} has no effect here: {found.format} says its own bytes")
+    if root is not None and not (found.problem.collective and found.problem.collective.is_rooted):
+        raise InvalidInput(f"--root {root} has no effect here: {file} holds no collective with a root")
     plan = Plan(found.problem, found.schedule, found.format)
     return Opened(plan, found.format, found.violations, found.notes, found.is_inferred)

@@ -15,15 +15,15 @@ __all__ = ["Outputs", "say_written"]
 
 
 class Outputs:
-    """Files named by options, refused at once where they could not be written later."""
+    """Files or folders named by options, refused at once where they could not be written later."""
 
-    def __init__(self, files: Mapping[str, Path | None]) -> None:
+    def __init__(self, files: Mapping[str, Path | None], *, folder: bool = False) -> None:
         self._before: dict[Path, tuple[int, int] | None] = {}
         option_by_place: dict[Path, str] = {}
         for option, file in files.items():
             if file is None:
                 continue
-            _check(option, file)
+            _check(option, file, is_folder=folder)
             place = file.absolute()
             if place in option_by_place:
                 raise InvalidInput(f"{option} {file}: {option_by_place[place]} names the same file")
@@ -44,11 +44,13 @@ def say_written(*files: Path) -> None:
         print(f"wrote {words}", file=sys.stderr)
 
 
-def _check(option: str, file: Path) -> None:
+def _check(option: str, file: Path, *, is_folder: bool) -> None:
     try:
-        folder = check_target(file).parent
+        folder = (file if is_folder and file.is_dir() else check_target(file)).parent
     except InvalidInput as error:
         raise type(error)(f"{option} {error}") from None
+    if is_folder and file.is_file():
+        raise InvalidInput(f"{option} {file} is a file; a folder is needed")
     if not folder.is_dir():
         raise InvalidInput(f"{option} {file}: there is no folder {folder}")
     if not os.access(folder, os.W_OK):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.options import HtmlOption, JsonOption
+from interlock.cli.options import HtmlOption, JsonOption, refuse
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.files import write_text
@@ -35,6 +35,8 @@ def command(
     from interlock.report.claims import counts
     from interlock.report.reproduce import PAPERS, SOURCES, reproduce
 
+    if as_json:
+        refuse({"--notes": notes or None}, "--json has every note")
     outputs = Outputs({"--html": page})
     papers = PAPERS if paper is None else (paper,)
     with progress_of(len(papers), "reproducing") as step:

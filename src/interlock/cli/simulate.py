@@ -39,7 +39,7 @@ def command(
     demand: DemandOption = None,
     collective: CollectiveOption = None,
     chunk_bytes: ChunkBytesOption = None,
-    root: RootOption = 0,
+    root: RootOption = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", help="Where another tool's schedule would run: a preset or TOML file.")
     ] = None,

@@ -20,11 +20,13 @@ from interlock.cli.options import (
     refuse,
 )
 from interlock.cli.outputs import Outputs
-from interlock.cli.show import command_line, print_json, print_table
+from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.errors import InvalidInput
 from interlock.units import format_seconds
 
 __all__ = ["command"]
+
+WAYS = "serial,concurrent,joint"
 
 
 def command(
@@ -32,9 +34,7 @@ def command(
         str,
         typer.Argument(metavar="STEP", help="A TOML file, a preset, or a folder of Chakra traces (with --cluster)."),
     ] = "",
-    algorithms: Annotated[
-        str, typer.Option("--algorithms", help="Ways to compare: serial, concurrent, joint.")
-    ] = "serial,concurrent,joint",
+    algorithms: Annotated[str, typer.Option("--algorithms", help="Ways to compare: serial, concurrent, joint.")] = WAYS,
     cluster: ClusterOption = "",
     servers: ServersOption = None,
     changes: SetOption = None,
@@ -56,9 +56,13 @@ def command(
     from interlock.problem import read_step, step_presets
 
     if not file:
-        rows = [[name, words] for name, words in step_presets().items()]
-        print_table("Presets of steps; a TOML file of your own does as well", ["step", ""], rows, [])
-        return 0
+        said: dict[str, object] = {
+            "--algorithms": None if algorithms == WAYS else algorithms,
+            "--cluster": cluster or None,
+        }
+        said |= {"--servers": servers, "--set": changes or None, "-o": output, "--html": page}
+        refuse(said, "without a STEP, presets are listed")
+        return _list_presets(step_presets(), as_json)
     check_schedule_name(output)
     outputs = Outputs({"-o": output, "--html": page})
     if Path(file).suffix == ".toml" or file in step_presets():
@@ -72,7 +76,9 @@ def command(
                 f"{file[:64]!r} is no preset and no .toml; Chakra traces need --cluster to say where they run"
             )
         step = read_step_traces(file, build_cluster(cluster, servers, changes))
-    made = compare_step(step, [name.strip() for name in algorithms.split(",")])
+    ways = [name.strip() for name in algorithms.split(",")]
+    with progress_of(len(ways), "planning") as show:
+        made = compare_step(step, ways, progress=show)
     best = made.plans[0]
     if output is not None and made.results[0].valid:
         best.save(output)
@@ -101,3 +107,12 @@ def command(
         print_table(f"{made.problem.name} (simulated)", header, [*rows, ends, over, valid], notes)
     outputs.say()
     return 0 if all(row.valid for row in made.results) else 1
+
+
+def _list_presets(presets: dict[str, str], as_json: bool) -> int:
+    if as_json:
+        print_json({"presets": [{"name": name, "what": words} for name, words in presets.items()]})
+    else:
+        rows = [[name, words] for name, words in presets.items()]
+        print_table("Presets of steps; a TOML file of your own does as well", ["step", "what"], rows, words=("what",))
+    return 0

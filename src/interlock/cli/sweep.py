@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.options import CsvOption, JsonOption, one_format
+from interlock.cli.options import CsvOption, JsonOption, one_format, refuse
 from interlock.cli.outputs import say_written
 from interlock.cli.show import command_line, print_csv, print_json, print_table, progress_of
 from interlock.errors import InvalidInput
@@ -53,6 +53,8 @@ def command(
     from interlock.report.sweep_page import summarise, sweep_page
 
     one_format(as_json, as_csv)
+    if dask is not None:
+        refuse({"--workers": workers}, "a Dask scheduler has its own")
     grid = read_grid(file)
     folder = output or file.with_suffix(".sweep")
     if folder.exists() and not folder.is_dir():

@@ -13,6 +13,7 @@ from interlock.cli.opened import (
 )
 from interlock.cli.options import JsonOption
 from interlock.cli.show import print_json, print_table
+from interlock.comparison import nccl_size
 from interlock.units import format_bytes
 
 __all__ = ["command"]
@@ -24,7 +25,7 @@ def command(
     demand: DemandOption = None,
     collective: CollectiveOption = None,
     chunk_bytes: ChunkBytesOption = None,
-    root: RootOption = 0,
+    root: RootOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Execute a schedule symbolically and say whether every byte arrives exactly once.
@@ -44,6 +45,7 @@ def command(
     report, schedule = opened.plan.report, opened.plan.compact
     violations = [*opened.violations, *(str(violation) for violation in report.violations)]
     verdict, code = opened.verdict(report.valid)
+    size_bytes, _ = nccl_size(opened.plan.problem)
     if as_json:
         print_json(
             {
@@ -52,6 +54,7 @@ def command(
                 "algorithm": opened.plan.algorithm,
                 "valid": None if code == 3 else code == 0,
                 "violations": violations,
+                "size_bytes": size_bytes,
                 "notes": [*opened.notes, *opened.cannot_tell(report.valid)],
                 "scratch_bytes": int(report.scratch_bytes.max(initial=0)),
                 "contributions": report.method,
@@ -65,6 +68,7 @@ def command(
         ["format", opened.format],
         ["messages", str(schedule.num_messages)],
         ["pieces", str(schedule.num_pieces)],
+        ["size, as nccl-tests count it", format_bytes(size_bytes)],
         ["scratch, worst rank", format_bytes(int(report.scratch_bytes.max(initial=0)))],
         ["contributions told apart by", report.method],
     ]

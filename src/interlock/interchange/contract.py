@@ -72,6 +72,7 @@ class Format:
     summary: str
     recognises: Callable[[Path, str], bool]  # (path, text of the file's start)
     has_chunks: bool = False  # bytes become equal chunks; takes chunk_bytes
+    leaves_chunk_bytes_open: bool = False  # its files need not say how large a chunk is
     has_flavors: bool = False  # its readers differ; takes flavor
     is_folder: bool = False
     is_readable: bool = True  # holds schedules that can be read back

@@ -72,6 +72,7 @@ class _Found:
     guesses: list[str] = field(default_factory=list)
     model: str | None = None  # of GPUs, as the user says
     nic_bytes_per_s: float | None = None  # likewise
+    heeded: set[str] = field(default_factory=set)  # of what the user says
     links_why: str = "links in the file, at the rate NCCL counts for one, which is below the nominal one"
     says_links: bool = True
     nics_why: str = "speeds in the file"
@@ -108,6 +109,7 @@ def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: floa
                 f"joined; say --gpu ({', '.join(GPU_MODELS)}) if all are, or import the machine's `nvidia-smi topo -m`"
             )
         found.gpus = found.unnamed
+        found.heeded.add("gpu")
         found.guess(f"PCI devices without a class: all {len(found.gpus)} are taken for GPUs")
     if not found.gpus:
         raise InvalidInput(f"{path} names no GPU (neither <gpu> nor a PCI device of class 0x03 or 0x12)")
@@ -116,6 +118,9 @@ def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: floa
     _check_ids(found)
     hosts = sorted({device.host for device in found.gpus})
     servers = [_server(found, host, several=len(hosts) > 1) for host in hosts]
+    for name, value in (("gpu", gpu), ("nic", nic_bytes_per_s)):
+        if value is not None and name not in found.heeded:
+            raise InvalidInput(f"{name}={value} has no effect: {path} says its own")
     joined = len(servers) > 1 and all(gpu.switch_bytes_per_s > 0 for server in servers for gpu in server.gpus)
     return [_one_domain(path.name, servers)] if joined else servers
 
@@ -205,6 +210,7 @@ def _server(found: _Found, host: str, *, several: bool) -> Server:
     made = _guess_scale_up(found, gpus, made, len(nets))
     nics = _drop_management(found, [_nic(found, device) for device in nets])
     if not nics and found.nic_bytes_per_s is not None:
+        found.heeded.add("nic")
         nics = [Nic("nic", found.nic_bytes_per_s)]
         found.nics_why = "as said (--nic): one for all GPUs, as the file names none"
     shares = share_nics([[distance_of(gpu, nic) for nic in nics] for gpu in made], len(nics))
@@ -321,6 +327,7 @@ def _nic(found: _Found, device: _Device) -> Nic:
     if device.element.name == "pci":
         name = attributes.get("busid", f"line {device.element.line}")
         if found.nic_bytes_per_s is not None:
+            found.heeded.add("nic")
             found.nics_why = "as said (--nic)"
             return Nic(name, found.nic_bytes_per_s, device.numa, device.bridges)
         rate = 200e9 / 8 if _speed(attributes.get("link_speed", "")) < 32 else 400e9 / 8
@@ -345,6 +352,10 @@ def _net_mbit(found: _Found, attributes: dict[str, str]) -> float:
     if MAX_NET_MBIT < mbit <= 1000 * MAX_NET_MBIT:
         found.guess(f"speed={text[:20]!r} cannot be Mb/s; counted as kb/s")
         return mbit / 1000
+    if not 0 < mbit <= MAX_NET_MBIT and found.nic_bytes_per_s is not None:
+        found.heeded.add("nic")
+        found.nics_why = "as said (--nic), where the file has no rate"
+        return found.nic_bytes_per_s * 8 / 1e6
     if not 0 < mbit <= MAX_NET_MBIT:
         found.guess(f"speed={text[:20]!r} of {attributes.get('name', 'a NIC')[:40]} is not a rate; counted as 10 Gb/s")
         return DEFAULT_NET_MBIT
@@ -393,6 +404,7 @@ def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu], num_
 def _model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[int, int, str]:
     """`sm`, NVLinks per GPU and how that is known: said, by PCI id, by sm, or by the board; otherwise asked for."""
     if found.model is not None:
+        found.heeded.add("gpu")
         return *GPU_MODELS[found.model], f"{found.model} (--gpu)"
     ids = {d.pci.attributes.get("device", "").lower() for d in devices if d.pci is not None}
     models = {MODEL_BY_DEVICE[one] for one in ids if one in MODEL_BY_DEVICE}

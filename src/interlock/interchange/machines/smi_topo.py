@@ -34,6 +34,8 @@ def read_smi_topology(path: Path, nic_bytes_per_s: float | None = None) -> list[
     columns, rows = _matrix(path, text)
     gpus = [name for name in columns if name.startswith("GPU")]
     nics = [name for name in columns if not name.startswith("GPU")]
+    if nic_bytes_per_s is not None and not nics:
+        raise InvalidInput(f"nic={nic_bytes_per_s} has no effect: {path} names no NIC")
     guesses: list[str] = []
     codes = [[_code(path, rows, gpu, other, columns) for other in columns] for gpu in gpus]
     links = [[_links(codes[a][columns.index(gpus[b])]) for b in range(len(gpus))] for a in range(len(gpus))]

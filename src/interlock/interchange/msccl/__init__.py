@@ -19,5 +19,6 @@ FORMAT = Format(
     "algorithms for RCCL and MSCCL",
     _recognises,
     has_chunks=True,
+    leaves_chunk_bytes_open=True,
     has_flavors=True,
 )

@@ -19,4 +19,5 @@ FORMAT = Format(
     "execution plans for MSCCL++",
     _recognises,
     has_chunks=True,
+    leaves_chunk_bytes_open=True,
 )

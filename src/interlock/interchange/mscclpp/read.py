@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from interlock.errors import InvalidInput
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.mscclpp.parse import Block, Operation, Plan, Stretch, parse_mscclpp
 from interlock.interchange.shared.chunks.buffers import choose_goal
@@ -41,8 +42,11 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
         first.execute()
         delivered = delivered_matrix(first.memory, plan.buffers.inputs, plan.buffers.outputs, first.address)
     if intent.chunk_bytes is not None:
-        whole = intent.chunk_bytes % plan.split == 0
-        intent = replace(intent, chunk_bytes=intent.chunk_bytes // plan.split if whole else None)
+        if intent.chunk_bytes % plan.split:
+            raise InvalidInput(
+                f"chunk_bytes={intent.chunk_bytes} must be a multiple of {plan.split}, the parts of a chunk in {path}"
+            )
+        intent = replace(intent, chunk_bytes=intent.chunk_bytes // plan.split)
     goal, chunk_bytes, notes = choose_goal(plan.buffers, intent, delivered)
     if first is not None and not goal.is_sum:
         run = first  # it moved the same chunks, whatever they are meant for
