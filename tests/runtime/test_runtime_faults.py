@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +39,12 @@ def test_survivors_name_the_rank_that_failed(fault: Fault) -> None:
     assert verdict.num_hanging == 0, verdict.words
     assert verdict.num_naming == 3, verdict.words
     assert verdict.works_again
+
+
+@pytest.mark.slow
+def test_survivors_under_real_launchers_name_who_was_killed_stopped_late_left_or_raised(tmp_path: Path) -> None:
+    """Ten trials of the script: each kind under torchrun, and with the store on rank 0."""
+    script = Path(__file__).parents[2] / "benchmarks" / "bench_rank_faults.py"
+    words = [sys.executable, str(script), "--trials", "10", "--at-once", "5", "--json", str(tmp_path / "told.json")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr

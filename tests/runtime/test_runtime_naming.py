@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -81,8 +83,7 @@ def verdicts(
 
 
 def stop_beating(heart: Heartbeat) -> None:
-    heart._stop.set()
-    heart._thread.join()
+    heart._store.stop(10)
 
 
 def test_doors_tell_the_dead_from_the_cut_off() -> None:
@@ -183,7 +184,6 @@ def test_a_verdict_outlives_the_store_and_the_rank_that_hosted_it(monkeypatch: p
     assert first == Verdict((1,), DIED)
     stop_beating(hearts[0])
     hearts[0]._door.close()
-    hearts[0]._store = None  # type: ignore[assignment]
     del hosted
     gc.collect()
     assert verdicts(hearts, (2, 3)) == {first}
@@ -199,12 +199,35 @@ def test_without_store_and_verdict_whoever_refuses_is_dead(monkeypatch: pytest.M
     time.sleep(0.8)
     stop_beating(hearts[0])
     hearts[0]._door.close()
-    hearts[0]._store = None  # type: ignore[assignment]
     del hosted
     gc.collect()
     assert verdicts(hearts, (1, 2, 3)) == {Verdict((0,), DIED)}
     for heart in hearts[1:]:
         heart.close()
+
+
+def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process is stopped, with all connections open."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    code = """if True:
+        import time
+        from torch.distributed import TCPStore
+        store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        print(store.port, flush=True)
+        time.sleep(1000)
+    """
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as hosting:
+        assert hosting.stdout is not None
+        port = int(hosting.stdout.readline())
+        stores = [torch.distributed.TCPStore("127.0.0.1", port) for _ in range(NUM_RANKS)]
+        hearts = [Heartbeat(Group(store, rank), "1") for rank, store in enumerate(stores)]  # type: ignore[arg-type]
+        time.sleep(1.2)  # two beats, in which ranks learn each other's doors
+        os.kill(hosting.pid, signal.SIGSTOP)
+        words = "stalled or cannot be reached, and with it the store it hosts"
+        assert verdicts(hearts, (1, 2, 3)) == {Verdict((0,), words)}
+        hosting.kill()
+        for heart in hearts:
+            heart.close()
 
 
 def test_who_is_well_but_does_not_complain_is_late(hearts: list[Heartbeat]) -> None:
@@ -230,11 +253,21 @@ def test_a_rank_that_nobody_reaches_is_cut_off_even_if_it_complains(hearts: list
 
 def test_ranks_that_left_or_gave_up_first_are_not_blamed(hearts: list[Heartbeat], store: HashStore) -> None:
     hearts[1].close()
-    store.set("interlock/1/waits2", "[3]")
+    store.set("interlock/1/waits2", "[0, [3]]")
     stop_beating(hearts[2])
     hearts[2]._door.close()
     stop_beating(hearts[3])
     assert verdicts(hearts, (0,)) == {Verdict((3,), "stalled")}
+
+
+def test_who_left_in_good_order_is_blamed_by_those_it_left_in_the_middle(hearts: list[Heartbeat]) -> None:
+    for heart in hearts:
+        heart.done = 5
+    hearts[3].done = 4
+    for rank in (1, 3):
+        hearts[rank].close()
+    hearts[0].done = hearts[2].done = 4  # in the fifth action, which rank 1 was through with
+    assert verdicts(hearts, (0, 2)) == {Verdict((3,), "left before the others were through")}
 
 
 def test_where_everyone_is_well_the_most_missed_is_named(hearts: list[Heartbeat]) -> None:

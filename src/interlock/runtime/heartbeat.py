@@ -3,8 +3,9 @@
 gloo reports that a connection closed or that time ran out, not whose fault it was, and a rank that gives up closes its
 connections and looks just as dead to the others. So every rank that gives up says so in the store and knocks at
 everybody's door. Whoever beats or complains is alive; whose door refuses is dead; whose door cannot be reached is cut
-off. The first to know writes the verdict, which everyone else adopts, and leaves it at every door: the store may go
-with the rank that hosts it, and the verdict must outlive the one that made it.
+off; who closed in good order, but before an action that others are in, left them alone. The first to know writes the
+verdict, which everyone else adopts, and leaves it at every door: the store may go with the rank that hosts it, and the
+verdict must outlive the one that made it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import atexit
 import json
 import os
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from interlock.runtime.keeper import Keeper
 from interlock.runtime.reach import Door, Reach, knock
 
 if TYPE_CHECKING:
     import torch.distributed as dist
+    from torch._C._distributed_c10d import Store
 
 __all__ = ["DIED", "Heartbeat", "Verdict"]
 
@@ -61,71 +63,75 @@ class _Evidence:
 
     beats: list[int]
     alive: set[int]
-    gone: set[int] = field(default_factory=set)  # closed in good order
+    gone: dict[int, int] = field(default_factory=dict)  # closed in good order, after so many actions
     waits: dict[int, list[int]] = field(default_factory=dict)  # ranks that each complaining rank waited for
+    done: int = 0  # actions that the furthest of those that complain has behind it
     reach: dict[int, Reach] = field(default_factory=dict)
 
     def dead(self) -> set[int]:
         """Ranks whose door refuses though they neither left nor complained."""
         refused = {rank for reach in self.reach.values() for rank in reach.refused}
-        return refused - self.gone - set(self.waits)
+        return refused - set(self.gone) - set(self.waits)
+
+    def left_early(self) -> set[int]:
+        """Ranks that closed before the action in which others wait."""
+        return {rank for rank, done in self.gone.items() if done <= self.done} - set(self.waits)
 
     def is_complete(self, num_ranks: int) -> bool:
         """Whether nothing more can be learned."""
         dead = self.dead()
-        known = self.alive | self.gone | dead
-        return len(known) == num_ranks and self.alive - self.gone - dead <= set(self.reach)
+        known = self.alive | set(self.gone) | dead
+        return len(known) == num_ranks and self.alive - set(self.gone) - dead <= set(self.reach)
 
 
 class Heartbeat:
-    """Beats of one process group's ranks. `name`, equal on all ranks, tells apart what runs over the same group."""
+    """Beats of one process group's ranks. `name`, equal on all ranks, tells apart what runs over the same group.
+
+    `done` counts what this rank did together with all others, which they count alike.
+    """
 
     def __init__(self, group: dist.ProcessGroup, name: str) -> None:
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
         store = group.get_group_store().clone()  # type: ignore[attr-defined]
         store.set_timeout(timedelta(seconds=SILENCE_S))
-        self._store = PrefixStore(f"interlock/{name}", store)
+        store = PrefixStore(f"interlock/{name}", store)
         self._rank, self._num_ranks = group.rank(), group.size()
+        self.done = 0
         # Only who can read the store can leave word at a door.
-        self._token: bytes = self._store.compare_set("token", "", secrets.token_hex(16))
+        self._token: bytes = store.compare_set("token", "", secrets.token_hex(16))
         self._door = Door(self._num_ranks + STRANGERS, self._token)
         self._known_doors: dict[int, str] = {}
+        self._knows_all = False
         self._verdict: Verdict | None = None
-        self._store.set(f"door{self._rank}", self._door.address)
-        self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._beat, name="interlock-heartbeat", daemon=True)
-        self._thread.start()
+        store.set(f"door{self._rank}", self._door.address)
+        self._store = Keeper(store, self._beat, INTERVAL_S, SILENCE_S, "interlock-heartbeat")
         atexit.register(self._rest)
 
     def _rest(self) -> None:
         """End the thread. The interpreter would end it inside of the store, where that takes the process down."""
-        self._stop.set()
-        self._thread.join(2 * SILENCE_S)
+        self._store.stop(2 * SILENCE_S)
 
     def close(self) -> None:
         """Stop beating; the others will not take that for a death."""
-        if not self._stop.is_set():
-            self._stop.set()
-            with suppress(RuntimeError), self._lock:
-                self._store.set(f"left{self._rank}", "1")
+        with suppress(RuntimeError):
+            self._store.set(f"left{self._rank}", str(self.done))
         self._rest()
         atexit.unregister(self._rest)
         self._door.close()
 
     def find_dead(self) -> tuple[int, ...]:
-        """Ranks whose doors refuse though they have not left: they died. Takes `KNOCK_S` at most."""
+        """Ranks whose doors refuse though they have not left: they died. Takes `KNOCK_S` at most, `SILENCE_S` more
+        where the store does not answer."""
         try:
-            with self._lock:
-                doors = self._doors()
+            doors = self._doors()
         except RuntimeError:  # the store is gone, perhaps with the rank that hosts it
             doors = self._known_doors
         refused = knock(doors, KNOCK_S).refused
         if not refused:
             return ()
-        with suppress(RuntimeError), self._lock:
-            refused = tuple(rank for rank in refused if not self._store.check([f"left{rank}"]))
+        with suppress(RuntimeError):
+            refused = tuple(rank for rank in refused if not self._store.check(f"left{rank}"))
         return refused
 
     def find_guilty(self, waiting_on: Iterable[int]) -> Verdict:
@@ -154,24 +160,18 @@ class Heartbeat:
 
     def _agree(self, waiting_on: list[int]) -> Verdict:
         deadline_s = time.monotonic() + SILENCE_S
-        with self._lock:
-            # Complaining proves this rank alive, so it comes first.
-            self._store.set(f"waits{self._rank}", json.dumps(waiting_on))
-            evidence = _Evidence(self._read_beats(range(self._num_ranks)), {self._rank})
-            doors = self._doors()
+        # Complaining proves this rank alive, so it comes first.
+        self._store.set(f"waits{self._rank}", json.dumps([self.done, waiting_on]))
+        evidence = _Evidence(self._read_beats(range(self._num_ranks)), {self._rank})
+        doors = self._doors()
         reach = knock(doors, KNOCK_S)
-        with self._lock:
-            self._store.set(f"reach{self._rank}", json.dumps([reach.refused, reach.unreachable]))
+        self._store.set(f"reach{self._rank}", json.dumps([reach.refused, reach.unreachable]))
         while True:
-            with self._lock:
-                if self._store.check(["verdict"]):
-                    return Verdict.from_json(self._store.get("verdict"))
-                self._gather(evidence)
-                is_over = evidence.is_complete(self._num_ranks) or time.monotonic() > deadline_s
-                found = self._judge(evidence) if is_over else None
-                if found is not None:
-                    found = Verdict.from_json(self._store.compare_set("verdict", "", found.to_json()))
-            if found is not None:
+            if self._store.check("verdict"):
+                return Verdict.from_json(self._store.get("verdict"))
+            self._gather(evidence)
+            if evidence.is_complete(self._num_ranks) or time.monotonic() > deadline_s:
+                found = Verdict.from_json(self._store.compare_set("verdict", self._judge(evidence).to_json()))
                 self._tell(found, {rank: door for rank, door in doors.items() if rank not in reach.unreachable})
                 return found
             if (told := self._told()) is not None:
@@ -181,11 +181,13 @@ class Heartbeat:
     def _gather(self, evidence: _Evidence) -> None:
         """Ask the store about ranks of which not all is known."""
         ranks = range(self._num_ranks)
-        evidence.gone |= {rank for rank in ranks if self._store.check([f"left{rank}"])}
         for rank in ranks:
-            if rank not in evidence.waits and self._store.check([f"waits{rank}"]):
-                evidence.waits[rank] = json.loads(self._store.get(f"waits{rank}"))
-            if rank not in evidence.reach and self._store.check([f"reach{rank}"]):
+            if rank not in evidence.gone and self._store.check(f"left{rank}"):
+                evidence.gone[rank] = int(self._store.get(f"left{rank}"))
+            if rank not in evidence.waits and self._store.check(f"waits{rank}"):
+                done, evidence.waits[rank] = json.loads(self._store.get(f"waits{rank}"))
+                evidence.done = max(evidence.done, done)
+            if rank not in evidence.reach and self._store.check(f"reach{rank}"):
                 evidence.reach[rank] = Reach(*json.loads(self._store.get(f"reach{rank}")))
         evidence.alive |= set(evidence.waits)
         unknown = [rank for rank in ranks if rank not in evidence.alive]
@@ -195,7 +197,7 @@ class Heartbeat:
     def _judge(self, evidence: _Evidence) -> Verdict:
         """The surest evidence wins."""
         dead = evidence.dead()
-        silent = set(range(self._num_ranks)) - evidence.alive - evidence.gone - dead
+        silent = set(range(self._num_ranks)) - evidence.alive - set(evidence.gone) - dead
         if dead:
             gone = ", ".join(f"rank {rank}" for rank in sorted(dead))
             return Verdict(tuple(sorted(dead | silent)), f"died or stalled: {gone} is gone" if silent else DIED)
@@ -205,8 +207,10 @@ class Heartbeat:
             return Verdict(tuple(sorted(silent)), "cannot be reached" if silent <= set(cut_off) else "stalled")
         if cut_off:
             return Verdict(cut_off, "cannot be reached")
+        if left := evidence.left_early():
+            return Verdict(tuple(sorted(left)), "left before the others were through")
         # Everyone is well, but not everyone complains: whoever does not has not come to the call.
-        late = evidence.alive - evidence.gone - set(evidence.waits)
+        late = evidence.alive - set(evidence.gone) - set(evidence.waits)
         if late:
             return Verdict(tuple(sorted(late)), "kept others waiting")
         # Everyone is well by now: a link was cut for a while. Its rank waited for many, and many waited for it.
@@ -237,7 +241,7 @@ class Heartbeat:
 
     def _doors(self) -> dict[int, str]:
         """Addresses of the others' doors, as far as they have any."""
-        others = (rank for rank in range(self._num_ranks) if rank != self._rank and self._store.check([f"door{rank}"]))
+        others = (rank for rank in range(self._num_ranks) if rank != self._rank and self._store.check(f"door{rank}"))
         addresses = {rank: self._store.get(f"door{rank}").decode() for rank in others}
         self._known_doors = {rank: address for rank, address in addresses.items() if address}
         return self._known_doors
@@ -245,16 +249,14 @@ class Heartbeat:
     def _read_beats(self, ranks: Iterable[int]) -> list[int]:
         return [self._store.add(f"beat{rank}", 0) for rank in ranks]
 
-    def _beat(self) -> None:
-        has_all = False
-        while not self._stop.is_set():
-            with suppress(RuntimeError), self._lock:
-                self._store.add(f"beat{self._rank}", 1)
-                # Addresses are learned while there is a store to learn them from.
-                if not has_all and all(self._store.check([f"door{rank}"]) for rank in range(self._num_ranks)):
-                    self._doors()
-                    has_all = True
-            self._stop.wait(INTERVAL_S)
+    def _beat(self, store: Store) -> None:
+        store.add(f"beat{self._rank}", 1)
+        # Addresses are learned while there is a store to learn them from.
+        others = [rank for rank in range(self._num_ranks) if rank != self._rank]
+        if not self._knows_all and all(store.check([f"door{rank}"]) for rank in others):
+            addresses = {rank: store.get(f"door{rank}").decode() for rank in others}
+            self._known_doors = {rank: address for rank, address in addresses.items() if address}
+            self._knows_all = True
 
 
 def _most(counts: Counter[int]) -> tuple[int, ...]:

@@ -253,7 +253,7 @@ class Runner:
     def guard(self, action: Callable[[], T], what: str) -> T:
         """Run something that waits for peers; if it fails, find out who is to blame."""
         try:
-            return action() if self._watch is None else self._watched(self._watch, action)
+            made = action() if self._watch is None else self._watched(self._watch, action)
         except MoveFailed as error:
             for group in (self.group, self.collectives):
                 poison(group)
@@ -262,6 +262,8 @@ class Runner:
             cause = str(error).strip().splitlines()[0][:300]
             words = f"{names} {verdict.words}; noticed while {what} ({cause}); make a new group"
             raise PeerFailed(words, verdict.ranks) from error
+        self._heartbeat.done += 1
+        return made
 
     def _watched(self, watch: Watch, action: Callable[[], T]) -> T:
         """Run something that leaves work on the device; raises once a peer is known to have died."""
