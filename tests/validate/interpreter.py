@@ -275,17 +275,19 @@ def _execute(case: Case, order: _Order) -> None:
         """What lies at a place when `reader` leaves, or in the end."""
         arrived = [n for n in writes[rank, part] if reader is None or order.before(n, reader)]
         last = next((n for n in arrived if case.rows[n].kind == COPY), None)
-        value: Counter[int] = Counter([rank] if rank in case.contributors[part[0]] and last is None else [])
+        own: Counter[int] = Counter([rank] if rank in case.contributors[part[0]] else [])
+        value, replaced = (own, Counter[int]()) if last is None else (Counter[int](), own)
         for n in arrived:
             if n != last and last is not None:
                 if order.before(n, last):
-                    continue  # replaced
+                    replaced += sent[n, part]
+                    continue
                 if not order.before(last, n):
                     raise Wrong(f"messages {last} and {n} to rank {rank} in no order")
             if reader is not None and not order.direct[reader] >> n & 1:
                 raise Wrong(f"message {reader} does not wait for {n}, whose bytes it carries")
             value += sent[n, part]
-        if any(count > 1 for count in value.values()):
+        if any(count > 1 for sums in (value, replaced) for count in sums.values()):
             raise Wrong(f"a contribution is in item {part[0]} at rank {rank} twice")
         return value
 

@@ -1,6 +1,7 @@
 """An interpreter written from the words of the format agrees with the validator, on schedules and their mutants.
 
-`python tests/validate/test_interpreter.py 200000` compares them that many times, and says how often both said what.
+`PYTHONPATH=tests python tests/validate/test_interpreter.py 200000` compares them that many times, and says
+how often both said what.
 """
 
 from __future__ import annotations
