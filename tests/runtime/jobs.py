@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 import interlock as il
 import interlock.torch as ilt
+from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.execution import execute, open_session
 from interlock.lab.ranks import RankContext
@@ -21,6 +20,7 @@ from interlock.planning import Plan, solve
 from interlock.problem import Problem
 from interlock.runtime import Layout, Placement
 from interlock.runtime.rounds import Rounds, batches
+from runtime.flipping import MARK, ProxiedStore, ask
 
 
 def pattern(src: int, dst: int, size_bytes: int, salt: int = 0) -> NDArray[np.uint8]:
@@ -447,68 +447,6 @@ def replan(context: RankContext) -> tuple[int, int, bool]:
     return leaving[0], leaving[1], torch.equal(target, expected(matrix, context.rank))
 
 
-def calls_under_way(
-    context: RankContext, cluster: il.Cluster, num_calls: int, most_under_way: int, num_threads: int
-) -> dict[str, Any]:
-    """Calls from several threads, issued in one order, some waited for later; and what the process holds in the end.
-
-    Torch's own collectives run on the same group meanwhile.
-    """
-    ranks, rank, wrong = context.num_ranks, context.rank, 0
-    rng = np.random.default_rng(7)
-    matrices = [rng.integers(0, 40, (ranks, ranks)) * rng.integers(0, 2, (ranks, ranks)) for _ in range(6)]
-    matrices.append(np.full((ranks, ranks), 20_000))
-    turn, turns = threading.Condition(), [0]
-    with ilt.AllToAll(cluster, context.group, hosts=hosts_of(cluster), fallback=True) as move:
-
-        def issue(call: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, ilt.Pending | None]:
-            matrix = matrices[call % len(matrices)]
-            source, want = filled(matrix, rank, call), expected(matrix, rank, call)
-            target = torch.full_like(want, 255)
-            is_async = most_under_way > 0 and call % 5 != 4
-            # `source` is kept: whoever does not wait must leave its memory alone.
-            return target, want, source, move(target, source, matrix[:, rank].tolist(), matrix[rank].tolist(), is_async)
-
-        def work(thread: int) -> None:
-            nonlocal wrong
-            under_way: deque[tuple[torch.Tensor, torch.Tensor, torch.Tensor, ilt.Pending | None]] = deque()
-            for call in range(thread, num_calls, num_threads):
-                with turn:
-                    turn.wait_for(lambda call=call: turns[0] == call)  # type: ignore[misc]
-                    under_way.append(issue(call))
-                    if call % 50 == 0:  # between our calls, and while some are under way
-                        total = torch.ones(1)
-                        dist.all_reduce(total, group=context.group)
-                        wrong += int(total.item() != ranks)
-                    turns[0] += 1
-                    turn.notify_all()
-                while len(under_way) > most_under_way // num_threads:
-                    wrong += finish(*under_way.popleft())
-            wrong += sum(finish(*one) for one in under_way)
-
-        def finish(target: torch.Tensor, want: torch.Tensor, source: torch.Tensor, pending: ilt.Pending | None) -> int:
-            if pending is not None:
-                pending.wait()
-            return int(not torch.equal(target, want))
-
-        for call in range(len(matrices)):
-            finish(*issue(num_calls + call))
-        before = held_by_process()
-        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(num_threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return {"wrong": wrong, "calls": turns[0], "before": before, "after": held_by_process()}
-
-
-def held_by_process() -> dict[str, int]:
-    """Descriptors, threads and MiB of this process."""
-    own = Path("/proc/self")
-    pages = int((own / "statm").read_text().split()[1])
-    return {"fds": len(list((own / "fd").iterdir())), "threads": len(list((own / "task").iterdir())), "mib": pages >> 8}
-
-
 class LazyStaging:
     """Stands for a device: bytes are in host memory once a flow has asked for them, and back once it says so."""
 
@@ -543,3 +481,64 @@ def move_staged(context: RankContext, cluster: il.Cluster, matrix: NDArray[np.in
         right[algorithm] = torch.equal(received, expected(matrix, rank)), is_once
         session.close()
     return right
+
+
+def over_a_wire_that_flips(context: RankContext, cluster: il.Cluster, algorithm: str, wire_port: int) -> dict[str, Any]:
+    """A fresh group whose connections all pass a wire that flips bits of payload while it is told to.
+
+    From whom wrong bytes came before, while and after it does, as this rank sees by itself, pairs that verifying names,
+    and what those who do not verify compute and exchange for it.
+    """
+    rank, ranks = context.rank, context.num_ranks
+    dist.barrier(group=context.control)
+    dist.destroy_process_group()
+    store = ProxiedStore(dist.PrefixStore(f"flips {algorithm}", context.store), wire_port)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks, timeout=timedelta(seconds=60))
+    group = dist.group.WORLD
+    assert group is not None
+    splits = [30_000] * ranks
+    source = torch.full((sum(splits),), MARK[0], dtype=torch.uint8)
+    named, digests = [], [0]
+
+    def count(values: NDArray[np.uint8], seed: int) -> int:
+        digests[0] += 1
+        return 0
+
+    def turn(word: str) -> None:
+        dist.barrier()
+        if rank == 0:
+            ask(wire_port, word)
+        dist.barrier()
+
+    def called(handle: ilt.AllToAll) -> list[int]:
+        target = torch.zeros_like(source)
+        try:
+            handle(target, source, splits, splits)
+        except ilt.Corrupted as error:
+            named.append(error.pairs)
+        parts = torch.split(target, splits)
+        return [peer for peer in range(ranks) if peer != rank and not (parts[peer] == MARK[0]).all()]
+
+    def opened(verify: bool) -> ilt.AllToAll:
+        return ilt.AllToAll(cluster, group, hosts=hosts_of(cluster), algorithm=algorithm, fallback=False, verify=verify)
+
+    with opened(verify=True) as checked, opened(verify=False) as bare:
+        before = called(checked), called(bare)
+        turn("on")
+        wrong = called(checked)
+        unnoticed, digest64 = len(named), _core.digest64
+        _core.digest64 = count  # type: ignore[assignment]
+        passed = called(bare)
+        _core.digest64 = digest64
+        told = {
+            "before": before,
+            "wrong": wrong,
+            "named": named[0] if named else (),
+            "passed": passed,
+            "raised_unasked": len(named) - unnoticed,
+            "digests_unasked": digests[0],
+            "exchanges_unasked": bare.session._digests is not None,
+        }
+        turn("off")
+        told["afterwards"] = called(checked)
+    return told

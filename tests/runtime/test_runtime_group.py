@@ -11,14 +11,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import interlock as il  # noqa: E402
+import interlock.torch as ilt  # noqa: E402
 from interlock.algorithms import registry  # noqa: E402
 from interlock.interchange import Intent, read_foreign  # noqa: E402
-from interlock.lab.ranks import RankFailed, Ranks  # noqa: E402
-from interlock.lab.soak import soak  # noqa: E402
+from interlock.lab.ranks import RankFailed, Ranks, Seat  # noqa: E402
+from interlock.lab.soak import soak, soak_under_way  # noqa: E402
 from interlock.planning import Plan, solve  # noqa: E402
 from interlock.problem import collective_problem, demand_problem  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
 from runtime import jobs  # noqa: E402
+from runtime.flipping import Wire  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -89,6 +91,22 @@ def test_verifying_names_who_received_changed_bytes_on_every_rank(group_of: Grou
     told = group_of(4).call(jobs.changed_on_the_way, cluster, algorithm, 1)
     # The middle of what rank 1 receives comes from rank 2.
     assert told == [(True, ((2, 1),), rank != 1, True) for rank in range(4)]
+
+
+@pytest.mark.parametrize("algorithm", ["adaptive", "native"])
+def test_bits_flipped_on_the_wire_are_found_where_that_is_asked_for_and_cost_nothing_elsewhere(algorithm: str) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    wire = Wire()
+    with Ranks([Seat()] * 4, timeout_s=60.0) as ranks:
+        told = ranks.call(jobs.over_a_wire_that_flips, cluster, algorithm, wire.port)
+    wire.close()
+    wrong = sorted((src, dst) for dst, one in enumerate(told) for src in one["wrong"])
+    assert 0 < len(wrong) <= wire.num_flipped
+    for one in told:
+        assert one["before"] == ([], []) and one["afterwards"] == []
+        assert sorted(one["named"]) == wrong
+        assert not one["raised_unasked"] and not one["digests_unasked"] and not one["exchanges_unasked"]
+    assert any(one["passed"] for one in told)
 
 
 @pytest.mark.parametrize("holds", [False, True])
@@ -233,7 +251,8 @@ def test_calls_run_in_the_order_in_which_they_were_made(
     group_of: Callable[[int], Ranks], most_under_way: int, num_threads: int
 ) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
-    for told in group_of(4).call(jobs.calls_under_way, cluster, 120, most_under_way, num_threads):
-        assert told["wrong"] == 0 and told["calls"] == 120
-        assert told["after"]["fds"] <= told["before"]["fds"]
-        assert told["after"]["threads"] <= told["before"]["threads"] + 4  # that wait for one peer each
+    for wear in group_of(4).call(soak_under_way, ilt.AllToAll, cluster, 120, most_under_way, num_threads, 7):
+        assert wear.num_wrong == 0
+        assert wear.descriptors[1] <= wear.descriptors[0]
+        assert wear.threads[1] <= wear.threads[0] + 4  # that wait for one peer each
+        assert wear.memory_bytes[1] < wear.memory_bytes[0] + 32e6

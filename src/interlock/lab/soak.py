@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +21,14 @@ from interlock.runtime import Placement
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
+    import torch
+
     from interlock.lab.collectives import Trial
     from interlock.torch_collectives import Pending
 
-__all__ = ["Wear", "random_demand", "soak", "soak_collectives"]
+    _Call = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Pending | None]
+
+__all__ = ["Wear", "random_demand", "soak", "soak_collectives", "soak_under_way"]
 
 
 SOAKED_SIZES = 6  # of collectives; with each kind planned once
@@ -93,6 +100,76 @@ def soak_collectives(context: RankContext, cluster: Cluster, algorithm: str, cou
         late = _looks()
     memory, descriptors, threads = zip(early, late, strict=True)
     return Wear(num_wrong, memory, descriptors, threads)
+
+
+def soak_under_way(
+    context: RankContext,
+    opened: Callable[..., Any],
+    cluster: Cluster,
+    count: int,
+    most_under_way: int,
+    num_threads: int,
+    seed: int,
+) -> Wear:
+    """`count` calls of one handle from several threads, issued in one order, some waited for later.
+
+    `opened` is `interlock.torch.AllToAll`, which this folder does not know. Torch's own collectives run on the
+    same group meanwhile.
+    """
+    import torch
+    import torch.distributed as dist
+
+    ranks, rank, rng = context.num_ranks, context.rank, np.random.default_rng(seed)
+    matrices = [rng.integers(0, 40, (ranks, ranks)) * rng.integers(0, 2, (ranks, ranks)) for _ in range(6)]
+    matrices.append(np.full((ranks, ranks), 20_000))
+    hosts = [f"server{peer // cluster.gpus_per_server}" for peer in range(ranks)]
+    turn, issued, num_wrong = threading.Condition(), 0, 0
+
+    def issue(call: int) -> _Call:
+        matrix = matrices[call % len(matrices)]
+        source, want = (bytes_of(matrix, rank, call, sends=sends) for sends in (True, False))
+        target = torch.full_like(want, 255)
+        is_async = most_under_way > 0 and call % 5 != 4
+        # `source` is kept: whoever does not wait must leave its memory alone.
+        return target, want, source, handle(target, source, matrix[:, rank].tolist(), matrix[rank].tolist(), is_async)
+
+    def finish(call: _Call) -> int:
+        target, want, _, pending = call
+        if pending is not None:
+            pending.wait()
+        return int(not torch.equal(target, want))
+
+    def work(thread: int) -> None:
+        nonlocal issued, num_wrong
+        wrong = 0
+        under_way: deque[_Call] = deque()
+        for call in range(thread, count, num_threads):
+            with turn:
+                turn.wait_for(lambda: issued == call)  # noqa: B023
+                under_way.append(issue(call))
+                if call % 50 == 0:  # between our calls, and while some are under way
+                    total = torch.ones(1)
+                    dist.all_reduce(total, group=context.group)
+                    wrong += int(total.item() != ranks)
+                issued += 1
+                turn.notify_all()
+            wrong += sum(finish(under_way.popleft()) for _ in range(len(under_way) - most_under_way // num_threads))
+        wrong += sum(map(finish, under_way))
+        with turn:
+            num_wrong += wrong
+
+    with opened(cluster, context.group, hosts=hosts) as handle:
+        for call in range(max(len(matrices), count // 10)):  # warm-up for what is compared
+            finish(issue(count + call))
+        early = _looks()
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(num_threads)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        late = _looks()
+    memory, descriptors, held = zip(early, late, strict=True)
+    return Wear(num_wrong + (issued != count), memory, descriptors, held)
 
 
 def _num_wrong(under_way: list[tuple[Trial, Pending | None]]) -> int:
