@@ -1,7 +1,6 @@
 #include "interlock/fast.hpp"
 
 #include <algorithm>
-#include <compare>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -26,11 +25,13 @@ struct Part {
     std::int64_t offset, length;
 };
 
-/// A part by number, in the order of stages.
+/// A part by number, in the order of stages: one number, which sorts fast.
 struct StagedPart {
-    std::int32_t stage;
-    std::uint32_t part;
-    auto operator<=>(const StagedPart&) const = default;
+    std::uint64_t key;
+    StagedPart() = default;
+    StagedPart(std::int32_t stage, std::size_t part) : key(static_cast<std::uint64_t>(stage) << 32U | part) {}
+    [[nodiscard]] std::uint64_t stage() const { return key >> 32U; }
+    [[nodiscard]] std::size_t part() const { return key & 0xffffffffU; }
 };
 
 /// What one tile has sent once a stage is over.
@@ -62,6 +63,7 @@ public:
             cut_into_stages(tile);
         }
         pipeline(is_exclusive);
+        rows_.slice.assign(rows_.src.size(), 0);
         return std::move(rows_);
     }
 
@@ -86,9 +88,10 @@ private:
                 const std::int64_t bytes = demand_[src * ranks_ + dst];
                 if (src == dst || bytes == 0) continue;
                 add_piece(item_[src * ranks_ + dst], 0, bytes);
-                add_message(to_int32(src), to_int32(dst), MessagePhase::kLocal, kFirstStage, 0);
+                add_message(to_int32(src), to_int32(dst), kFirstStage);
             }
         }
+        end_phase(MessagePhase::kLocal);
     }
 
     /// Pad with virtual traffic, decompose into permutations, largest first; virtual traffic is never sent.
@@ -205,20 +208,22 @@ private:
             ranks_ * width_, is_helped, [&](const Part& part) { return pair(part.src, part.carrier); },
             [](const Part&) { return 0; },
             [&](std::span<const StagedPart> group) {
-                const Part& part = parts_[group.front().part];
-                for (const auto& [stage, p] : group) hop_[p] = to_int32(rows_.src.size());
-                add_message(part.src, part.carrier, MessagePhase::kBalance, 0, 0);
+                const Part& part = parts_[group.front().part()];
+                for (const StagedPart& one : group) hop_[one.part()] = to_int32(rows_.src.size());
+                add_message(part.src, part.carrier, 0);
             });
+        end_phase(MessagePhase::kBalance);
         const std::size_t first_wire = rows_.src.size();
         add_groups(
             ranks_ * ranks_, all, [&](const Part& part) { return to_size(part.carrier) * ranks_ + to_size(part.landing); },
             [](const Part& part) { return part.stage; },
             [&](std::span<const StagedPart> group) {
-                const Part& part = parts_[group.front().part];
-                for (const auto& [stage, p] : group) wire_[p] = to_int32(rows_.src.size());
+                const Part& part = parts_[group.front().part()];
+                for (const StagedPart& one : group) wire_[one.part()] = to_int32(rows_.src.size());
                 add_deps(group, hop_);
-                add_message(part.carrier, part.landing, MessagePhase::kScaleOut, part.stage, 0);
+                add_message(part.carrier, part.landing, part.stage);
             });
+        end_phase(MessagePhase::kScaleOut);
         const auto num_wires = static_cast<std::int64_t>(rows_.src.size() - first_wire);
         // A NIC carries one stage at a time, in order; of several messages of a stage around a dead one, one after the other.
         for (std::size_t wire = first_wire; is_exclusive && wire < rows_.src.size(); ++wire) {
@@ -229,17 +234,18 @@ private:
             ranks_ * width_, is_misplaced, [&](const Part& part) { return pair(part.landing, part.dst); },
             [](const Part& part) { return part.stage; },
             [&](std::span<const StagedPart> group) {
-                const Part& part = parts_[group.front().part];
+                const Part& part = parts_[group.front().part()];
                 add_deps(group, wire_);
-                add_message(part.landing, part.dst, MessagePhase::kRedistribute, part.stage + 1, 0);
+                add_message(part.landing, part.dst, part.stage + 1);
             });
+        end_phase(MessagePhase::kRedistribute);
     }
 
     /// Room for as many messages as there are pieces.
     void reserve_rows() {
         std::size_t pieces = rows_.item.size() + parts_.size();
         for (const Part& part : parts_) pieces += (part.carrier != part.src) + (part.landing != part.dst);
-        for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice, &rows_.item}) column->reserve(pieces);
+        for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.item}) column->reserve(pieces);
         for (auto* column : {&rows_.size_bytes, &rows_.order, &rows_.offset, &rows_.length}) column->reserve(pieces);
         for (auto* column : {&rows_.dep_offsets, &rows_.piece_offsets}) column->reserve(pieces + 1);
         rows_.phase.reserve(pieces);
@@ -258,15 +264,15 @@ private:
         std::vector<std::uint32_t>& next = next_;
         next.assign(first_.begin(), first_.end() - 1);
         for (std::size_t p = 0; p < parts_.size(); ++p) {
-            if (is_chosen(parts_[p])) order_[next[bucket_of(parts_[p])]++] = {stage_of(parts_[p]), static_cast<std::uint32_t>(p)};
+            if (is_chosen(parts_[p])) order_[next[bucket_of(parts_[p])]++] = {stage_of(parts_[p]), p};
         }
         for (std::size_t bucket = 0; bucket < num_buckets; ++bucket) {
             const std::span<StagedPart> own = std::span(order_).subspan(first_[bucket], first_[bucket + 1] - first_[bucket]);
             if (own.empty()) continue;
-            if (!std::ranges::is_sorted(own)) std::ranges::sort(own);
+            if (!std::ranges::is_sorted(own, {}, &StagedPart::key)) std::ranges::sort(own, {}, &StagedPart::key);
             for (std::size_t begin = 0, end = 0; begin < own.size(); begin = end) {
-                for (end = begin; end < own.size() && own[end].stage == own[begin].stage; ++end) {
-                    const Part& part = parts_[own[end].part];
+                for (end = begin; end < own.size() && own[end].stage() == own[begin].stage(); ++end) {
+                    const Part& part = parts_[own[end].part()];
                     add_piece(part.item, part.offset, part.length);
                 }
                 close(own.subspan(begin, end - begin));
@@ -275,12 +281,20 @@ private:
     }
 
     void add_deps(std::span<const StagedPart> group, const std::vector<std::int32_t>& messages) {
-        deps_.clear();
-        for (const auto& [stage, p] : group) {
-            if (messages[p] >= 0 && (deps_.empty() || deps_.back() != messages[p])) deps_.push_back(messages[p]);
+        auto& deps = rows_.deps;
+        const auto first = static_cast<std::ptrdiff_t>(deps.size());
+        std::int32_t last = -1;
+        bool ascends = true;
+        for (const StagedPart& one : group) {
+            const std::int32_t message = messages[one.part()];
+            if (message < 0 || message == last) continue;
+            ascends = ascends && message > last;
+            last = message;
+            deps.push_back(message);
         }
-        if (!std::ranges::is_sorted(deps_)) std::ranges::sort(deps_);
-        rows_.deps.insert(rows_.deps.end(), deps_.begin(), std::unique(deps_.begin(), deps_.end()));
+        if (ascends) return;
+        std::sort(deps.begin() + first, deps.end());
+        deps.erase(std::unique(deps.begin() + first, deps.end()), deps.end());
     }
 
     void add_piece(std::int32_t item, std::int64_t offset, std::int64_t length) {
@@ -291,16 +305,19 @@ private:
     }
 
     /// Closes a message over the pieces and dependencies added since the last one.
-    void add_message(std::int32_t src, std::int32_t dst, MessagePhase phase, std::int32_t stage, std::int64_t order) {
+    void add_message(std::int32_t src, std::int32_t dst, std::int32_t stage) {
         rows_.src.push_back(src);
         rows_.dst.push_back(dst);
-        rows_.phase.push_back(static_cast<std::uint8_t>(phase));
         rows_.stage.push_back(stage);
-        rows_.slice.push_back(0);
-        rows_.order.push_back(order);
         rows_.size_bytes.push_back(std::exchange(message_bytes_, 0));
         rows_.dep_offsets.push_back(static_cast<std::int64_t>(rows_.deps.size()));
         rows_.piece_offsets.push_back(static_cast<std::int64_t>(rows_.item.size()));
+    }
+
+    /// Messages since the last phase are of this one.
+    void end_phase(MessagePhase phase) {
+        rows_.phase.resize(rows_.src.size(), static_cast<std::uint8_t>(phase));
+        rows_.order.resize(rows_.src.size(), 0);
     }
 
     std::span<const std::int64_t> demand_;
@@ -312,7 +329,7 @@ private:
     std::vector<std::int64_t> room_;                // of one tile, per GPU
     std::vector<Part> surplus_;                     // of one tile
     std::vector<Part> parts_;                       // tile after tile, GPU after GPU
-    std::vector<std::int32_t> hop_, wire_, deps_;   // per part, the message that balances it and that carries it, or -1
+    std::vector<std::int32_t> hop_, wire_;          // per part, the message that balances it and that carries it, or -1
     std::vector<std::uint32_t> first_, next_;
     std::vector<StagedPart> order_;
     std::int64_t message_bytes_ = 0;
