@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import interlock as il
 from interlock.algorithms import registry
+from interlock.algorithms.adaptive import prepare
+from interlock.errors import LimitExceeded
 from interlock.planning import Plan, solve
 from interlock.problem import demand_problem
 from interlock.schedule import Layout, PortLoads, lower
@@ -128,6 +130,21 @@ def test_loads_of_ports_from_the_decision_are_those_of_its_rows(fan_in: int | No
                 assert np.array_equal(found.out_bytes, wanted.out_bytes)
                 assert np.array_equal(found.in_bytes, wanted.in_bytes)
                 assert found.take_turns == wanted.take_turns
+
+
+def test_a_rank_has_a_program_where_the_schedule_is_too_long_to_write_out() -> None:
+    """3,168 ranks that each send a byte to every other: ten million rows, of which a rank needs 6,334."""
+    cluster = il.cluster("h200", servers=396)
+    ranks = cluster.num_ranks
+    demand = il.traffic.matrix(np.ones((ranks, ranks), np.int64))
+    plan = Plan(lambda: demand_problem(cluster, demand), prepare(cluster, way="direct")(demand), "adaptive")
+    program = plan.program(77)
+    others = np.delete(np.arange(ranks), 77)
+    assert np.array_equal(program.columns["send_peer"], others)
+    assert np.array_equal(program.columns["receive_peer"], others)
+    assert program.input_bytes == program.output_bytes == ranks - 1
+    with pytest.raises(LimitExceeded, match="10033056 rows, above 10000000"):
+        _ = plan.schedule
 
 
 def test_a_program_is_taken_over_where_nothing_has_changed(h200_2x4: il.Cluster) -> None:

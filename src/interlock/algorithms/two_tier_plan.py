@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.ragged import Ragged
-from interlock.schedule import Message, PairStarts, Phase, Pieces, PortLoads, Program, Schedule, align_rows, from_native
+from interlock.schedule import (
+    Message,
+    PairStarts,
+    Phase,
+    Pieces,
+    PortLoads,
+    Program,
+    Schedule,
+    align_rows,
+    check_rows,
+    from_native,
+)
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -214,6 +225,7 @@ def _write_direct(demand: Demand, servers: int) -> Schedule:
     """One message per pair of ranks."""
     matrix = demand.bytes_matrix
     width = len(matrix) // servers
+    check_rows(int(np.count_nonzero(matrix)) - int(np.count_nonzero(np.diagonal(matrix))))
     src, dst = np.nonzero(matrix * ~np.eye(len(matrix), dtype=np.bool_))
     count = len(src)
     size_bytes = matrix[src, dst]
