@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.errors import InvalidInput
-from interlock.moe import PAPER, SCHEMES, Layer, LayerTraffic, h200_gemms, layer_time, paper_layers, uniform_traffic
+from interlock.moe import (
+    PAPER,
+    SCHEMES,
+    FixedRate,
+    Layer,
+    LayerTraffic,
+    Machine,
+    h200_gemms,
+    layer_time,
+    paper_layers,
+    uniform_traffic,
+)
 from interlock.moe.comparison import compare_schemes, lower_bound_s
+from interlock.moe.constants import ORIGIN, PAPER_RATE, list_flits
 from interlock.moe.fluid import fluid_time_s, loads, useless_nvls_traffic
 from interlock.moe.replicas import choose_replicas
 from interlock.moe.tiles import cut_chunks, cut_tiles
@@ -100,8 +112,9 @@ def test_communication_share_is_the_papers() -> None:
 
 
 def test_neither_half_of_dysharp_helps_alone() -> None:
-    layer = replace(LAYER, tokens_per_gpu=4096)
-    traffic = uniform_traffic(layer, GPUS)
+    """With few targets per token both together gain less, the more so as packets carry lists of them."""
+    layer = replace(LAYER, experts=64, top_k=8, tokens_per_gpu=2048)
+    traffic = uniform_traffic(layer, 2 * GPUS)
     time = {name: layer_time(name, layer, traffic).makespan_s for name in SCHEMES}
     assert time["dysharp-addressing"] > 0.97 * time["comet"] and time["dysharp-fusion"] > 0.97 * time["comet"]
     assert time["dysharp"] < 0.75 * time["comet"]
@@ -122,7 +135,7 @@ def test_the_papers_sizes_are_enough_and_smaller_ones_cost(field: str, small: in
 
 def test_tiles_of_128_tokens_are_best_where_experts_press() -> None:
     """Shorter ones run at a lower measured rate, taller ones start later."""
-    large = replace(paper_layers()[6], tokens_per_gpu=4096)
+    large = replace(paper_layers()[6], tokens_per_gpu=4096, ffn=4096)  # at 2048 links press, and 64 is as good
     traffic = uniform_traffic(large, 32)
     time = {
         tile: layer_time("dysharp", large, traffic, replace(PAPER, tile_tokens=tile)) for tile in (32, 64, 128, 512)
@@ -141,6 +154,47 @@ def test_entries_in_use_do_not_depend_on_the_number_of_gpus() -> None:
     """512 entries hold 16 rows of top-32, the most of the paper's layers."""
     assert PAPER.multicast_factor(32) == 1.0 < replace(PAPER, tlb_entries=256).multicast_factor(32)
     assert replace(PAPER, tlb_entries=128).multicast_factor(8) == 1.0
+
+
+def test_lists_of_targets_lengthen_what_names_them_and_nothing_else() -> None:
+    """Sixteen targets are two extension flits, eight one: 11 flits for 8 of payload instead of 10; a unicast has 9."""
+    token = np.array(1)
+    alone, eight, sixteen = (
+        float(PAPER.wire_s(LAYER, 2.0, token, list_flits(np.array(count)))) for count in (0, 8, 16)
+    )
+    assert (eight / alone, sixteen / alone) == pytest.approx((10 / 9, 11 / 9))
+    few, many = np.full((64, 9), 1, np.int32), np.full((64, 8), 1, np.int32)
+    home = np.zeros(64, np.int32)
+    nine, ten = (LayerTraffic(2, home, targets, targets) for targets in (many, few))
+    for name, how in SCHEMES.items():
+        layer = replace(LAYER, tokens_per_gpu=32)
+        up = [float(layer_time(name, layer, traffic).up_busy_s[0]) for traffic in (nine, ten)]
+        if how.names_targets:
+            assert up[1] > 1.05 * up[0]
+        else:
+            assert up[1] == pytest.approx(up[0])
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_scheme_depends_on_the_constants_it_names_and_on_no_others(name: str) -> None:
+    layer = replace(LAYER, experts=128, top_k=32, tokens_per_gpu=200)
+    traffic = uniform_traffic(layer, GPUS)
+    tight = replace(PAPER, tlb_entries=64, reduction_buffer_bytes=16 * 1024)  # so that tables and buffers press
+    before_s = layer_time(name, layer, traffic, tight).makespan_s
+    half = {
+        field: value / 2 if isinstance(value, float) else max(1, value // 2)
+        for field, value in ((field.name, getattr(tight, field.name)) for field in fields(Machine))
+        if isinstance(value, int | float)
+    }
+    half["gemms"] = FixedRate(PAPER_RATE.flops_per_s / 2)
+    half["tile_rows"] = 16
+    moved = {
+        field
+        for field, value in half.items()
+        if layer_time(name, layer, traffic, replace(tight, **{field: value})).makespan_s != before_s
+    }
+    assert moved == set(SCHEMES[name].constants) - {"FLIT_BYTES", "IDS_PER_FLIT"}
+    assert set(ORIGIN) == {field.name for field in fields(Machine)} | {"FLIT_BYTES", "IDS_PER_FLIT"}
 
 
 def _routing(seed: int, replicas: int) -> Routing:

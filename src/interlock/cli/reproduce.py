@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from interlock.cli.options import HtmlOption, JsonOption, refuse
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_table, progress_of
 from interlock.files import write_text
+
+if TYPE_CHECKING:
+    from interlock.report.claims import Claim
 
 __all__ = ["command"]
 
@@ -50,13 +53,20 @@ def command(
         sources = {name: SOURCES[name] for name in papers}
         print_json({"claims": [asdict(claim) for claim in made], "counts": found, "quick": quick, "sources": sources})
     else:
-        rows = [[c.paper, c.claim, c.published_words, c.words, c.slack_words, c.status, c.constants] for c in made]
+        rows = [
+            [c.paper, c.claim, c.published_words, c.words, c.slack_words, c.status, c.constants_words] for c in made
+        ]
         header = ["paper", "claim", "published", "ours", "slack", "verdict", "constants"]
         lines = [", ".join(f"{count} {status}" for status, count in found.items()) + f" of {len(made)}."]
         lines.append("Ours are simulated or modelled, never the paper's hardware, unless said; --notes says how.")
         if notes:
             lines += [f"Published in {SOURCES[name]}, unless said." for name in papers]
             lines += [f"{c.claim}: {c.note}." for c in made if c.note]
+            lines += [f"{c.claim}: {_origins(c)}." for c in made if c.origins]
         print_table("Published and ours", header, rows, lines, words=("claim", "published"), drop=("constants",))
     outputs.say()
     return 0
+
+
+def _origins(claim: Claim) -> str:
+    return "; ".join(f"{origin} {', '.join(names)}" for origin, names in claim.origins.items())

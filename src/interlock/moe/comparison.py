@@ -20,7 +20,7 @@ __all__ = ["LayerRow", "compare_schemes", "lower_bound_s"]
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
-    """One scheme; `makespan_s` is simulated at tile level, bytes are payload on the busiest link."""
+    """One scheme; `makespan_s` is simulated at tile level, bytes are the busiest link's, heads and lists included."""
 
     algorithm: str
     makespan_s: float
@@ -90,7 +90,7 @@ def _row(
         fluid_s=fluid_s,
         lower_bound_s=bound_s,
         gap=time.makespan_s / bound_s - 1 if bound_s > 0 else 0.0,
-        up_bytes=int(np.max(time.up_busy_s) * machine.goodput_bytes_per_s),
-        down_bytes=int(np.max(time.down_busy_s) * machine.goodput_bytes_per_s),
+        up_bytes=int(np.max(time.up_busy_s) * machine.reached_bytes_per_s),
+        down_bytes=int(np.max(time.down_busy_s) * machine.reached_bytes_per_s),
         compute_s=float(np.max(time.compute_busy_s)),
     )

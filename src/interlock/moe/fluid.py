@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.moe.constants import Machine
+from interlock.moe.constants import Machine, list_flits
 from interlock.moe.layer import Layer, LayerTraffic
 
 __all__ = ["Loads", "experts_s", "fluid_time_s", "loads", "useless_nvls_traffic"]
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,37 +24,52 @@ class Loads:
 
     out_s: float  # a token copy to every GPU it goes to leaves its GPU
     in_s: float  # those copies arrive
-    once_s: float  # every token that leaves, leaves once
+    listed_in_s: float  # the same of a multicast, with the lists of targets
     everyone_s: float  # every token goes to every GPU
     experts_s: float
-    fused_up_s: float  # dispatch once and combine copies on one uplink
+    fused_up_s: float  # dispatch once and combine copies on one uplink, whoever names the targets
     fused_down_s: float  # dispatch copies and combine once on one downlink
-    pulled_down_s: float  # the same, and a request for every partial
+    pushed_up_s: float  # the same with lists of targets
+    pushed_down_s: float
+    pulled_up_s: float  # and with requests for every partial
+    pulled_down_s: float
 
 
 def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> Loads:
     """Count copies per link and choices per GPU; backward doubles the compute."""
     gpus = traffic.num_gpus
-    token, other = traffic.copies()
-    token_s = layer.hidden * layer.dispatch_bytes / machine.goodput_bytes_per_s
-    back_s = layer.hidden * layer.combine_bytes / machine.goodput_bytes_per_s
+    token, other, named = traffic.copies()
+
+    def there_s(tokens: Ints, lists: Ints | int = 0) -> NDArray[np.float64]:
+        return machine.wire_s(layer, layer.dispatch_bytes, tokens, lists)
+
+    def back_s(tokens: Ints) -> NDArray[np.float64]:
+        return machine.wire_s(layer, layer.combine_bytes, tokens)
+
     arriving = np.bincount(other, minlength=gpus)
     leaving = np.bincount(traffic.gpu_of_token[token], minlength=gpus)
     leaves = np.zeros(traffic.num_tokens, np.bool_)
     leaves[token] = True
     leaving_once = np.bincount(traffic.gpu_of_token[leaves], minlength=gpus)
     tokens = np.bincount(traffic.gpu_of_token, minlength=gpus)
+    elsewhere = np.bincount(token, named, traffic.num_tokens).astype(np.int64)
+    arriving_lists = np.bincount(other, list_flits(named), gpus).astype(np.int64)
+    leaving_lists = np.bincount(traffic.gpu_of_token, list_flits(elsewhere), gpus).astype(np.int64)
     passes = 2 if backward else 1
-    down_s = arriving * token_s + leaving_once * back_s
+    up_s = there_s(leaving_once, leaving_lists) + back_s(arriving)
+    down_s = there_s(arriving, arriving_lists) + back_s(leaving_once)
     return Loads(
-        out_s=float(leaving.max()) * token_s,
-        in_s=float(arriving.max()) * token_s,
-        once_s=float(leaving_once.max()) * token_s,
-        everyone_s=float((tokens.sum() - tokens).max()) * token_s,
+        out_s=float(there_s(leaving).max()),
+        in_s=float(there_s(arriving).max()),
+        listed_in_s=float(there_s(arriving, arriving_lists).max()),
+        everyone_s=float(there_s(tokens.sum() - tokens).max()),
         experts_s=passes * float(experts_s(layer, traffic, machine).max()),
-        fused_up_s=float((leaving_once * token_s + arriving * back_s).max()),
-        fused_down_s=float(down_s.max()),
-        pulled_down_s=float((down_s + arriving * back_s * machine.request_flits_per_payload_flit).max()),
+        fused_up_s=float((there_s(leaving_once) + back_s(arriving)).max()),
+        fused_down_s=float((there_s(arriving) + back_s(leaving_once)).max()),
+        pushed_up_s=float(up_s.max()),
+        pushed_down_s=float(down_s.max()),
+        pulled_up_s=float((up_s + machine.request_s(layer, leaving_once, leaving_lists)).max()),
+        pulled_down_s=float((down_s + machine.request_s(layer, arriving, arriving_lists)).max()),
     )
 
 
@@ -79,10 +96,10 @@ def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Mach
         "dualpipe": max(dispatch_s + combine_s, beside_s),  # another micro-batch computes meanwhile
         "nvls": (1 + back) * part.everyone_s + alone_s,
         "comet": max(dispatch_s, beside_s / 2) + max(combine_s, beside_s / 2),
-        "dysharp-addressing": max(part.in_s, beside_s / 2) + max(back * part.in_s, beside_s / 2),
+        "dysharp-addressing": max(part.listed_in_s, beside_s / 2) + max(back * part.in_s, beside_s / 2),
         "dysharp-fusion": max((1 + back) * dispatch_s, beside_s),
-        "dysharp": max(part.fused_up_s, part.pulled_down_s, beside_s),
-        "inswitch": max(part.fused_up_s, part.fused_down_s, beside_s),
+        "dysharp": max(part.pulled_up_s, part.pulled_down_s, beside_s),
+        "inswitch": max(part.pushed_up_s, part.pushed_down_s, beside_s),
     }
     return forms[scheme]
 

@@ -73,14 +73,15 @@ class LayerTraffic:
         """Experts per token."""
         return int(self.targets.shape[1])
 
-    def copies(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Each (token, other GPU it goes to) once."""
+    def copies(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Each (token, other GPU it goes to) once, with how many of the token's experts are there."""
         ordered = np.sort(self.targets, axis=1)
         is_new = np.ones(ordered.shape, np.bool_)
         is_new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        is_new &= ordered != self.gpu_of_token[:, None]
-        token = np.nonzero(is_new)[0]
-        return token, ordered[is_new]
+        starts = np.append(np.flatnonzero(is_new), ordered.size)
+        is_remote = (ordered != self.gpu_of_token[:, None]).reshape(-1)[starts[:-1]]
+        first, experts = starts[:-1][is_remote], np.diff(starts)[is_remote]
+        return first // self.top_k, ordered.reshape(-1)[first], experts
 
 
 def uniform_traffic(layer: Layer, num_gpus: int, seed: int = 0) -> LayerTraffic:

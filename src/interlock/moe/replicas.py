@@ -25,7 +25,7 @@ def choose_replicas(routing: Routing, layer: Layer, machine: Machine) -> NDArray
     targets = np.ascontiguousarray(routing.targets())
     if not routing.placement.is_replicated:
         return targets
-    link_s = layer.hidden * max(layer.dispatch_bytes, layer.combine_bytes) / machine.goodput_bytes_per_s
+    link_s = float(machine.wire_s(layer, max(layer.dispatch_bytes, layer.combine_bytes), np.array(1)))
     mean_tokens = routing.experts.size // max(1, routing.placement.num_slots)
     work_s = float(machine.gemms.row_s(layer, np.array([max(1, mean_tokens)])).sum())
     gpus = routing.num_ranks

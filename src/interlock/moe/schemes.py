@@ -54,6 +54,22 @@ class Scheme:
         """Whether communication and experts run at the same time, so that some SMs send instead of computing."""
         return self.waves != 1
 
+    @property
+    def names_targets(self) -> bool:
+        """Whether packets carry a list of the experts they are for; static groups have one address everywhere."""
+        return self.multicast and not self.to_everyone
+
+    @property
+    def constants(self) -> list[str]:
+        """The constants that its time depends on, named as in `ORIGIN`."""
+        used = ["FLIT_BYTES", "link_bytes_per_s", "link_efficiency", "payload_flits", "hop_latency_s"]
+        used += ["gemms", "tile_tokens", "tile_rows"]
+        used += ["sms", "communication_sms"] if self.overlaps else []
+        used += ["IDS_PER_FLIT", "communication_sms", "tlb_entries", "tlb_miss_packets"] if self.names_targets else []
+        used += ["switches", "reduction_buffer_bytes"] if self.reduces else []
+        used += ["bytes_per_request"] if self.pulls else []
+        return list(dict.fromkeys(used))
+
 
 SCHEMES = {
     made.name: made
@@ -101,7 +117,7 @@ def _makespan_s(made: LayerTime) -> float:
 
 def _wire_s(layer: Layer, traffic: LayerTraffic, machine: Machine) -> float:
     part = loads(layer, traffic, machine)
-    return max(part.fused_up_s, part.fused_down_s)
+    return max(part.pushed_up_s, part.pushed_down_s)
 
 
 def _chunk_tokens(how: Scheme, layer: Layer, num_gpus: int, machine: Machine) -> int:
@@ -132,9 +148,11 @@ def _to_everyone(chunks: Chunks) -> Chunks:
         chunks.per_gpu,
         chunks.size,
         chunks.size,
+        np.zeros_like(chunks.size),
         chunk,
         gpu,
         chunks.size[chunk],
+        np.zeros_like(chunk),
         chunks.piece_slot,
         chunks.piece_chunk,
         chunks.piece_tokens,
@@ -181,11 +199,6 @@ class _Build:
         per_gpu = np.bincount(self.tiles.slot_gpu, weights=self.tile_s().sum(axis=0), minlength=self.chunks.num_gpus)
         return float(per_gpu.max(initial=0.0))
 
-    def wire_s(self, tokens: Ints, bytes_per_value: float) -> Seconds:
-        """Time of that many tokens on one link."""
-        per_token_s = self.layer.hidden * bytes_per_value / self.machine.goodput_bytes_per_s
-        return np.asarray(tokens * per_token_s, np.float64)
-
     def run(self) -> LayerTime:
         """The four parts in order."""
         arrived = self.dispatch()
@@ -198,13 +211,14 @@ class _Build:
     def dispatch(self) -> int:
         """Chunks over uplinks, copies over downlinks; returns the first copy's task."""
         c = self.chunks
-        copies_s = self.wire_s(c.copy_tokens, self.layer.dispatch_bytes)
-        if self.how.multicast and not self.how.to_everyone:  # static groups have one address everywhere: no table
+        lists = c.copy_lists if self.how.names_targets else 0
+        copies_s = self.machine.wire_s(self.layer, self.layer.dispatch_bytes, c.copy_tokens, lists)
+        if self.how.names_targets:
             arriving_s = copies_s * self.machine.multicast_factor(self.layer.top_k)
         else:
             arriving_s = copies_s
         if self.how.multicast:
-            once_s = self.wire_s(c.leaving, self.layer.dispatch_bytes)
+            once_s = self.machine.wire_s(self.layer, self.layer.dispatch_bytes, c.leaving, c.leaving_lists)
             first = self.tasks.add("dispatch up", c.gpu, once_s, c.place * c.num_gpus)
             deps = first + c.copy_chunk
         else:
@@ -276,31 +290,38 @@ class _Build:
     def combine(self, done: int) -> None:
         """Partials over uplinks, sums over downlinks."""
         c = self.chunks
-        copies_s = self.wire_s(c.copy_tokens, self.layer.combine_bytes)
+        copies_s = self.machine.wire_s(self.layer, self.layer.combine_bytes, c.copy_tokens)
         copies_s = copies_s * (self.machine.reduction_factor if self.how.reduces else 1.0)
         deps = self.partial_deps(done)
         priority = self.copy_priority()
         if self.how.pulls:
-            # The request crosses the downlink of every GPU that holds a partial, after the partial is ready there.
-            asked = self.tasks.add(
-                "combine down",
-                c.num_gpus + c.copy_gpu,
-                copies_s * self.machine.request_flits_per_payload_flit,
-                priority,
-                deps,
-                self.machine.one_way_s,
-            )
-            deps = Ragged.single((asked + np.arange(len(c.copy_chunk))).astype(np.int32))
+            deps = self.requests(deps, priority)
         first = self.tasks.add("combine up", c.copy_gpu, copies_s, priority, deps, self.machine.one_way_s)
         copies = first + np.arange(len(c.copy_chunk))
         if self.how.reduces:
             together = Ragged.from_pairs(c.copy_chunk, copies, len(c.size))
-            sums_s = self.wire_s(c.leaving, self.layer.combine_bytes)
+            sums_s = self.machine.wire_s(self.layer, self.layer.combine_bytes, c.leaving)
             self.tasks.add("combine down", c.num_gpus + c.gpu, sums_s, c.place * c.num_gpus, together)
         else:
             down = c.num_gpus + c.gpu[c.copy_chunk]
             after = Ragged.single(copies.astype(np.int32))
             self.tasks.add("combine down", down, copies_s, priority, after)
+
+    def requests(self, ready: Ragged, priority: Ints) -> Ragged:
+        """A token's home asks when all of its partials are ready: with the whole list over its uplink, trimmed over the
+        downlink of every GPU that holds one. Returns what each partial waits for."""
+        c, machine = self.chunks, self.machine
+        chunk_ready = Ragged.from_pairs(c.copy_chunk[ready.row_of_value], ready.values.astype(np.int64), len(c.size))
+        asking_s = machine.request_s(self.layer, c.leaving, c.leaving_lists)
+        first = self.tasks.add("combine up", c.gpu, asking_s, c.place * c.num_gpus, chunk_ready, machine.one_way_s)
+        asked = self.tasks.add(
+            "combine down",
+            c.num_gpus + c.copy_gpu,
+            machine.request_s(self.layer, c.copy_tokens, c.copy_lists),
+            priority,
+            Ragged.single((first + c.copy_chunk).astype(np.int32)),
+        )
+        return Ragged.single((asked + np.arange(len(c.copy_chunk))).astype(np.int32))
 
     def partial_deps(self, done: int) -> Ragged:
         """What a copy's way back waits for: the tiles that hold its tokens, or its GPU's whole wave."""

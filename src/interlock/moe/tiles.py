@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.moe.constants import list_flits
 from interlock.moe.layer import LayerTraffic
 from interlock.ragged import Ragged
 
@@ -105,9 +106,11 @@ class Chunks:
     per_gpu: int  # chunks of one GPU
     size: Ints  # [num_chunks] tokens; chunk number is gpu * per_gpu + place
     leaving: Ints  # [num_chunks] tokens that go to any other GPU
+    leaving_lists: Ints  # [num_chunks] flits of their lists of targets: the experts they go to elsewhere
     copy_chunk: Ints  # [num_copies] (chunk, other GPU) pairs
     copy_gpu: Ints
     copy_tokens: Ints
+    copy_lists: Ints  # [num_copies] flits of their lists, of the experts at that GPU alone
     piece_slot: Ints  # [num_pieces] (slot, chunk) pairs, in arrival order within a slot
     piece_chunk: Ints
     piece_tokens: Ints
@@ -134,10 +137,12 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     place[order] = np.arange(traffic.num_tokens) - np.repeat(np.cumsum(held) - held, held)
     chunk = traffic.gpu_of_token.astype(np.int64) * per_gpu + place // chunk_tokens
     num_chunks = gpus * per_gpu
-    token, other = traffic.copies()
+    token, other, named = traffic.copies()
     leaves = np.zeros(traffic.num_tokens, np.bool_)
     leaves[token] = True
     copy, copy_tokens = count_keys(chunk[token] * gpus + other, num_chunks * gpus)
+    copy_lists = np.bincount(np.searchsorted(copy, chunk[token] * gpus + other), list_flits(named), len(copy))
+    elsewhere = np.bincount(token, named, traffic.num_tokens).astype(np.int64)
     # Arrival order within a slot: by place, then by source GPU.
     arrival = (chunk % per_gpu) * gpus + chunk // per_gpu
     num_slots = int(traffic.slots.max(initial=0)) + 1
@@ -152,9 +157,11 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
         per_gpu=per_gpu,
         size=np.bincount(chunk, minlength=num_chunks),
         leaving=np.bincount(chunk[leaves], minlength=num_chunks),
+        leaving_lists=np.bincount(chunk, list_flits(elsewhere), num_chunks).astype(np.int64),
         copy_chunk=copy // gpus,
         copy_gpu=copy % gpus,
         copy_tokens=copy_tokens,
+        copy_lists=copy_lists.astype(np.int64),
         piece_slot=slot,
         piece_chunk=piece_arrival % gpus * per_gpu + piece_arrival // gpus,
         piece_tokens=piece_tokens,

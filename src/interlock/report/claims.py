@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 __all__ = [
@@ -46,6 +46,7 @@ class Constants(StrEnum):
     DATA_SHEET = "data sheet"  # rates and costs of the hardware; nothing fitted
     OTHER = "fitted elsewhere"  # to figures of the same source, not to this one
     THIS = "fitted to this"
+    MODEL = "of the model"  # `origins` says which of them were published, fitted, measured and assumed
     COUNTED = "counted"
     TIMED = "timed here"
 
@@ -103,6 +104,19 @@ class Claim:
     constants: Constants = Constants.DATA_SHEET
     source: Source = Source.PAPER
     note: str = ""  # how ours was made, and why it differs where it does
+    origins: dict[str, list[str]] = field(default_factory=dict)  # constants of a model by where they come from
+
+    @property
+    def constants_words(self) -> str:
+        """How our constants came about; those of a model by kind, with how many there are of each.
+
+        >>> of_model = {"published": ["a", "b"], "assumed": ["c"]}
+        >>> Claim("dysharp", "gain", "2", 2.0, "x", Status.REPRODUCED, origins=of_model).constants_words
+        '2 published, 1 assumed'
+        """
+        if not self.origins:
+            return self.constants
+        return ", ".join(f"{len(names)} {origin}" for origin, names in self.origins.items())
 
     @property
     def words(self) -> str:

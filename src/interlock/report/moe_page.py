@@ -65,7 +65,7 @@ def layer_page(
 def dispatch_matrix(layer: Layer, traffic: LayerTraffic | Routing) -> NDArray[np.int64]:
     """Bytes of tokens from GPU to GPU, each token once for each GPU it goes to."""
     where = traffic if isinstance(traffic, LayerTraffic) else LayerTraffic.from_routing(traffic)
-    token, target = where.copies()
+    token, target, _ = where.copies()
     matrix = np.zeros((where.num_gpus, where.num_gpus), np.int64)
     np.add.at(matrix, (where.gpu_of_token[token], target), int(layer.hidden * layer.dispatch_bytes))
     return matrix

@@ -17,7 +17,7 @@ SOURCES = {
         "RailS: Load Balancing for All-to-All Communication in Distributed Mixture-of-Experts Training, "
         "arXiv 2510.19262"
     ),
-    "dysharp": "DySHARP: dynamic in-switch computing for MoE, arXiv 2605.05607",
+    "dysharp": "DySHARP: Accelerating MoE with Dynamic In-Switch Computing on Multi-GPUs, arXiv 2605.05607",
     "tacos": (
         "TACOS: Topology-Aware Collective Algorithm Synthesizer for Distributed Machine Learning, MICRO 2024, "
         "arXiv 2304.05301"

@@ -50,7 +50,7 @@ def _table(claims: Sequence[Claim]) -> str:
             f'<tr data-status="{claim.status}"><td class="words">{html.escape(claim.claim)}{note}</td>'
             f'<td data-label="published">{published}</td><td data-label="ours">{html.escape(claim.words)}</td>'
             f'<td data-label="slack">{claim.slack_words}</td><td>{_badge(claim.status)}</td>'
-            f'<td class="words">{html.escape(claim.constants)}</td></tr>'
+            f'<td class="words">{html.escape(claim.constants_words)}</td></tr>'
         )
     head = "".join(
         f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "slack", "verdict", "constants")
