@@ -20,6 +20,8 @@ from pathlib import Path
 import interlock as il
 from interlock.exported import time_after_export
 from interlock.planning import Plan
+from interlock.traffic.moe_router import moe_routing
+from interlock.traffic.routing import Copies
 from interlock.units import format_bandwidth, format_bytes, format_seconds
 
 ROOT = Path(__file__).parent.parent
@@ -149,6 +151,20 @@ def experts() -> str:
     return bars(f"A rank's experts behind the host link, measured on {found['device']}", rows)
 
 
+def copies() -> str:
+    """What a dispatch puts on NICs with a copy per expert, per rank and per server."""
+    made = il.cluster("h200", servers=4)
+    routing = moe_routing(made, 512, 256, 8, 0.8, seed=0)
+    width, rows = made.gpus_per_server, []
+    ways: list[tuple[Copies, str]] = [("expert", ""), ("rank", ""), ("server", " (ours)")]
+    for kind, mark in ways:
+        sent = routing.to_demand(2 * 7168, kind, width).bytes_matrix.reshape(4, width, 4, width).sum(axis=(1, 3))
+        outside = float(sent.sum() - sent.trace()) / made.num_ranks
+        words = f"{format_bytes(outside)} per GPU"
+        rows.append(Bar(f"a copy per {kind}{mark}", outside, words, kind == "server"))
+    return bars("Between servers: 512 tokens per GPU of 4x8, 256 experts, top 8, hidden 7168", rows, unit="")
+
+
 def cluster() -> str:
     """NICs of a cluster whose servers differ, one of them dead."""
     slow = [il.slow_nic(server=2, gpu=g, bandwidth="200 Gb/s") for g in range(8)]
@@ -235,6 +251,7 @@ def stored(name: str) -> dict[str, list[dict[str, float]]]:
 
 PICTURES: dict[str, Callable[[], str]] = {
     "add-an-algorithm": algorithm,
+    "deepep": copies,
     "export": export,
     "gpu": gpu,
     "gpu-experts": experts,

@@ -31,7 +31,6 @@ from interlock.planning import Plan
 from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate as measure_network
 from interlock.runtime.direct import Direct, check_held
-from interlock.runtime.experts import Experts
 from interlock.runtime.peers import gather_bytes
 from interlock.runtime.pending import Pending, Worker
 from interlock.runtime.staging import Stager
@@ -42,6 +41,7 @@ from interlock.runtime.turns import turns_of
 from interlock.schedule import VECTOR_BYTES, check_align
 from interlock.topology import Cluster, Fabric, read_cluster, write_cluster
 from interlock.torch_collectives import Collectives, ReduceOp
+from interlock.torch_experts import Experts
 from interlock.torch_steps import Step
 from interlock.traffic import Demand
 

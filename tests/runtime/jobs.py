@@ -352,30 +352,6 @@ def different_plans(context: RankContext, cluster: il.Cluster) -> str:
     return "no error"
 
 
-class NativeMover:
-    """torch's own differentiable All-to-All in the shape `Experts` wants."""
-
-    def __init__(self, context: RankContext, placement: Placement) -> None:
-        self.rank, self.placement, self._group = context.rank, placement, context.group
-
-    def counts(self, input_split_sizes: list[int]) -> list[int]:
-        """Rows that every rank has for this one."""
-        told = torch.zeros(len(input_split_sizes), dtype=torch.int64)
-        dist.all_to_all_single(told, torch.tensor(input_split_sizes), group=self._group)
-        return told.tolist()
-
-    def __call__(
-        self, output: torch.Tensor, source: torch.Tensor, receives: list[int], sends: list[int]
-    ) -> torch.Tensor:
-        """Move rows."""
-        from torch.distributed.nn.functional import all_to_all_single
-
-        if source.requires_grad:
-            return output.copy_(all_to_all_single(output.clone(), source, receives, sends, group=self._group))
-        dist.all_to_all_single(output, source, receives, sends, group=self._group)
-        return output
-
-
 def moe_layer(context: RankContext, ranks_per_server: int, device: str = "cpu") -> tuple[bool, bool, bool]:
     """One MoE layer against every expert run on every token: copies on the wire, values, gradients."""
     ranks, rank, hidden, per_rank, choices, tokens = context.num_ranks, context.rank, 6, 2, 3, 11
@@ -398,10 +374,11 @@ def moe_layer(context: RankContext, ranks_per_server: int, device: str = "cpu") 
     with ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm="no-stage", fallback=False) as move:
         layer = ilt.Experts(move, experts)
         sent = layer.dispatch(ours_x, idx, ours_gates)
+        rows = sent.by_expert()
         outputs = []
-        for expert, part in enumerate(torch.split(sent.x, sent.tokens_per_expert)):
+        for expert, part in enumerate(torch.split(rows.x, sent.tokens_per_expert)):
             outputs.append(part @ weight[rank * per_rank + expert])
-        ours = layer.combine(torch.cat(outputs), sent)
+        ours = layer.combine(rows.sum(torch.cat(outputs)), sent)
         ours.square().sum().backward()
     servers = torch.where(idx >= 0, idx // per_rank // ranks_per_server, -1)
     copies = sum(len({server for server in row if server >= 0}) for row in servers.tolist())
@@ -409,7 +386,78 @@ def moe_layer(context: RankContext, ranks_per_server: int, device: str = "cpu") 
     grads = torch.allclose(ours_x.grad, dense_x.grad, atol=1e-4) and torch.allclose(
         ours_gates.grad, dense_gates.grad, atol=1e-4
     )
-    return len(sent._across.picked) == copies, close, grads
+    is_once = len(sent.x) == len(torch.unique(sent.x.detach(), dim=0))  # at an expert's rank, a token is there once
+    return is_once and (ranks_per_server == ranks or len(sent._hops[0].picked) == copies), close, grads
+
+
+def moe_call(
+    context: RankContext, ranks_per_server: int, has_replicas: bool, native: bool, device: str = "cpu"
+) -> dict[str, float]:
+    """The whole layer by a call against `interlock.gpu.moe.experts` with every expert here: how far apart they are.
+
+    Also of the same tokens sent again by their handle, and of summed gradients of replicas.
+    """
+    from interlock.gpu.moe import experts as in_one_place
+    from interlock.traffic import contiguous_placement, eplb_placement
+
+    ranks, rank, hidden, inner, per_rank, choices = context.num_ranks, context.rank, 16, 8, 2, 3
+    num_experts = ranks * per_rank
+    gate_up = torch.randn((num_experts, 2 * inner, hidden), generator=seeded(5)).to(device)
+    down = torch.randn((num_experts, hidden, inner), generator=seeded(6)).to(device)
+    loads = torch.arange(num_experts, 0, -1).numpy() ** 2
+    placed = eplb_placement(loads, ranks, 1) if has_replicas else contiguous_placement(num_experts, ranks)
+    assert placed.is_replicated == has_replicas
+
+    def drawn(of: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        many = 9 + 4 * of
+        chosen = torch.rand((many, num_experts), generator=seeded(of + 30)).argsort(dim=1)[:, :choices]
+        chosen[0, 0] = -1
+        x = torch.randn((many, hidden), generator=seeded(of + 40))
+        return x.to(device), chosen.to(device), torch.rand((many, choices), generator=seeded(of + 50)).to(device)
+
+    x, idx, gates = drawn(rank)
+    hosts = [f"server{peer // ranks_per_server}" for peer in range(ranks)]
+    cluster = il.cluster("h200", servers=ranks // ranks_per_server, gpus_per_server=ranks_per_server)
+    algorithm = "native" if native else "no-stage"
+    apart = {}
+    with ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm=algorithm, fallback=False) as move:
+        layer = ilt.Experts(move, placed)
+        held = torch.tensor(layer.held, device=device)
+        ours = [x.clone(), gates.clone(), gate_up[held].clone(), down[held].clone()]
+        theirs = [x.clone(), gates.clone(), gate_up.clone(), down.clone()]
+        for tensor in (*ours, *theirs):
+            tensor.requires_grad_()
+        y = layer(ours[0], idx, ours[1], ours[2], ours[3])
+        wanted = in_one_place(theirs[0], theirs[2], theirs[3], idx, theirs[1])
+        apart["y"] = float((y - wanted).abs().max() / wanted.abs().max())
+        y.square().sum().backward()
+        wanted.square().sum().backward()
+        for name, ours_, theirs_ in zip(("x", "weights"), ours[:2], theirs[:2], strict=True):
+            apart[name] = float((ours_.grad - theirs_.grad).abs().max() / theirs_.grad.abs().max())
+        for number, name in ((2, "gate_up"), (3, "down")):
+            summed = ours[number].grad.clone()
+            layer.sum_replicas(summed)
+            total = torch.zeros_like(theirs[number])
+            for peer in range(ranks):  # what all tokens of the group give
+                others_x, others_idx, others_gates = drawn(peer)
+                weights = [gate_up.clone().requires_grad_(), down.clone().requires_grad_()]
+                in_one_place(others_x, *weights, others_idx, others_gates).square().sum().backward()
+                total += weights[number - 2].grad
+            apart[name] = float((summed - total[held]).abs().max() / total.abs().max())
+        handle = layer.dispatch(x, idx, gates)
+        again = layer.dispatch(2 * x, handle=handle)
+        apart["again"] = float((again.x - 2 * handle.x).abs().max()) if len(again.x) else 0.0
+        pairs = int((handle.topk_idx >= 0).sum())
+        apart["counts"] = abs(sum(handle.tokens_per_expert) - pairs)
+        layout = layer.layout(idx)
+        apart["layout"] = float(int(layout.tokens_per_expert.sum()) - int((idx >= 0).sum()))
+        apart["layout"] += float((layout.tokens_per_rank != layout.is_token_in_rank.sum(0)).sum())
+        try:
+            layer.dispatch(x[1:], handle=handle)
+            apart["refused"] = 1.0
+        except il.InvalidInput:
+            apart["refused"] = 0.0
+    return apart
 
 
 def move_between_hosts(context: RankContext, hosts: list[str]) -> bool:

@@ -213,6 +213,16 @@ def test_experts_get_each_token_once_and_give_the_dense_result(group_of: Groups,
         assert gradients_close
 
 
+@pytest.mark.parametrize("has_replicas", [False, True])
+@pytest.mark.parametrize("ranks_per_server", [4, 2, 1])
+def test_a_layer_over_a_group_is_the_layer_in_one_place(
+    group_of: Groups, ranks_per_server: int, has_replicas: bool
+) -> None:
+    """Values, gradients (of replicas summed), tokens sent again by their handle, counts and refusals."""
+    for apart in group_of(4).call(jobs.moe_call, ranks_per_server, has_replicas, ranks_per_server == 4):
+        assert max(apart.values()) < 2e-6, apart
+
+
 def test_ranks_out_of_order_and_servers_half_full_are_fine(group_of: Groups) -> None:
     for hosts in (["a", "b", "a", "b"], ["a", "a", "a", "b"], ["b", "a", "c", "a"]):
         assert all(group_of(4).call(jobs.move_between_hosts, hosts)), hosts
