@@ -308,20 +308,25 @@ class _Build:
             self.tasks.add("combine down", down, copies_s, priority, after)
 
     def requests(self, ready: Ragged, priority: Ints) -> Ragged:
-        """A token's home asks when all of its partials are ready: with the whole list over its uplink, trimmed over the
-        downlink of every GPU that holds one. Returns what each partial waits for."""
+        """A token's home asks with the whole list over its uplink, the switch with a trimmed one over the downlink of
+        every GPU that holds a partial, when that is ready. Returns what each partial waits for.
+
+        When the home learns that partials are ready is not modelled: it asks in time, which favours who pulls.
+        """
         c, machine = self.chunks, self.machine
-        chunk_ready = Ragged.from_pairs(c.copy_chunk[ready.row_of_value], ready.values.astype(np.int64), len(c.size))
         asking_s = machine.request_s(self.layer, c.leaving, c.leaving_lists)
-        first = self.tasks.add("combine up", c.gpu, asking_s, c.place * c.num_gpus, chunk_ready, machine.one_way_s)
+        turn = (c.place + 1) * c.num_gpus - 1
+        first = self.tasks.add("combine up", c.gpu, asking_s, turn, delay_s=machine.one_way_s)
+        copy = np.arange(len(c.copy_chunk))
+        rows = np.concatenate([copy, ready.row_of_value])
         asked = self.tasks.add(
             "combine down",
             c.num_gpus + c.copy_gpu,
             machine.request_s(self.layer, c.copy_tokens, c.copy_lists),
             priority,
-            Ragged.single((first + c.copy_chunk).astype(np.int32)),
+            Ragged.from_pairs(rows, np.concatenate([first + c.copy_chunk, ready.values]), len(copy)),
         )
-        return Ragged.single((asked + np.arange(len(c.copy_chunk))).astype(np.int32))
+        return Ragged.single((asked + copy).astype(np.int32))
 
     def partial_deps(self, done: int) -> Ragged:
         """What a copy's way back waits for: the tiles that hold its tokens, or its GPU's whole wave."""
