@@ -156,7 +156,7 @@ def copies() -> str:
     made = il.cluster("h200", servers=4)
     routing = moe_routing(made, 512, 256, 8, 0.8, seed=0)
     width, rows = made.gpus_per_server, []
-    ways: list[tuple[Copies, str]] = [("expert", ""), ("rank", ""), ("server", " (ours)")]
+    ways: list[tuple[Copies, str]] = [("expert", ""), ("rank", ""), ("server", " (DeepEP, ours)")]
     for kind, mark in ways:
         sent = routing.to_demand(2 * 7168, kind, width).bytes_matrix.reshape(4, width, 4, width).sum(axis=(1, 3))
         outside = float(sent.sum() - sent.trace()) / made.num_ranks

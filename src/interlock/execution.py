@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 NATIVE = "native"
+SURELY = 1e-6  # by which two estimates differ whoever computes them
 MARGIN = 1.05  # a plan must promise to beat the backend's own call by this much
 # Taken in turn where a plan would form a sum at several ranks, which then could differ in their last bits.
 SUMS_ONCE = ("hierarchical", "ring", "direct")
@@ -73,6 +74,8 @@ def open_session(
             if not fallback:
                 raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
             return Choice(None, f"{algorithm} cannot plan this: {reason}")
+        if fallback and (cheap := native_at_once(where, demand)) is not None:
+            return cheap
         key = id(where), align(demand)
         if key not in makers:
             for old in [old for old in makers if old[0] != key[0]]:
@@ -82,6 +85,18 @@ def open_session(
         return choose_faster(where, demand, made) if fallback else Choice(made, f"planned by {algorithm}")
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
+
+
+def native_at_once(cluster: Cluster, demand: Demand) -> Choice | None:
+    """The backend's own call, without planning and without comparing, where no imaginable plan could beat it.
+
+    Only where that is so by more than arithmetic on different machines could differ.
+    """
+    least_s, native_s = least_seconds(cluster, demand.bytes_matrix), native_seconds(cluster, demand.bytes_matrix)
+    if native_s > least_s * MARGIN * (1 - SURELY):
+        return None
+    words = f"a plan gains nothing: {least_s:.3g} s at the very least, the backend's own call {native_s:.3g} s"
+    return Choice(None, words, is_sure=True)
 
 
 def choose_faster(cluster: Cluster, demand: Demand, made: Plan) -> Choice:
@@ -193,7 +208,7 @@ def with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
 
 
 def _always_native(where: Cluster, demand: Demand) -> Choice:
-    return Choice(None, "the backend's own call was asked for")
+    return Choice(None, "the backend's own call was asked for", is_sure=True)
 
 
 def least_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:

@@ -254,6 +254,10 @@ class AllToAll:
             else:
                 self._move_rows(output, input, rows)
 
+    def native_s(self, bytes_matrix: NDArray[np.int64]) -> float:
+        """An estimate of what the backend's own call takes for bytes between all ranks of the group."""
+        return native_seconds(self.session.cluster, self.placement.to_cluster_order(bytes_matrix))
+
     def replan(self, cluster: Cluster) -> None:
         """Plan for another description of the same machines from now on. Every rank must call it."""
         with self._turns.next():

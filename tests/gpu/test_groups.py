@@ -78,6 +78,9 @@ def _calls(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> 
 def _experts(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
     context = _join(rank, num_ranks, file, backend)
     assert jobs.moe_layer(context, num_ranks // servers, "cuda") == (True, True, True)  # type: ignore[arg-type]
+    for has_replicas in (False, True):
+        apart = jobs.moe_call(context, num_ranks // servers, has_replicas, True, "cuda")  # type: ignore[arg-type]
+        assert max(apart.values()) < 1e-5, apart
     _leave(backend)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import interlock as il
-from interlock.execution import MARGIN, choose_faster, native_seconds
+from interlock.execution import MARGIN, choose_faster, native_at_once, native_seconds
 
 
 @pytest.mark.parametrize("algorithm", ["adaptive", "auto"])
@@ -27,6 +27,17 @@ def test_a_plan_that_sends_as_the_backend_does_is_not_taken(algorithm: str) -> N
     chosen = choose_faster(cluster, plan.problem.demand, plan)
     assert chosen.plan is None
     assert "a plan gains nothing" in chosen.reason
+
+
+def test_where_no_plan_could_win_none_is_made_and_where_one_could_it_is() -> None:
+    """What is sure is not compared between ranks either: it must hold whatever algorithm would have planned."""
+    cluster = il.cluster("h200", servers=2)
+    small = il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="2 kB", seed=1)
+    at_once = native_at_once(cluster, small)
+    assert at_once is not None and at_once.plan is None and at_once.is_sure
+    assert choose_faster(cluster, small, il.plan(cluster, small, algorithm="adaptive")).plan is None
+    large = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="256 MB", seed=1)
+    assert native_at_once(cluster, large) is None
 
 
 def test_a_plan_slower_than_the_backend_is_not_taken_although_a_better_one_could_gain() -> None:

@@ -205,9 +205,12 @@ def expected_sum(problem: il.Problem, sources: list[torch.Tensor], rank: int) ->
     return torch.cat([part.to(torch.int32) for part in parts])
 
 
+@pytest.mark.parametrize("nic", ["50 GB/s", "1 MB/s"])
 @pytest.mark.parametrize("ranks_per_server", [4, 2, 1])
-def test_experts_get_each_token_once_and_give_the_dense_result(group_of: Groups, ranks_per_server: int) -> None:
-    for copies_right, close, gradients_close in group_of(4).call(jobs.moe_layer, ranks_per_server):
+def test_experts_get_each_token_once_and_give_the_dense_result(
+    group_of: Groups, ranks_per_server: int, nic: str
+) -> None:
+    for copies_right, close, gradients_close in group_of(4).call(jobs.moe_layer, ranks_per_server, "cpu", nic):
         assert copies_right
         assert close
         assert gradients_close

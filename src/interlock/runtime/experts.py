@@ -1,9 +1,9 @@
 """Tokens to experts and back with one copy per server and per rank.
 
 A token travels once to each server that holds one of its experts, to the GPU of its own index there, and from that GPU
-once to each GPU that needs it. Experts weight their results and sum them by token, and sums are added on the way back:
-at the GPU the token came through, then at home, always in the order of ranks. A token goes in one row with its choices
-and their weights; a hop that can move nothing (one server; one GPU per server) is left out.
+once to each GPU that needs it; or straight to each of these where two hops are not estimated to be faster than one.
+Experts weight their results and sum them by token, and sums are added on the way back: at the GPU the token came
+through, then at home, always in the order of ranks. A token goes in one row with its choices and their weights.
 """
 
 from __future__ import annotations
@@ -37,6 +37,10 @@ class Mover(Protocol):
 
     def move_rows(self, output: torch.Tensor, input: torch.Tensor, rows: NDArray[np.int64]) -> object:  # noqa: A002
         """Move rows of `input` into `output`; `rows` are those that all ranks shared."""
+        ...
+
+    def native_s(self, bytes_matrix: NDArray[np.int64]) -> float:
+        """An estimate of what moving so many bytes between all ranks takes, the same on every rank."""
         ...
 
 
@@ -90,6 +94,7 @@ class _Hop:
         ]
 
 
+COUNT_BITS = 31  # of a count of rows; two of them travel in one number
 ROW_BYTES = 16  # rows are multiples of this, so that any type fits behind any other and a GPU copies whole vectors
 
 
@@ -204,9 +209,10 @@ class Experts:
         self._width = int(held.counts.max())  # slots of a rank; slot r * width + i is the i-th expert of rank r
         self._slots_of = _slots_of(experts, held, self._width)
         self._server_of = torch.tensor(placement.server_of)
-        self._carrier_of = torch.tensor(_carriers(placement, rank))
+        self._carriers = np.array([_carriers(placement, member) for member in range(self._num_ranks)])
+        self._carrier_of = torch.from_numpy(self._carriers[rank])
         servers = max(placement.server_of) + 1
-        self._crosses, self._enters = servers > 1, len(placement.server_of) > servers
+        self._is_two_tier = 1 < servers < self._num_ranks
 
     def layout(self, topk_idx: torch.Tensor) -> Layout:
         """Where tokens would go, without sending any."""
@@ -246,16 +252,23 @@ class Experts:
             )
         num_tokens, hops = x.shape[0], []
         weights, slots = topk_weights, self._choose(topk_idx)
+        row_bytes = sum(v.shape[1] * v.element_size() for v in (x, weights, slots))
         server_of, carrier_of = self._server_of.to(x.device), self._carrier_of.to(x.device)
-        if self._crosses:
-            ranks = self._ranks_of(slots)
-            hops.append(self._hop(torch.where(ranks >= 0, carrier_of[server_of[ranks.clamp(min=0)]], -1)))
-            x, weights, slots = _Forth.apply(hops[-1], x, weights, slots)  # type: ignore[no-untyped-call]
-        if self._enters:
-            ranks = self._ranks_of(slots)
-            is_here = (ranks >= 0) & (server_of[ranks.clamp(min=0)] == server_of[self._rank])
-            hops.append(self._hop(torch.where(is_here, ranks, -1)))
-            x, weights, slots = _Forth.apply(hops[-1], x, weights, slots)  # type: ignore[no-untyped-call]
+        ranks = self._ranks_of(slots)
+        wanted = self._wanted(ranks)
+        if self._is_two_tier:
+            entering = self._wanted(torch.where(ranks >= 0, carrier_of[server_of[ranks.clamp(min=0)]], -1))
+            straight, across, inside = self._share(wanted, entering)
+            if self._pays(straight, across, inside, row_bytes):
+                hops.append(self._hop(entering, across))
+                x, weights, slots = _Forth.apply(hops[0], x, weights, slots)  # type: ignore[no-untyped-call]
+                ranks = self._ranks_of(slots)
+                is_here = (ranks >= 0) & (server_of[ranks.clamp(min=0)] == server_of[self._rank])
+                wanted, straight = self._wanted(torch.where(is_here, ranks, -1)), inside
+        else:
+            straight = self._mover.share_rows(wanted.sum(1).tolist())
+        hops.append(self._hop(wanted, straight))
+        x, weights, slots = _Forth.apply(hops[-1], x, weights, slots)  # type: ignore[no-untyped-call]
         here = torch.where(self._ranks_of(slots) == self._rank, slots - self._rank * self._width, -1).to(torch.int64)
         counts = torch.bincount(here[here >= 0], minlength=len(self.held))
         return Dispatched(x, here, weights, counts, tuple(hops), num_tokens)
@@ -343,18 +356,36 @@ class Experts:
         wanted[ranks[row, choice], row] = True
         return wanted
 
-    def _hop(self, ranks: torch.Tensor) -> _Hop:
-        """Each row once to each rank its choices name."""
-        wanted = self._wanted(ranks)
-        sends: list[int] = wanted.sum(dim=1).tolist()
+    def _share(
+        self, wanted: torch.Tensor, entering: torch.Tensor
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Rows between all ranks straight, and across and inside servers, by one exchange."""
+        told = self._mover.share_rows((wanted.sum(1) + (entering.sum(1) << COUNT_BITS)).tolist())
+        straight, across = told & ((1 << COUNT_BITS) - 1), told >> COUNT_BITS
+        inside = np.zeros_like(straight)  # what enters a server at a rank goes on from there
+        source, target = np.nonzero(straight)
+        carrier = self._carriers[source, np.array(self._mover.placement.server_of)[target]]
+        np.add.at(inside, (carrier, target), straight[source, target])
+        return straight, across, inside
+
+    def _pays(
+        self, straight: NDArray[np.int64], across: NDArray[np.int64], inside: NDArray[np.int64], row_bytes: int
+    ) -> bool:
+        """Whether two hops are estimated to be faster than one."""
+        one, *two = (self._mover.native_s(rows * row_bytes) for rows in (straight, across, inside))
+        return sum(two) < one
+
+    def _hop(self, wanted: torch.Tensor, rows: NDArray[np.int64]) -> _Hop:
+        """Each row once to each rank that wants it."""
         picked = torch.nonzero(wanted, as_tuple=True)[1]
         order = torch.argsort(picked, stable=True)  # copies of a row, in the order of ranks
         copies = wanted.sum(dim=0)
         row = picked[order]
         number = torch.arange(len(order), device=row.device) - (torch.cumsum(copies, 0) - copies)[row]
-        places = torch.full((ranks.shape[0], min(ranks.shape[1], self._num_ranks)), len(picked), device=row.device)
+        most = int(copies.max()) if len(row) else 0
+        places = torch.full((wanted.shape[1], most), len(picked), device=row.device)
         places[row, number] = order
-        return _Hop(self._mover, picked, places, self._mover.share_rows(sends))
+        return _Hop(self._mover, picked, places, rows)
 
 
 def _held(experts: ExpertPlacement) -> Ragged:
