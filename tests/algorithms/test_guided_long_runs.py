@@ -6,7 +6,7 @@ import pytest
 
 import interlock as il
 from interlock.algorithms.guided import guided
-from interlock.algorithms.synthesis import spread
+from interlock.algorithms.synthesis import greedy_rounds
 from interlock.problem import collective_problem
 from interlock.validate import check
 
@@ -97,7 +97,7 @@ def test_auto_checks_a_table_as_it_is() -> None:
 
 
 def test_huge_table_is_kept_in_its_file_from_the_beginning(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(spread, "MANY_TRANSFERS", 100)
+    monkeypatch.setattr(greedy_rounds, "MANY_TRANSFERS", 100)
     file = tmp_path / "slots.bin"
     topology = il.topology.mesh(5, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
     plan = il.synthesize(topology, il.all_gather("25 MB"), "guided", chunks=1, table_file=file)
@@ -107,7 +107,7 @@ def test_huge_table_is_kept_in_its_file_from_the_beginning(tmp_path, monkeypatch
 
 
 def test_interrupted_table_leaves_no_file(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(spread, "MANY_TRANSFERS", 100)
+    monkeypatch.setattr(greedy_rounds, "MANY_TRANSFERS", 100)
     monkeypatch.setattr("interlock.algorithms.guided.MOST_TRANSFERS", 100)
     topology = il.topology.mesh(5, 5, bandwidth="10 GB/s", message_overhead="0.5 us")
     problem = collective_problem(topology, il.all_gather("25 MB"))

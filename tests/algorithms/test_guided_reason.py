@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import interlock as il
+from interlock.algorithms import guided
 
 LINK = {"bandwidth": "50 GB/s", "message_overhead": "0.5 us"}
 
@@ -20,6 +21,24 @@ LINK = {"bandwidth": "50 GB/s", "message_overhead": "0.5 us"}
 )
 def test_the_way_that_won_is_told(where: il.Topology | il.Cluster, wanted: il.Collective, way: str) -> None:
     assert way in il.synthesize(where, wanted, "guided").reason
+
+
+def test_the_lead_over_the_next_best_way_is_told() -> None:
+    reason = il.synthesize(il.topology.mesh(4, 4, **LINK), il.all_gather("1 MB"), "guided").reason
+    won, _, lead = reason.partition("; ")
+    ratio, _, second = lead.partition(" times as fast as the next best, ")
+    assert float(ratio) >= 1.0
+    assert second and second != won
+
+
+def test_what_was_tried_alone_is_said_to_be() -> None:
+    reason = il.synthesize(il.topology.mesh(2, 3, **LINK), il.all_to_all("1 GB"), "guided").reason
+    assert reason == "balanced paths; no other way was tried"
+
+
+@pytest.mark.parametrize("way", guided.IN_SWITCH + guided.COPIES + guided.SUMS_FOR_ALL, ids=lambda way: way.name)
+def test_every_way_says_what_it_is_for(way: guided.SearchWay) -> None:
+    assert way.name and way.purpose
 
 
 def test_sums_and_copies_one_after_the_other_name_both_ways() -> None:

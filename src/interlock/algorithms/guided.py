@@ -1,44 +1,168 @@
-"""Ours: any collective on any topology, the best of several ways from greedy matching to packed trees.
+"""Ours: any collective on any topology. Several ways are tried, each good at something; the fastest schedule is kept.
 
-Copies flow along trees from a root; sums are the same read backwards, on links turned round; what all ranks need summed
-is either one after the other, or both at once along pairs of trees. See `interlock.algorithms.synthesis` for the ways.
+Copies flow along trees from a root; sums are the same read backwards, on links turned round; sums that all ranks need
+go up one tree and down another, or are copied when all of them are made. `docs/reference/guided.md` explains the ways.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.synthesis.answer import Answer, TranslatedAnswer
-from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
-from interlock.algorithms.synthesis.both import both_ways
-from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_both_ways
-from interlock.algorithms.synthesis.budget import Budget, check_counts, keep_best
-from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
-from interlock.algorithms.synthesis.inswitch import in_switch
-from interlock.algorithms.synthesis.reach import unreachable
-from interlock.algorithms.synthesis.rounds import RoundsOptions, keep_table
-from interlock.algorithms.synthesis.spread import spread
-from interlock.algorithms.synthesis.symmetry import Quotient, quotient_of
+from interlock.algorithms.synthesis.answers import Answer, TranslatedAnswer
+from interlock.algorithms.synthesis.arcs import arcs_of
+from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_in_and_out
+from interlock.algorithms.synthesis.budget import Bound, Budget, check_counts
+from interlock.algorithms.synthesis.connections import unreachable
+from interlock.algorithms.synthesis.goal import Direction, TreeGoal, goal_of
+from interlock.algorithms.synthesis.graph import Graph, graph_of
+from interlock.algorithms.synthesis.greedy_rounds import (
+    can_go_in_rounds,
+    greedy_rounds,
+    is_as_good_as_it_gets,
+    keep_table,
+)
+from interlock.algorithms.synthesis.in_switch import has_one_root, in_switch
+from interlock.algorithms.synthesis.matching import can_match, random_matching
+from interlock.algorithms.synthesis.packed_pairs import packed_pairs
+from interlock.algorithms.synthesis.packed_trees import packed_trees
+from interlock.algorithms.synthesis.paths import balanced_paths
+from interlock.algorithms.synthesis.proportioned_trees import fits_a_program, proportioned_trees
+from interlock.algorithms.synthesis.symmetric import looks_alike, symmetric
+from interlock.algorithms.synthesis.tree_per_chunk import has_many_links, is_good_for_many_links, tree_per_chunk
 from interlock.cost import lower_bound
 from interlock.problem import Problem
 from interlock.schedule import MAX_ROWS, CompactSchedule, SlotSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "guided"]
 
-MOST_TRANSFERS = 4_000_000  # tried for an answer
-MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
+MOST_TRANSFERS = 4_000_000  # scheduled in one search: some seconds
 MOST_FOR_SUMS = 8_000_000  # where sums go to all ranks: trees and their orders matter more there
 # More where many links differ in speed: what is slow on some needs more chunks, and trees cost more to lay.
 MORE_PER_ARC = 6_000
 MOST_RANKS_FOR_MORE = 100
-MOST_RANKS_TO_PROVE = 100  # the certificate's bound is asked for below, which may end the search sooner
-APART = 1.25  # where sums and copies one after the other need so much more than both at once, those come first
+MOST_RANKS_TO_PROVE = 100  # above, the certificate's bound takes longer than it could save
+MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
+MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
+MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
+MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWay:
+    """A named way to a schedule, and when to try it."""
+
+    name: str  # as `plan.reason` tells it
+    purpose: str
+    fits: Callable[[TreeGoal, Graph], bool]
+    search: Callable[[TreeGoal, Graph, Budget], Iterator[Answer]]  # better and better ones
+    suffices: Callable[[TreeGoal, Graph, Answer], bool] = lambda goal, graph, best: False  # are others not worth it?
+    own_transfers: int | None = None  # None: it spends what the ways before it left
+
+
+def always(goal: TreeGoal, graph: Graph, best: Answer | None = None) -> bool:
+    """For any goal on any graph."""
+    return True
+
+
+# fmt: off
+IN_SWITCH = (
+    SearchWay("in the switch, chunk after chunk", "a switch that adds or copies", has_one_root, in_switch),
+)
+COPIES = (  # and sums into a root, read backwards
+    SearchWay("one rank's part, moved by symmetry", "what looks the same from every rank", looks_alike, symmetric,
+              lambda goal, graph, best: goal.parts is not None or goal.num_moves > MANY_MOVES),
+    SearchWay("balanced paths", "items with one destination each",
+              lambda goal, graph: goal.is_pairwise, balanced_paths, always),
+    SearchWay("greedy rounds", "everything to all over equal links, up to 40,000 ranks",
+              can_go_in_rounds, greedy_rounds, is_as_good_as_it_gets),
+    SearchWay("random matching", "small messages, or links that are nowhere scarce",
+              lambda goal, graph: can_match(goal, graph) and not can_go_in_rounds(goal, graph), random_matching),
+    SearchWay("a tree per chunk", "ranks with many links of unlike speeds",
+              has_many_links, tree_per_chunk, is_good_for_many_links),
+    SearchWay("trees in the best proportions", "near the fluid optimum on up to a few hundred links",
+              fits_a_program, proportioned_trees, own_transfers=MOST_FOR_PROGRAM),
+    SearchWay("packed trees", "anything: groups, a given number of chunks, large graphs", always, packed_trees),
+)
+SUMS_THEN_COPIES = SearchWay(
+    "sums, then copies", "where overlapping them could gain little, or the rows are too many to write",
+    lambda goal, graph: goal.num_moves > MAX_ROWS or not _is_much_longer_apart(goal, graph),
+    lambda goal, graph, budget: _sums_then_copies(goal, graph, budget),
+    lambda goal, graph, best: goal.num_moves > MAX_ROWS)
+SUMS_FOR_ALL = (
+    SUMS_THEN_COPIES,
+    SearchWay("a pair of trees per chunk", "ranks with many links of unlike speeds",
+              has_many_links, tree_per_chunk, is_good_for_many_links),
+    SearchWay("pairs of trees in the best proportions", "near the fluid optimum on up to a few hundred links",
+              fits_a_program, proportioned_trees, own_transfers=MOST_FOR_PROGRAM),
+    SearchWay("packed pairs of trees", "anything", always, packed_pairs,
+              lambda goal, graph, best: best.makespan_s <= _least_apart_s(goal, graph)),
+    replace(SUMS_THEN_COPIES, purpose="where pairs of trees were slower than these could be",
+            fits=lambda goal, graph: _is_much_longer_apart(goal, graph)),
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found, and the best of each way it tried."""
+
+    answer: Answer
+    way: str
+    seconds_by_way: dict[str, float]
+    spent: int
+    is_interrupted: bool
+
+    @property
+    def reason(self) -> str:
+        """Which way won, and by how much over the next."""
+        name = f"{self.way} ({self.answer.details})" if self.answer.details else self.way
+        others = {way: seconds for way, seconds in self.seconds_by_way.items() if way != self.way}
+        if not others:
+            return f"{name}; no other way was tried"
+        second = min(others, key=lambda way: others[way])
+        return f"{name}; {others[second] / self.answer.makespan_s:.3f} times as fast as the next best, {second}"
+
+
+def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, ...]) -> Outcome:
+    """One way after another, until the best is near the bound, a way suffices, or the budget is spent.
+
+    An interruption keeps the best so far, and is passed on where there is none.
+    """
+    best: Answer | None = None
+    best_way, seconds_by_way = "", dict[str, float]()
+    left, spent, is_interrupted = budget.limit, 0, False
+    try:
+        for way in ways:
+            if not way.fits(goal, graph):
+                continue
+            limit = left if way.own_transfers is None else min(left, 1) * way.own_transfers
+            own = replace(budget, limit=limit, spent_before=spent, best_s=min(seconds_by_way.values(), default=np.inf))
+            is_enough = False
+            for answer in way.search(goal, graph, own):
+                seconds_by_way[way.name] = min(answer.makespan_s, seconds_by_way.get(way.name, np.inf))
+                if best is None or answer.makespan_s < best.makespan_s:
+                    best, best_way = answer, way.name
+                is_enough = own.is_enough(answer.makespan_s)
+                if is_enough or own.is_spent:
+                    break
+            spent += own.spent
+            left -= own.spent if way.own_transfers is None else 0
+            if best is None or way.name not in seconds_by_way:
+                continue
+            if is_enough or left <= 0 or way.suffices(goal, graph, best):
+                break
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        is_interrupted = True
+    assert best is not None, "some way fits every goal"
+    return Outcome(best, best_way, seconds_by_way, spent, is_interrupted)
 
 
 def guided(
@@ -66,73 +190,97 @@ def guided(
     """
     check_counts(parts=parts, threads=threads)
     goal = goal_of(problem)
-    assert isinstance(goal, Goal), "`supports` refuses other goals"
-    if goal.num_moves == 0 or problem.num_ranks == 1:
-        return empty_schedule()
-    arcs = arcs_of(problem.topology)
-    if len(arcs) == 0:  # `supports` has seen that everything is where it must be
-        return empty_schedule()
-    quotient = quotient_of(problem.topology, arcs)
-    file = None if table_file is None else Path(table_file)
-    report = _rising(report)
-    options = RoundsOptions(threads=threads or os.cpu_count() or 1, table_file=file, report=report)
+    assert isinstance(goal, TreeGoal), "`supports` refuses other goals"
+    graph = graph_of(problem.topology)
+    if goal.num_moves == 0 or problem.num_ranks == 1 or len(graph.arcs) == 0:
+        return empty_schedule()  # `supports` has seen that everything is where it must be
+    goal = replace(goal, parts=parts).in_pairs()
+    if goal.direction is Direction.IN:
+        graph = graph.reversed()
+    proves = problem.num_ranks <= MOST_RANKS_TO_PROVE
+    budget = Budget(
+        limit=_most_transfers(goal, graph),
+        bound=Bound(_least_s(goal, graph), (lambda: lower_bound(problem).seconds) if proves else None),
+        seed=seed % MOST_SEEDS,
+        threads=threads or os.cpu_count() or 1,
+        table_file=None if table_file is None else Path(table_file),
+        report=_rising(report),
+    )
 
-    shortcut = in_switch(goal, problem.topology, parts)
-    staged = problem.topology.stage_overhead_s == 0.0
-    if shortcut is not None and shortcut.makespan_s <= _least_without_switch_s(goal, arcs):
-        return shortcut.compact(staged=staged)
-
-    more = _more_for_mixed_speeds(arcs)
-
-    proves = arcs.num_ranks <= MOST_RANKS_TO_PROVE
-
-    def prove() -> float:
-        return lower_bound(problem).seconds if proves else 0.0
-
-    def budget() -> Budget:
-        return Budget(parts, seed % MOST_SEEDS, options, limit=MOST_TRANSFERS + more, report=report)
-
+    ways = IN_SWITCH + (SUMS_FOR_ALL if goal.direction is Direction.IN_AND_OUT else COPIES)
     try:
-        if goal.flow is Flow.SPREAD:
-            answer = spread(goal, arcs, quotient, replace(budget(), prove=prove))
-        elif goal.flow is Flow.COLLECT:
-            answer = collect(goal, arcs, quotient, replace(budget(), prove=prove))
-        else:
-            whole = replace(budget(), limit=MOST_FOR_SUMS + 3 * more, prove=prove)
-            ways = _sums_for_all(goal, arcs, quotient, budget, whole)
-            answer = keep_best(ways, whole, _least_without_switch_s(goal, arcs))
+        outcome = search(goal, graph, budget, ways)
     except KeyboardInterrupt:
         # There was no answer yet: the first that comes will do, unless it takes long or is interrupted too.
         if goal.num_moves > MOST_TRANSFERS:
             raise
-        answer = _first(goal, arcs, quotient, budget)
-    if shortcut is not None and shortcut.makespan_s < answer.makespan_s:
-        return shortcut.compact(staged=staged)
-    made = answer.compact(staged=staged)
-    if file is not None and isinstance(made, SlotSchedule):
-        keep_table(made.table, file)
+        outcome = _soonest(goal, graph, budget)
+
+    answer = outcome.answer.backwards() if goal.direction is Direction.IN else outcome.answer
+    made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0, reason=outcome.reason)
+    if budget.table_file is not None and isinstance(made, SlotSchedule):
+        keep_table(made.table, budget.table_file)
     return made
 
 
-def _first(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget]) -> Answer:
-    """Any answer, soon."""
-
-    def stopped() -> Budget:
-        made = budget()
-        made.stop()
-        return made
-
-    if goal.flow is Flow.SPREAD:
-        return spread(goal, arcs, quotient, stopped())
-    if goal.flow is Flow.COLLECT:
-        return collect(goal, arcs, quotient, stopped())
-    return keep_best(_sums_for_all(goal, arcs, quotient, stopped, stopped(), is_soon=True), stopped(), 0.0)
+def _soonest(goal: TreeGoal, graph: Graph, budget: Budget) -> Outcome:
+    """Any answer. Pairs of trees take longest; the symmetric half of a sum might fit no other half."""
+    at_once = replace(budget, limit=0)
+    if goal.direction is Direction.IN_AND_OUT:
+        return search(goal, replace(graph, quotient=None), at_once, (replace(SUMS_THEN_COPIES, fits=always),))
+    return search(goal, graph, at_once, COPIES)
 
 
-def _more_for_mixed_speeds(arcs: ArcSet) -> int:
-    if arcs.num_ranks > MOST_RANKS_FOR_MORE or np.ptp(arcs.seconds_per_byte) == 0.0:
-        return 0
-    return MORE_PER_ARC * len(arcs)
+def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """Two searches, which cut items alike: copies out of roots, and sums into them."""
+    out = replace(goal, direction=Direction.OUT, is_cut_evenly=True).in_pairs()
+    copies = search(out, graph, _for_half(out, graph, budget), COPIES)
+    parts = int(np.count_nonzero(copies.answer.chunks.item == 0))
+    turned = graph.reversed()
+    if not isinstance(copies.answer, TranslatedAnswer):
+        turned = replace(turned, quotient=None)
+    into = replace(goal, direction=Direction.IN, parts=parts).in_pairs()
+    half = _for_half(into, turned, budget)
+    is_interrupted = copies.is_interrupted
+    try:
+        sums = search(into, turned, replace(half, limit=0) if is_interrupted else half, COPIES)
+    except KeyboardInterrupt:
+        # Half an answer is none: the first that makes it whole will do, unless that is interrupted too.
+        sums, is_interrupted = search(into, turned, replace(half, limit=0), COPIES), True
+    budget.spent += copies.spent + sums.spent
+    if isinstance(sums.answer, TranslatedAnswer) == isinstance(copies.answer, TranslatedAnswer):
+        whole = sums.answer.backwards().then(copies.answer)
+        yield replace(whole, details=sums.way if sums.way == copies.way else f"{sums.way}, then {copies.way}")
+    if is_interrupted or sums.is_interrupted:
+        raise KeyboardInterrupt  # the search that this is part of ends too
+
+
+def _for_half(goal: TreeGoal, graph: Graph, budget: Budget) -> Budget:
+    limit = _most_transfers(goal, graph) if budget.limit else 0
+    return replace(budget, limit=limit, bound=Bound(_least_s(goal, graph)), best_s=np.inf, spent=0, spent_before=0)
+
+
+def _most_transfers(goal: TreeGoal, graph: Graph) -> int:
+    arcs, is_for_all = graph.arcs, goal.direction is Direction.IN_AND_OUT
+    has_more = arcs.num_ranks <= MOST_RANKS_FOR_MORE and np.ptp(arcs.seconds_per_byte) > 0.0
+    more = MORE_PER_ARC * len(arcs) if has_more else 0
+    return MOST_FOR_SUMS + 3 * more if is_for_all else MOST_TRANSFERS + more
+
+
+def _least_s(goal: TreeGoal, graph: Graph) -> float:
+    """What messages between two ranks need at least."""
+    if goal.direction is Direction.IN_AND_OUT:
+        return least_seconds_in_and_out(goal, graph.arcs)
+    return least_seconds(goal, graph.arcs)
+
+
+def _least_apart_s(goal: TreeGoal, graph: Graph) -> float:
+    """What sums, and copies after them, need at least."""
+    return least_seconds(goal, graph.arcs) + least_seconds(goal, graph.arcs.reversed())
+
+
+def _is_much_longer_apart(goal: TreeGoal, graph: Graph) -> bool:
+    return _least_apart_s(goal, graph) > MUCH_LONGER * _least_s(goal, graph)
 
 
 def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
@@ -145,71 +293,6 @@ def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
         report(most)
 
     return report_more
-
-
-def _least_without_switch_s(goal: Goal, arcs: ArcSet) -> float:
-    """What messages between two ranks need at least."""
-    if goal.flow is Flow.BOTH:
-        return least_seconds_both_ways(goal, arcs)
-    return least_seconds(goal, arcs if goal.flow is Flow.SPREAD else arcs.reversed())
-
-
-def collect(goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Budget) -> Answer:
-    """Sums into roots: copies out of them on links turned round, read backwards."""
-    return spread(goal, arcs.reversed(), None if quotient is None else quotient.reversed(), budget).backwards()
-
-
-def _sums_for_all(
-    goal: Goal,
-    arcs: ArcSet,
-    quotient: Quotient | None,
-    budget: Callable[[], Budget],
-    whole: Budget,
-    *,
-    is_soon: bool = False,
-) -> Iterator[Answer]:
-    """A sum into each rank and a copy out of it, one after the other, unless that must be long; then both at once.
-
-    Both at once is no slot table: not where there are more messages than can be written out. It takes longer to find:
-    last where an answer must come soon.
-    """
-    if goal.num_moves > MAX_ROWS or is_soon:
-        yield from _one_after_the_other(goal, arcs, quotient, budget, whole)
-        if not is_soon:
-            return
-    apart_s = least_seconds(goal, arcs) + least_seconds(goal, arcs.reversed())
-    best_s = np.inf
-    if apart_s > APART * least_seconds_both_ways(goal, arcs):
-        for answer in both_ways(goal, arcs, whole):
-            yield answer
-            best_s = min(best_s, answer.makespan_s)
-        if best_s <= apart_s:
-            return
-    yield from _one_after_the_other(goal, arcs, quotient, budget, whole)
-    if best_s == np.inf:
-        yield from both_ways(goal, arcs, whole)
-
-
-def _one_after_the_other(
-    goal: Goal, arcs: ArcSet, quotient: Quotient | None, budget: Callable[[], Budget], whole: Budget
-) -> Iterator[Answer]:
-    out = replace(budget(), is_even=True)
-    outward = spread(goal, arcs, quotient, out)
-    alike = replace(budget(), parts=int(np.count_nonzero(outward.chunks.item == 0)))
-    if out.is_stopped:
-        alike.stop()
-    symmetry = quotient if isinstance(outward, TranslatedAnswer) else None
-    try:
-        inward = collect(goal, arcs, symmetry, alike)
-    except KeyboardInterrupt:
-        # Half an answer is none: the first that makes it whole will do, unless that is interrupted too.
-        alike.stop()
-        inward = collect(goal, arcs, symmetry, alike)
-    if alike.is_stopped:
-        whole.stop()
-    whole.spent += out.spent + alike.spent
-    if isinstance(inward, TranslatedAnswer) == isinstance(outward, TranslatedAnswer):
-        yield inward.then(outward)
 
 
 def supports(problem: Problem) -> str | None:

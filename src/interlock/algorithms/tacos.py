@@ -17,12 +17,12 @@ from functools import partial
 import numpy as np
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.synthesis.answer import Answer, TimedAnswer
+from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
 from interlock.algorithms.synthesis.budget import check_counts, in_order
-from interlock.algorithms.synthesis.goal import Flow, Goal, goal_of
+from interlock.algorithms.synthesis.connections import all_can_meet_at
+from interlock.algorithms.synthesis.goal import Direction, TreeGoal, goal_of
 from interlock.algorithms.synthesis.matching import matched, wanted
-from interlock.algorithms.synthesis.reach import meets_at
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule, TransferSchedule, empty_schedule
 
@@ -49,7 +49,7 @@ def tacos(
     """
     check_counts(parts=parts, starts=starts, threads=threads)
     goal = goal_of(problem)
-    assert isinstance(goal, Goal), "`supports` refuses other goals"
+    assert isinstance(goal, TreeGoal), "`supports` refuses other goals"
     if goal.num_moves == 0 or problem.num_ranks == 1:
         return empty_schedule()
     links = unwound(arcs_of(problem.topology))
@@ -60,20 +60,20 @@ def tacos(
             attempts = [partial(matched, goal, arcs, count, (seed + start) % 2**64) for start in range(tries)]
             return min(in_order(attempts, workers), key=lambda answer: answer.makespan_s)
 
-        if goal.flow is Flow.SPREAD:
+        if goal.direction is Direction.OUT:
             return best(links)
-        if goal.flow is Flow.COLLECT:
+        if goal.direction is Direction.IN:
             return best(links.reversed()).backwards()
         return best(links.reversed()).backwards().then(best(links))
 
     answers = [answered(count, tries) for count, tries in tries_by_parts(goal, parts, starts)]
     answer = min(answers, key=lambda made: made.makespan_s)
-    made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0)
+    made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0, reason="")
     assert isinstance(made, TransferSchedule)
     return replace(made, exclusive=bool((links.path.counts == 1).all()))
 
 
-def tries_by_parts(goal: Goal, parts: int | None, starts: int | None) -> list[tuple[int, int]]:
+def tries_by_parts(goal: TreeGoal, parts: int | None, starts: int | None) -> list[tuple[int, int]]:
     """How many seeds each number of chunks is tried with; all together are cheap where the choice is ours."""
     counts = (parts,) if parts is not None else PARTS
     affordable = [count for count in counts if goal.num_moves * count * len(counts) <= STARTED_TRANSFERS]
@@ -102,7 +102,7 @@ def supports(problem: Problem) -> str | None:
         return "it hands chunks only to ranks that want them, so nobody relays what has one destination"
     arcs, takes = arcs_of(problem.topology), wanted(goal)
     among = np.flatnonzero(takes[arcs.src] & takes[arcs.dst])
-    if not meets_at(int(goal.root[0]), goal, arcs, among):
+    if not all_can_meet_at(int(goal.root[0]), goal, arcs, among):
         return "the ranks that want the chunks do not reach each other without the help of others, or not at all"
     return None
 

@@ -17,9 +17,9 @@ from interlock.topology.lowering import DEAD_BANDWIDTH
 
 __all__ = ["ArcSet", "Ticks", "arcs_of"]
 
-MAX_ARCS = 4_000_000
-MAX_WAYS = 16  # equally short ways through switches kept between two nodes
-MAX_SWITCH_HOPS = 6
+MAX_ARCS = 4_000_000  # some 300 MB
+MAX_WAYS = 16  # equally short ways through switches kept between two nodes: more share out no better
+MAX_SWITCH_HOPS = 6  # up and down a tree of three layers
 
 
 GraphColumns = tuple[
@@ -52,7 +52,7 @@ class Ticks:
 class ArcSet:
     """Arcs between ranks. While it sends, an arc holds its resources (channels of links), and nobody else can.
 
-    Arcs of one lane exclude each other and may share messages: each arc is its own lane, except where symmetry makes
+    Arcs of one orbit exclude each other and may share messages: each arc is its own orbit, except where symmetry makes
     one rank stand for all.
     """
 
@@ -65,7 +65,7 @@ class ArcSet:
     overhead_s: NDArray[np.float64]
     seconds_per_byte: NDArray[np.float64]
     latency_s: NDArray[np.float64]
-    lane: NDArray[np.int32]
+    orbit: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.src)
@@ -83,9 +83,9 @@ class ArcSet:
         return Routes(Ragged.single(self.src), Ragged.single(self.dst), self.path)
 
     @cached_property
-    def lane_arc(self) -> NDArray[np.int64]:
-        """The first arc of each lane."""
-        return np.unique(self.lane, return_index=True)[1]
+    def orbit_arc(self) -> NDArray[np.int64]:
+        """The first arc of each orbit."""
+        return np.unique(self.orbit, return_index=True)[1]
 
     @cached_property
     def is_simple(self) -> bool:
@@ -151,7 +151,7 @@ def arcs_of(topology: Topology) -> ArcSet:
         overhead_s=topology.message_overhead_s[first],
         seconds_per_byte=1.0 / np.minimum.reduceat(topology.bandwidth_bytes_per_s[path.values], start),
         latency_s=np.add.reduceat(topology.latency_s[path.values], start),
-        lane=np.arange(len(path), dtype=np.int32),
+        orbit=np.arange(len(path), dtype=np.int32),
     )
 
 

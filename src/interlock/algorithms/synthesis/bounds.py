@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.synthesis.arcs import ArcSet
-from interlock.algorithms.synthesis.goal import Goal
+from interlock.algorithms.synthesis.goal import TreeGoal
 
-__all__ = ["least_seconds", "least_seconds_both_ways"]
+__all__ = ["least_seconds", "least_seconds_in_and_out"]
 
 
-def least_seconds(goal: Goal, arcs: ArcSet) -> float:
+def least_seconds(goal: TreeGoal, arcs: ArcSet) -> float:
     """What a rank must take in, or a root give out, over all its ports at once."""
     into, outof = np.zeros(goal.num_ranks), np.zeros(goal.num_ranks)
     np.add.at(outof, goal.root, goal.size_bytes)
@@ -26,16 +26,16 @@ def least_seconds(goal: Goal, arcs: ArcSet) -> float:
     return max(_longest(into, rate_in), _longest(outof, rate_out))
 
 
-def least_seconds_both_ways(goal: Goal, arcs: ArcSet) -> float:
+def least_seconds_in_and_out(goal: TreeGoal, arcs: ArcSet) -> float:
     """For sums that all ranks need: every other rank gives and takes all of it once, and some do both twice."""
     total = float(goal.size_bytes.sum())
     ends = goal.ends.shared if goal.ends.shared is not None else np.arange(goal.num_ranks)
     rate_in, rate_out = port_rates(arcs)
     slowest = min(float(rate_in[ends].min()), float(rate_out[ends].min()))
-    together = min(float(rate_in.sum()), float(rate_out.sum()))
+    all_ranks = min(float(rate_in.sum()), float(rate_out.sum()))
     if slowest <= 0.0:
         return 0.0
-    return max(total / slowest if len(ends) > 2 else 0.0, 2 * (len(ends) - 1) * total / together)
+    return max(total / slowest if len(ends) > 2 else 0.0, 2 * (len(ends) - 1) * total / all_ranks)
 
 
 def port_rates(arcs: ArcSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

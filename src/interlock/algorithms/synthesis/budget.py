@@ -1,22 +1,22 @@
-"""How much is tried: counted in transfers scheduled, so that it is the same on every machine."""
+"""How much one way may try, counted in transfers scheduled so that it is the same on every machine; and when to end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
-from interlock.algorithms.synthesis.answer import Answer
-from interlock.algorithms.synthesis.rounds import RoundsOptions
 from interlock.errors import InvalidInput
 
-__all__ = ["Budget", "check_counts", "in_order", "keep_best"]
+__all__ = ["Bound", "Budget", "check_counts", "in_order"]
 
 Made = TypeVar("Made")
 
-GOOD_ENOUGH = 1.003  # of the least time any schedule could take: no point in trying further
-WORTH_A_THREAD = 10_000  # transfers
-LADDER = tuple(2**k for k in range(13))
+AT_THE_BOUND = 1.003  # of the least time any schedule could take: a further search could not gain what anyone notices
+FAIR = 1.055  # of the proven bound: not worth more than a fair effort
+FAIR_EFFORT = 60_000  # transfers: a few hundredths of a second
+WORTH_A_THREAD = 10_000  # transfers: below, starting a thread takes longer than the work
 MOST = {"parts": 2**20, "starts": 2**20, "threads": 1024}  # that may be asked for
 
 
@@ -29,62 +29,65 @@ def check_counts(**given: int | None) -> None:
 
 
 @dataclass(slots=True)
-class Budget:
-    """What may be spent on one answer, and what has been."""
+class Bound:
+    """What no schedule can be faster than: a quick estimate, and a proof that is asked for only where it may help."""
 
-    parts: int | None  # chunks per item; None: ours to choose
-    seed: int
-    rounds: RoundsOptions
-    is_even: bool = False  # whether items must be cut into chunks of equal size
-    limit: int = 4_000_000
-    fair_after: int = 60_000  # from then on a fair answer will do
-    fair: float = 1.055
+    quick_s: float
+    prove: Callable[[], float] | None = None
+    _proven_s: float | None = None
+
+    def proven_s(self) -> float:
+        """The better of both."""
+        if self._proven_s is None:
+            self._proven_s = max(self.quick_s, 0.0 if self.prove is None else self.prove())
+        return self._proven_s
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one way may spend, what it has spent, and whether the search it is part of can end."""
+
+    limit: int  # transfers; 0: no more than the first schedule, whatever it takes
+    bound: Bound
+    best_s: float = float("inf")  # of all schedules so far, those of other ways too
+    spent_before: int = 0  # by other ways
     spent: int = 0
+    seed: int = 0
+    threads: int = 1
+    table_file: Path | None = None  # for a table too large for memory
     report: Callable[[float], None] = field(default=lambda share: None)
-    prove: Callable[[], float] | None = None  # a better bound, asked for when much has been spent
-    proven_s: float | None = None
 
     def spend(self, transfers: int) -> None:
         """Count some work, and say how far we are."""
         self.spent += transfers
-        self.report(min(1.0, self.spent / max(1, self.limit)))
-
-    def extend(self, transfers: int) -> None:
-        """Allow more, unless the search was interrupted."""
-        if not self.is_stopped:
-            self.limit += transfers
-
-    def stop(self) -> None:
-        """Try nothing more once there is an answer."""
-        self.limit = 0
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the search was interrupted."""
-        return self.limit == 0
+        whole = self.spent_before + max(1, self.limit)
+        self.report(min(1.0, (self.spent_before + self.spent) / whole))
 
     def affords(self, transfers: int) -> bool:
         """Whether some more work is within the limit."""
         return self.spent + transfers <= self.limit
 
-    def is_enough(self, answer: Answer, least_s: float) -> bool:
-        """Whether to stop: at the bound, at a fair answer after fair effort, or out of budget."""
-        if answer.makespan_s <= GOOD_ENOUGH * least_s or self.spent >= self.limit:
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.spent >= self.limit
+
+    def is_enough(self, makespan_s: float) -> bool:
+        """Whether the search can end with what it has, now that there is a schedule that takes so long: at the bound,
+        or near it after a fair effort."""
+        self.best_s = min(self.best_s, makespan_s)
+        if self.best_s <= AT_THE_BOUND * self.bound.quick_s:
             return True
-        return self.spent >= self.fair_after and answer.makespan_s <= self.fair * max(least_s, self._proven_s())
+        is_fair_effort = self.spent_before + self.spent >= FAIR_EFFORT
+        return is_fair_effort and self.best_s <= FAIR * self.bound.proven_s()
 
-    def _proven_s(self) -> float:
-        if self.proven_s is None:
-            self.proven_s = 0.0 if self.prove is None else self.prove()
-        return self.proven_s
+    def is_over(self, makespan_s: float) -> bool:
+        """Whether a way that has such a schedule should try no more: it is enough, or all is spent."""
+        return self.is_enough(makespan_s) or self.is_spent
 
-    def ladder(self) -> Sequence[int]:
-        """Numbers of chunks per item to try."""
-        return LADDER if self.parts is None else (self.parts,)
-
-    def together(self, attempts: Sequence[Callable[[], Made]], transfers: int) -> Iterator[Made]:
-        """What several attempts give, in their order whatever the number of threads; of one, if each is soon done."""
-        return in_order(attempts, self.rounds.threads if transfers >= WORTH_A_THREAD else 1)
+    def each(self, attempts: Sequence[Callable[[], Made]], transfers: int) -> Iterator[Made]:
+        """What several attempts give, in their order whatever the threads; on one thread if they are soon done."""
+        return in_order(attempts, self.threads if transfers >= WORTH_A_THREAD else 1)
 
 
 def in_order(attempts: Sequence[Callable[[], Made]], threads: int) -> Iterator[Made]:
@@ -96,20 +99,3 @@ def in_order(attempts: Sequence[Callable[[], Made]], threads: int) -> Iterator[M
 
     with ThreadPoolExecutor(threads) as pool:
         yield from pool.map(lambda attempt: attempt(), attempts)
-
-
-def keep_best(answers: Iterable[Answer], budget: Budget, least_s: float) -> Answer:
-    """The fastest of some answers, the first of equals; an interruption ends the search and keeps what it has."""
-    best: Answer | None = None
-    try:
-        for answer in answers:
-            if best is None or answer.makespan_s < best.makespan_s:
-                best = answer
-            if budget.is_enough(best, least_s):
-                break
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        budget.stop()
-    assert best is not None, "some way must give an answer"
-    return best

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
-from interlock.algorithms.synthesis.answer import TimedAnswer
+from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet
-from interlock.algorithms.synthesis.goal import Goal, cut
-from interlock.algorithms.synthesis.timed import Timed
+from interlock.algorithms.synthesis.budget import Budget
+from interlock.algorithms.synthesis.goal import TreeGoal, cut
+from interlock.algorithms.synthesis.graph import Graph
+from interlock.algorithms.synthesis.list_schedule import TimedTransfers
 
-__all__ = ["matched", "wanted"]
+__all__ = ["can_match", "matched", "random_matching", "wanted"]
+
+MATCHINGS = 2  # seeds tried: a third seldom helps
 
 
-def matched(goal: Goal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
+def can_match(goal: TreeGoal, graph: Graph) -> bool:
+    """Whether all ranks want everything, over links that do not share anything."""
+    return goal.spans_all and graph.arcs.is_simple
+
+
+def random_matching(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """From a few seeds."""
+    for attempt in range(MATCHINGS):
+        answer = matched(goal, graph.arcs, goal.parts or 1, budget.seed + attempt)
+        budget.spend(goal.num_moves * (goal.parts or 1))
+        yield answer
+
+
+def matched(goal: TreeGoal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
     """One random matching: every rank takes what it lacks over whatever link is free, as long as links do not share."""
     chunks = cut(goal.size_bytes, parts)
     ticks = arcs.ticks(goal.num_moves * parts, float(goal.size_bytes.sum()) * goal.num_ranks)
@@ -29,7 +48,7 @@ def matched(goal: Goal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
         seed,
     )
     count = len(link)
-    timed = Timed(
+    timed = TimedTransfers(
         np.asarray(link),
         np.asarray(chunk),
         np.asarray(start),
@@ -40,7 +59,7 @@ def matched(goal: Goal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
     return TimedAnswer(chunks, arcs, ticks, timed)
 
 
-def wanted(goal: Goal) -> NDArray[np.bool_]:
+def wanted(goal: TreeGoal) -> NDArray[np.bool_]:
     """Which ranks want the chunks, where all chunks are wanted by the same."""
     takes = np.zeros(goal.num_ranks, np.bool_)
     assert goal.ends.shared is not None

@@ -1,16 +1,45 @@
-"""Chunks with one end each: balanced paths, then list-scheduled hop by hop."""
+"""Items with one end each: a path for every chunk, so that no link is busier than it must be, hop by hop."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
-from interlock.algorithms.synthesis.timed import Work
+from interlock.algorithms.synthesis.budget import Budget
+from interlock.algorithms.synthesis.goal import TreeGoal, cut
+from interlock.algorithms.synthesis.graph import Graph
+from interlock.algorithms.synthesis.list_schedule import ListScheduler, Tasks, fastest
 from interlock.ragged import Ragged
 
-__all__ = ["in_turn", "path_work", "route"]
+__all__ = ["balanced_paths", "path_tasks", "route"]
+
+MANY_PATHS = 20_000  # items are cut further only below: each takes a search of its own
+FEW_PATHS = 1_000  # below, a detour is worth many chunks
+
+
+def balanced_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """Each item whole at first; cut so that large ones can share links where there are few."""
+    arcs = graph.arcs
+    best_s, best_parts = np.inf, 0
+    for parts in goal.parts_to_try():
+        chunks = cut(goal.size_bytes, parts)
+        patience = 32 if len(chunks) <= FEW_PATHS else 4
+        if best_parts and (len(chunks) > MANY_PATHS or parts >= patience * best_parts):
+            return
+        ticks = arcs.ticks(8 * len(chunks), float(goal.size_bytes.sum()) * goal.num_ranks)
+        src, dst = goal.root[chunks.item], goal.ends.to_ragged().values[chunks.item]
+        batch = max(1, len(chunks) // 4096)
+        paths, peak = route(arcs, ticks, src, dst, chunks.length, passes=4, batch=batch, seed=budget.seed)
+        tasks = path_tasks(paths, _in_turn(src, dst, chunks.item, goal.num_ranks))
+        answer = TimedAnswer(chunks, arcs, ticks, fastest(tasks, ListScheduler(arcs, ticks, chunks), peak, budget))
+        yield answer
+        if answer.makespan_s < 0.99 * best_s:
+            best_s, best_parts = answer.makespan_s, parts
 
 
 def route(
@@ -42,7 +71,7 @@ def route(
     return Ragged(np.asarray(offsets), np.asarray(values)).take(place), int(np.asarray(load).max(initial=0))
 
 
-def in_turn(
+def _in_turn(
     src: NDArray[np.int32], dst: NDArray[np.int32], item: NDArray[np.int32], num_ranks: int
 ) -> NDArray[np.int64]:
     """Chunks in an order in which sources serve their destinations in turn, each beginning with the rank after it.
@@ -53,14 +82,14 @@ def in_turn(
     return np.lexsort(((dst - src) % num_ranks, part))
 
 
-def path_work(paths: Ragged, order: NDArray[np.int64] | None = None) -> Work:
+def path_tasks(paths: Ragged, order: NDArray[np.int64] | None = None) -> Tasks:
     """A transfer per hop, after the hop before it; of equally urgent chunks the first in `order` goes first."""
     chunk = np.arange(len(paths)) if order is None else order
     paths = paths if order is None else paths.take(order)
     task = np.arange(len(paths.values), dtype=np.int32)
     is_last = np.zeros(len(task), np.bool_)
     is_last[paths.offsets[1:][paths.counts > 0] - 1] = True
-    return Work(
+    return Tasks(
         paths.values,
         chunk[paths.row_of_value].astype(np.int32),
         np.zeros(len(task), np.bool_),

@@ -5,11 +5,12 @@ import pytest
 
 import interlock as il
 from interlock._native import _core
-from interlock.algorithms.synthesis import shares, spread
+from interlock.algorithms import guided
+from interlock.algorithms.synthesis import proportioned_trees
 from interlock.algorithms.synthesis.arcs import arcs_of
-from interlock.algorithms.synthesis.budget import Budget
+from interlock.algorithms.synthesis.budget import Bound, Budget
 from interlock.algorithms.synthesis.goal import goal_of
-from interlock.algorithms.synthesis.rounds import RoundsOptions
+from interlock.algorithms.synthesis.graph import graph_of
 from interlock.cost.lp import fluid_optimum_s
 from interlock.problem import Problem, collective_problem
 from interlock.topology import Topology
@@ -63,7 +64,9 @@ def test_sums_over_links_of_very_unlike_speeds(seed: int) -> None:
 def test_a_few_links_with_much_overhead_do_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packed trees alone come near the optimum, as long as the worst link does not speak for all."""
     pytest.importorskip("highspy")
-    monkeypatch.setattr(spread, "are_few", lambda *_: False)
+    others = tuple(way for way in guided.COPIES if "proportions" not in way.name)
+    assert len(others) == len(guided.COPIES) - 1
+    monkeypatch.setattr(guided, "COPIES", others)
     rng = np.random.default_rng(99)
     base = unlike(99)
     topology = il.topology.from_edges(
@@ -82,8 +85,8 @@ def test_chunks_cover_every_item_once(collective: object) -> None:
     problem = collective_problem(unlike(1), collective(1_000_003))  # type: ignore[operator]
     goal = goal_of(problem)
     assert not isinstance(goal, str)
-    arcs = arcs_of(problem.topology)
-    answers = list(shares.shared(goal, arcs, Budget(None, 0, RoundsOptions(), limit=10**7)))
+    budget = Budget(limit=10**7, bound=Bound(0.0))
+    answers = list(proportioned_trees.proportioned_trees(goal, graph_of(problem.topology), budget))
     assert answers
     for answer in answers:
         chunks = answer.chunks
@@ -104,9 +107,9 @@ def test_ways_of_trees_are_counted_there_and_back() -> None:
         assert not isinstance(goal, str)
         arcs = arcs_of(line)
         ticks = arcs.ticks(10**6, 1e12)
-        found = shares._shares(goal, arcs, ticks, ticks.per_byte, 1.0, Budget(None, 0, RoundsOptions()))
+        found = proportioned_trees._solve(goal, arcs, ticks, ticks.per_byte, 1.0, Budget(limit=10**7, bound=Bound(0.0)))
         assert found is not None
-        assert shares._hops(found, arcs) == pytest.approx(hops)
+        assert proportioned_trees._hops(found, arcs) == pytest.approx(hops)
 
 
 def test_the_same_for_any_number_of_threads() -> None:

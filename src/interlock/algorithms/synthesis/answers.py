@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
+from interlock.algorithms.synthesis.goal import Direction
+from interlock.algorithms.synthesis.list_schedule import TimedTransfers, concatenated, to_schedule
 from interlock.algorithms.synthesis.symmetry import Quotient
-from interlock.algorithms.synthesis.timed import Timed, concatenated, to_schedule
-from interlock.schedule import Chunks, CompactSchedule, SlotSchedule, SlotTable, TranslatedSchedule, resting
+from interlock.schedule import (
+    Chunks,
+    CompactSchedule,
+    Kind,
+    Routes,
+    SlotSchedule,
+    SlotTable,
+    TransferSchedule,
+    TranslatedSchedule,
+    resting,
+)
 
-__all__ = ["Answer", "SlotAnswer", "TimedAnswer", "TranslatedAnswer", "called"]
+__all__ = ["Answer", "InSwitchAnswer", "SlotAnswer", "TimedAnswer", "TranslatedAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,17 +37,12 @@ class SlotAnswer:
     slot_s: float
     least_slots: int  # no table of these chunks has fewer
     num_reducing: int = 0
-    way: str = ""  # that found it, in words
+    details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
     def makespan_s(self) -> float:
         """Slots, one after the other."""
         return len(self.table) * self.slot_s
-
-    @property
-    def is_tight(self) -> bool:
-        """Whether at most one slot could be saved."""
-        return len(self.table) <= self.least_slots + 1
 
     def backwards(self) -> SlotAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
@@ -53,14 +58,14 @@ class SlotAnswer:
         if not isinstance(other, SlotAnswer):
             return self.timed().then(other)
         table = cast(SlotTable, np.concatenate([self.table, other.table]))
-        return replace(self, table=table, way=_both(self, other))
+        return replace(self, table=table)
 
     def timed(self) -> TimedAnswer:
         """The same with times of their own."""
         slot, link = np.nonzero(self.table != resting(self.table))
         ticks = self.arcs.ticks(len(slot), float(self.chunks.length.max()) * len(slot))
         slot_ticks = round(self.slot_s / ticks.tick_s)
-        timed = Timed(
+        timed = TimedTransfers(
             link.astype(np.int32),
             self.table[slot, link].astype(np.int32),
             slot * slot_ticks,
@@ -68,13 +73,13 @@ class SlotAnswer:
             slot < self.num_reducing,
             len(self.table) * slot_ticks,
         )
-        return TimedAnswer(self.chunks, self.arcs, ticks, timed, self.way)
+        return TimedAnswer(self.chunks, self.arcs, ticks, timed)
 
-    def compact(self, *, staged: bool) -> CompactSchedule:
+    def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
         links = self.arcs.path.values
         assert np.array_equal(links, np.arange(len(links)))
-        return SlotSchedule(self.chunks, self.arcs.src, self.arcs.dst, self.table, self.num_reducing, self.way)
+        return SlotSchedule(self.chunks, self.arcs.src, self.arcs.dst, self.table, self.num_reducing, reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +89,8 @@ class TimedAnswer:
     chunks: Chunks
     arcs: ArcSet
     ticks: Ticks
-    timed: Timed
-    way: str = ""  # that found it, in words
+    timed: TimedTransfers
+    details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
     def makespan_s(self) -> float:
@@ -103,12 +108,12 @@ class TimedAnswer:
             other = other.timed()
         assert isinstance(other, TimedAnswer), "one rank's part cannot follow all ranks'"
         after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
-        return replace(self, timed=concatenated(self.timed, after), way=_both(self, other))
+        return replace(self, timed=concatenated(self.timed, after))
 
-    def compact(self, *, staged: bool) -> CompactSchedule:
+    def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
         shortest = shortest_ticks(self.ticks, self.chunks)
-        return replace(to_schedule(self.timed, self.arcs, self.chunks, shortest, staged=staged), reason=self.way)
+        return replace(to_schedule(self.timed, self.arcs, self.chunks, shortest, staged=staged), reason=reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,8 +124,8 @@ class TranslatedAnswer:
     quotient: Quotient
     ticks: Ticks
     chunk_image: NDArray[np.int32]
-    timed: Timed
-    way: str = ""  # that found it, in words
+    timed: TimedTransfers
+    details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
     def makespan_s(self) -> float:
@@ -137,32 +142,61 @@ class TranslatedAnswer:
         """This, and after it the other, which cuts items into the same chunks."""
         assert isinstance(other, TranslatedAnswer), "all ranks' cannot follow one rank's part"
         after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
-        return replace(self, timed=concatenated(self.timed, after), way=_both(self, other))
+        return replace(self, timed=concatenated(self.timed, after))
 
-    def compact(self, *, staged: bool) -> CompactSchedule:
+    def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
         shortest = shortest_ticks(self.ticks, self.chunks)
         base = to_schedule(self.timed, self.quotient.arcs, self.chunks, shortest, staged=staged)
-        return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_lanes, self.way)
+        return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_orbits, reason)
 
 
-Answer = SlotAnswer | TimedAnswer | TranslatedAnswer
+@dataclass(frozen=True, slots=True, eq=False)
+class InSwitchAnswer:
+    """Slots of one chunk each; a sum in slot k is copied in slot k + 1."""
 
-Returned = TypeVar("Returned")
+    chunks: Chunks
+    direction: Direction
+    routes: Routes  # towards the root, away from it
+    slot_s: float
+    latency_s: float
+    details: str = ""  # what `plan.reason` tells beside the name of the way
+
+    @property
+    def makespan_s(self) -> float:
+        """Slots, one after the other."""
+        return (len(self.chunks) + (self.direction is Direction.IN_AND_OUT)) * (self.slot_s + self.latency_s)
+
+    def backwards(self) -> InSwitchAnswer:
+        """It flows the right way already."""
+        return self
+
+    def then(self, other: Answer) -> Answer:
+        """A switch copies what it adds: nothing follows."""
+        raise AssertionError("what is summed in a switch is copied by it")
+
+    def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
+        """As a schedule: in each slot the copy of one chunk beside the sum of the next."""
+        count = len(self.chunks)
+        number = np.arange(count, dtype=np.int32)
+        sums, copies = self.direction is not Direction.OUT, self.direction is not Direction.IN
+        slot = np.concatenate([number] * sums + [number + sums] * copies)
+        route = np.concatenate([np.zeros(count, np.int32)] * sums + [np.ones(count, np.int32)] * copies)
+        chunk = np.concatenate([number] * (sums + copies))
+        order = np.lexsort((route, slot))
+        return TransferSchedule(
+            chunks=self.chunks,
+            routes=self.routes,
+            route=route[order],
+            chunk=chunk[order],
+            message=np.arange(len(order), dtype=np.int32),
+            kind=np.where(route[order] == 0, Kind.REDUCE, Kind.COPY).astype(np.uint8),
+            stage=slot[order].astype(np.int32) if staged else np.zeros(len(order), np.int32),
+            reason=reason,
+        )
 
 
-def called(way: str, answers: Generator[Answer, None, Returned]) -> Generator[Answer, None, Returned]:
-    """Answers of a way that tell its name."""
-    while True:
-        try:
-            answer = next(answers)
-        except StopIteration as end:
-            return cast(Returned, end.value)
-        yield replace(answer, way=way)
-
-
-def _both(first: Answer, then: Answer) -> str:
-    return first.way if first.way == then.way else f"{first.way}, then {then.way}"
+Answer = SlotAnswer | TimedAnswer | TranslatedAnswer | InSwitchAnswer
 
 
 def shortest_ticks(ticks: Ticks, chunks: Chunks) -> int:
@@ -170,9 +204,9 @@ def shortest_ticks(ticks: Ticks, chunks: Chunks) -> int:
     return int((ticks.overhead + np.floor(int(chunks.length.min()) * ticks.per_byte).astype(np.int64)).min())
 
 
-def held_ticks(timed: Timed, arcs: ArcSet, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
+def held_ticks(timed: TimedTransfers, arcs: ArcSet, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
     """From start to arrival of each transfer: that of its whole message."""
     own = ticks.of_bytes(timed.arc, chunks.length[timed.chunk])
-    together = np.zeros(int(timed.message.max(initial=-1)) + 1, np.int64)
-    np.add.at(together, timed.message, own)
-    return together[timed.message] + ticks.overhead[timed.arc] + ticks.latency[timed.arc]
+    of_message = np.zeros(int(timed.message.max(initial=-1)) + 1, np.int64)
+    np.add.at(of_message, timed.message, own)
+    return of_message[timed.message] + ticks.overhead[timed.arc] + ticks.latency[timed.arc]

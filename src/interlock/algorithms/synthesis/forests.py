@@ -1,4 +1,4 @@
-"""Chunks along packed trees: lay trees so that no link is busier than it must be, then list-schedule them."""
+"""Trees for chunks to flow along: laid so that no link is busier than it must be, and turned into tasks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
-from interlock.algorithms.synthesis.goal import Goal
-from interlock.algorithms.synthesis.timed import Work
+from interlock.algorithms.synthesis.goal import TreeGoal
+from interlock.algorithms.synthesis.list_schedule import Tasks
 from interlock.problem import RankSets
 from interlock.ragged import Ragged
 
-__all__ = ["Forest", "alike", "pack", "spreading_work", "summing_and_spreading_work", "sweep", "wanted_by"]
+__all__ = ["Forest", "copying_tasks", "fastest_trees", "pack", "summing_and_copying_tasks", "wanted_by"]
 
 Mask = tuple[NDArray[np.uint8], NDArray[np.int32]]
 
@@ -57,40 +57,14 @@ def pack(
     return Forest(np.asarray(roots), np.asarray(into), np.asarray(outof), int(np.asarray(load).max(initial=0)))
 
 
-def sweep(
-    arcs: ArcSet,
-    ticks: Ticks,
-    root: NDArray[np.int32],
-    size_bytes: NDArray[np.int64],
-    hop_ticks: NDArray[np.float64],
-    *,
-    passes: int,
-    haste: float,
-    seed: int = 0,
-    free_roots: NDArray[np.int32] | None = None,
-) -> Forest:
-    """Lay a tree per root to all ranks, quickly, where ranks have many arcs; see `sweep_trees` of the core."""
-    roots, into, outof, load = _core.sweep_trees(
-        arcs.columns(ticks),
-        np.ascontiguousarray(root, np.int32),
-        np.ascontiguousarray(size_bytes, np.int64),
-        np.zeros(0, np.int32) if free_roots is None else np.ascontiguousarray(free_roots, np.int32),
-        np.ascontiguousarray(hop_ticks, np.float64),
-        passes,
-        haste,
-        seed,
-    )
-    return Forest(np.asarray(roots), np.asarray(into), np.asarray(outof), int(np.asarray(load).max(initial=0)))
-
-
-def alike(arcs: ArcSet, ticks: Ticks, root: NDArray[np.int32], chunk_bytes: int) -> Forest:
+def fastest_trees(arcs: ArcSet, ticks: Ticks, root: NDArray[np.int32], chunk_bytes: int) -> Forest:
     """Fastest trees that look alike from every root, every other one the other way round, to share out the links."""
-    ways = [np.asarray(_core.alike_trees(arcs.columns(ticks), root, chunk_bytes, turn)) for turn in (False, True)]
-    into = np.where((np.arange(len(root)) % 2 == 0)[:, None], *ways)
+    turns = [np.asarray(_core.alike_trees(arcs.columns(ticks), root, chunk_bytes, turn)) for turn in (False, True)]
+    into = np.where((np.arange(len(root)) % 2 == 0)[:, None], *turns)
     return Forest(root, into, np.zeros((0, arcs.num_ranks), np.int32), 0)
 
 
-def wanted_by(goal: Goal, item: NDArray[np.int32]) -> Mask:
+def wanted_by(goal: TreeGoal, item: NDArray[np.int32]) -> Mask:
     """Ranks that the trees of some items must reach, as rows of a mask and the row of each tree."""
     if goal.spans_all:
         return np.zeros(0, np.uint8), np.zeros(0, np.int32)
@@ -108,9 +82,9 @@ def _masks(ends: RankSets, num_ranks: int, item: NDArray[np.int32]) -> Mask:
     return masks.reshape(-1), np.arange(len(item), dtype=np.int32)
 
 
-def spreading_work(
+def copying_tasks(
     forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64] | None = None
-) -> Work:
+) -> Tasks:
     """A transfer for every arc of every chunk's tree, after the one that brings the chunk to its source."""
     into = forest.arc_into[tree_of_chunk]
     chunk, rank = np.nonzero(into >= 0)
@@ -120,7 +94,7 @@ def spreading_work(
     before = task[chunk, arcs.src[arc]]
     late = np.zeros(len(arc), np.int64) if lateness is None else lateness[chunk]
     follows = np.flatnonzero(before >= 0)
-    return Work(
+    return Tasks(
         arc,
         chunk.astype(np.int32),
         np.zeros(len(arc), np.bool_),
@@ -129,9 +103,9 @@ def spreading_work(
     )
 
 
-def summing_and_spreading_work(
+def summing_and_copying_tasks(
     forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64]
-) -> Work:
+) -> Tasks:
     """Sums up to each chunk's root, then copies down from it."""
     outof, into = forest.arc_outof[tree_of_chunk], forest.arc_into[tree_of_chunk]
     up_chunk, up_rank = np.nonzero(outof >= 0)
@@ -151,7 +125,7 @@ def summing_and_spreading_work(
     before = np.concatenate([onward, last_down[below], into_root[joins[0]]])
     after = np.concatenate([next_up[onward], num_up + below, num_up + from_root[joins[1]]])
     chunk = np.concatenate([up_chunk, down_chunk])
-    return Work(
+    return Tasks(
         np.concatenate([up_arc, down_arc]),
         chunk.astype(np.int32),
         np.arange(num_up + num_down) < num_up,

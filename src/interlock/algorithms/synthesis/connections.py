@@ -6,34 +6,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.synthesis.arcs import ArcSet
-from interlock.algorithms.synthesis.goal import Flow, Goal
+from interlock.algorithms.synthesis.goal import Direction, TreeGoal
 
-__all__ = ["meets_at", "reached", "unreachable"]
+__all__ = ["all_can_meet_at", "reached", "unreachable"]
 
 
-def unreachable(goal: Goal, arcs: ArcSet) -> str | None:
+def unreachable(goal: TreeGoal, arcs: ArcSet) -> str | None:
     """A pair of ranks that something must pass between and cannot, in words; None where all is well."""
-    if len(goal.size_bytes) == 0 or meets_at(int(goal.root[0]), goal, arcs):
+    if len(goal.size_bytes) == 0 or all_can_meet_at(int(goal.root[0]), goal, arcs):
         return None
     # Not all by way of the first root, but perhaps each by its own.
-    if goal.flow is Flow.COLLECT:
+    if goal.direction is Direction.IN:
         arcs = arcs.reversed()
-    for root in np.unique(_ends(goal) if goal.flow is Flow.BOTH else goal.root).tolist():
+    for root in np.unique(_ends(goal) if goal.direction is Direction.IN_AND_OUT else goal.root).tolist():
         wanted = _ends_of(goal, root)
         missed = wanted[~reached(arcs, root)[wanted]]
         if len(missed):
-            src, dst = (int(missed[0]), root) if goal.flow is Flow.COLLECT else (root, int(missed[0]))
+            src, dst = (int(missed[0]), root) if goal.direction is Direction.IN else (root, int(missed[0]))
             return f"nothing leads from rank {src} to rank {dst}"
     return None
 
 
-def meets_at(hub: int, goal: Goal, arcs: ArcSet, among: NDArray[np.int64] | None = None) -> bool:
+def all_can_meet_at(hub: int, goal: TreeGoal, arcs: ArcSet, among: NDArray[np.int64] | None = None) -> bool:
     """Whether everything could go by way of one rank, over all arcs or some: then every chunk can reach its ends."""
     outward, inward = reached(arcs, hub, among), reached(arcs.reversed(), hub, among)
-    if goal.flow is Flow.COLLECT:
+    if goal.direction is Direction.IN:
         outward, inward = inward, outward
     ends = _ends(goal)
-    return bool(outward[ends].all() and inward[goal.root].all() and (goal.flow is not Flow.BOTH or inward[ends].all()))
+    return bool(
+        outward[ends].all()
+        and inward[goal.root].all()
+        and (goal.direction is not Direction.IN_AND_OUT or inward[ends].all())
+    )
 
 
 def reached(arcs: ArcSet, start: int, among: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
@@ -50,11 +54,11 @@ def reached(arcs: ArcSet, start: int, among: NDArray[np.int64] | None = None) ->
         count = now
 
 
-def _ends(goal: Goal) -> NDArray[np.int32]:
+def _ends(goal: TreeGoal) -> NDArray[np.int32]:
     return goal.ends.shared if goal.ends.shared is not None else goal.ends.to_ragged().values
 
 
-def _ends_of(goal: Goal, root: int) -> NDArray[np.int32]:
+def _ends_of(goal: TreeGoal, root: int) -> NDArray[np.int32]:
     if goal.ends.shared is not None:
         return goal.ends.shared
     return goal.ends.to_ragged().take(np.flatnonzero(goal.root == root)).values

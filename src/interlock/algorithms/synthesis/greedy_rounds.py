@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,12 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.algorithms.synthesis.answers import Answer, SlotAnswer
+from interlock.algorithms.synthesis.budget import FAIR_EFFORT, Budget
+from interlock.algorithms.synthesis.goal import TreeGoal, cut
+from interlock.algorithms.synthesis.graph import Graph
 from interlock.files import write_atomically
 
-__all__ = ["RoundsOptions", "gather_in_rounds", "keep_table", "least_rounds"]
+__all__ = ["can_go_in_rounds", "greedy_rounds", "is_as_good_as_it_gets", "keep_table"]
 
-MAPPED_ABOVE_BYTES = 1 << 30
-TRANSFERS_PER_CALL = 8_000_000  # between two looks at the clock and the keyboard
+MAPPED_ABOVE_BYTES = 1 << 30  # a table is kept in a file
+TRANSFERS_PER_CALL = 8_000_000  # between two looks at the clock and the keyboard: a fraction of a second
+MANY_TRANSFERS = 2_000_000  # one table is all that is tried, and no trees are laid
+CANDIDATES = (1, 6, 12, 12, 12, 12)  # chunks compared per link and round, attempt by attempt
 
 Table = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -34,7 +40,40 @@ class RoundsOptions:
     report: Callable[[float], None] = field(default=lambda share: None)  # share of the rounds done
 
 
-def least_rounds(link_dst: NDArray[np.int32], origin: NDArray[np.int32], num_ranks: int) -> int:
+def can_go_in_rounds(goal: TreeGoal, graph: Graph) -> bool:
+    """Whether everything goes to all, in chunks of one size over links of one speed."""
+    return graph.arcs.is_uniform and goal.spans_all and goal.has_equal_items
+
+
+def is_as_good_as_it_gets(goal: TreeGoal, graph: Graph, best: Answer) -> bool:
+    """Whether trees would take too long to lay, or could not save more than a slot."""
+    is_tight = isinstance(best, SlotAnswer) and len(best.table) <= best.least_slots + 1
+    return goal.num_moves >= MANY_TRANSFERS or (is_tight and goal.parts is not None)
+
+
+def greedy_rounds(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """With more candidates and other seeds, while there are more rounds than must be."""
+    arcs = graph.arcs
+    chunks = cut(goal.size_bytes, goal.parts or 1)
+    origin = np.ascontiguousarray(goal.root[chunks.item])
+    slot_s = float(arcs.overhead_s[0] + chunks.length.max() * arcs.seconds_per_byte[0] + arcs.latency_s[0])
+    least = _least_rounds(arcs.dst, origin, goal.num_ranks)
+    is_only = goal.num_moves >= MANY_TRANSFERS  # otherwise several tables are compared, in memory
+    options = RoundsOptions(report=budget.report)
+    if is_only:
+        options = replace(options, threads=budget.threads, table_file=budget.table_file)
+    for attempt, candidates in enumerate(CANDIDATES):
+        options = replace(options, candidates=candidates, seed=budget.seed + attempt)
+        table = _gather_in_rounds(arcs.src, arcs.dst, origin, goal.num_ranks, options)
+        budget.spend(len(chunks) * goal.num_ranks // 4)
+        yield SlotAnswer(chunks, arcs, table, slot_s, least)
+        if len(table) == least or is_only:
+            return
+        if len(table) <= least + 1 and budget.spent_before + budget.spent >= FAIR_EFFORT:
+            return
+
+
+def _least_rounds(link_dst: NDArray[np.int32], origin: NDArray[np.int32], num_ranks: int) -> int:
     """No rank can take in what it lacks in fewer rounds."""
     links_in = np.bincount(link_dst, minlength=num_ranks)
     lacks = len(origin) - np.bincount(origin, minlength=num_ranks)
@@ -43,7 +82,7 @@ def least_rounds(link_dst: NDArray[np.int32], origin: NDArray[np.int32], num_ran
     return int(np.max(-(-lacks // np.maximum(1, links_in)), initial=0))
 
 
-def gather_in_rounds(
+def _gather_in_rounds(
     link_src: NDArray[np.int32],
     link_dst: NDArray[np.int32],
     origin: NDArray[np.int32],
@@ -92,7 +131,7 @@ def _matched(
     np.bitwise_or.at(held, (origin, chunk // 64), np.uint64(1) << (chunk % 64).astype(np.uint64))
     holders = np.ones(num_chunks, np.uint32)
     missing = (num_chunks - np.bincount(origin, minlength=num_ranks)).astype(np.int32)
-    expected = max(1, least_rounds(link_dst, origin, num_ranks))
+    expected = max(1, _least_rounds(link_dst, origin, num_ranks))
     dtype = np.uint16 if num_chunks < np.iinfo(np.uint16).max else np.uint32
     table = _blank(expected + expected // 16 + 16, num_links, dtype, file)
     block = max(1, TRANSFERS_PER_CALL // num_links)

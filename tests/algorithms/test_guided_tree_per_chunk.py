@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import interlock as il
 from interlock.algorithms.synthesis.arcs import arcs_of
-from interlock.algorithms.synthesis.goal import Goal, goal_of
-from interlock.algorithms.synthesis.sweeps import are_many
-from interlock.algorithms.synthesis.trees import Forest, sweep
+from interlock.algorithms.synthesis.forests import Forest
+from interlock.algorithms.synthesis.goal import TreeGoal, goal_of
+from interlock.algorithms.synthesis.graph import graph_of
+from interlock.algorithms.synthesis.tree_per_chunk import has_many_links, sweep
 from interlock.problem import collective_problem
 
 GIB = 2**30
@@ -79,8 +80,8 @@ def test_ports_of_a_switch_are_not_many_links(wanted: il.Collective) -> None:
     """Ways from every rank to every other are many, but all pass through one port of each."""
     problems = [collective_problem(dense(12, seed=3), wanted)]
     problems.append(collective_problem(il.topology.switch(12, bandwidth="10 GB/s"), wanted))
-    goals = [(goal_of(problem), arcs_of(problem.topology)) for problem in problems]
-    assert [isinstance(goal, Goal) and are_many(goal, arcs) for goal, arcs in goals] == [True, False]
+    goals = [(goal_of(problem), graph_of(problem.topology)) for problem in problems]
+    assert [isinstance(goal, TreeGoal) and has_many_links(goal, graph) for goal, graph in goals] == [True, False]
 
 
 def test_sweeps_are_repeatable_and_count_what_they_load() -> None:

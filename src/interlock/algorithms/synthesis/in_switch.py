@@ -8,80 +8,51 @@ next is summed: an All-Reduce takes little more than its bytes over one port, wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.synthesis.goal import Flow, Goal, cut
+from interlock.algorithms.synthesis.answers import Answer, InSwitchAnswer
+from interlock.algorithms.synthesis.budget import Budget
+from interlock.algorithms.synthesis.goal import LEAST_CHUNK_BYTES, Direction, TreeGoal, cut
+from interlock.algorithms.synthesis.graph import Graph
 from interlock.ragged import Ragged
-from interlock.schedule import Chunks, CompactSchedule, Kind, Routes, TransferSchedule
+from interlock.schedule import Routes
 from interlock.topology import Topology
 from interlock.topology.lowering import DEAD_BANDWIDTH
 
-__all__ = ["InSwitchAnswer", "in_switch"]
+__all__ = ["has_one_root", "in_switch"]
 
-MOST_CHUNKS = 1024
-LEAST_CHUNK_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InSwitchAnswer:
-    """Slots of one chunk each; a sum in slot k is copied in slot k + 1."""
-
-    chunks: Chunks
-    flow: Flow
-    routes: Routes  # towards the root, away from it
-    slot_s: float
-    latency_s: float
-
-    @property
-    def makespan_s(self) -> float:
-        """Slots, one after the other."""
-        return (len(self.chunks) + (self.flow is Flow.BOTH)) * (self.slot_s + self.latency_s)
-
-    def compact(self, *, staged: bool) -> CompactSchedule:
-        """As a schedule: in each slot the copy of one chunk beside the sum of the next."""
-        count = len(self.chunks)
-        number = np.arange(count, dtype=np.int32)
-        sums, copies = self.flow is not Flow.SPREAD, self.flow is not Flow.COLLECT
-        slot = np.concatenate([number] * sums + [number + sums] * copies)
-        route = np.concatenate([np.zeros(count, np.int32)] * sums + [np.ones(count, np.int32)] * copies)
-        chunk = np.concatenate([number] * (sums + copies))
-        order = np.lexsort((route, slot))
-        return TransferSchedule(
-            chunks=self.chunks,
-            routes=self.routes,
-            route=route[order],
-            chunk=chunk[order],
-            message=np.arange(len(order), dtype=np.int32),
-            kind=np.where(route[order] == 0, Kind.REDUCE, Kind.COPY).astype(np.uint8),
-            stage=slot[order].astype(np.int32) if staged else np.zeros(len(order), np.int32),
-            reason="in the switch, chunk after chunk",
-        )
+MOST_CHUNKS = 1024  # more would save less than a thousandth
 
 
-def in_switch(goal: Goal, topology: Topology, parts: int | None) -> InSwitchAnswer | None:
-    """An answer where one switch is able and everything has one root; None elsewhere."""
+def has_one_root(goal: TreeGoal, graph: Graph) -> bool:
+    """Whether some switch can copy or add what is needed, and everything has, or may have, one root."""
     members = goal.ends.shared
-    if members is None or len(members) < 3:
-        return None
-    root = int(members.min()) if goal.flow is Flow.BOTH else int(goal.root[0])
-    if goal.flow is not Flow.BOTH and (goal.root != root).any():
-        return None
+    if members is None or len(members) < 3 or not len(_able(graph.topology, goal.direction)):
+        return False
+    return goal.direction is Direction.IN_AND_OUT or bool((goal.root == goal.root[0]).all())
+
+
+def in_switch(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """On the first able switch that all ranks concerned hang on, if there is one."""
+    members = goal.ends.shared
+    assert members is not None
+    root = int(members.min()) if goal.direction is Direction.IN_AND_OUT else int(goal.root[0])
     ranks = np.union1d(members, [root])
-    for switch in _able(topology, goal.flow).tolist():
-        up, down = _ports(topology, ranks, switch)
+    for switch in _able(graph.topology, goal.direction).tolist():
+        up, down = _ports(graph.topology, ranks, switch)
         if up is not None and down is not None:
-            return _answer(goal, topology, ranks, root, up, down, parts)
-    return None
+            yield _answer(goal, graph.topology, ranks, root, up, down)
+            return
 
 
-def _able(topology: Topology, flow: Flow) -> NDArray[np.int64]:
+def _able(topology: Topology, direction: Direction) -> NDArray[np.int64]:
     able = np.ones(topology.num_nodes, np.bool_)
-    if flow is not Flow.SPREAD:
+    if direction is not Direction.OUT:
         able &= topology.reduces
-    if flow is not Flow.COLLECT:
+    if direction is not Direction.IN:
         able &= topology.multicasts
     return np.flatnonzero(able)
 
@@ -102,13 +73,12 @@ def _ports(
 
 
 def _answer(
-    goal: Goal,
+    goal: TreeGoal,
     topology: Topology,
     ranks: NDArray[np.int32],
     root: int,
     up: NDArray[np.int32],
     down: NDArray[np.int32],
-    parts: int | None,
 ) -> InSwitchAnswer:
     others = ranks[ranks != root]
     is_root = ranks == root
@@ -119,11 +89,12 @@ def _answer(
     overhead_s = float(topology.message_overhead_s[used].max())
     latency_s = float(topology.latency_s[up].max() + topology.latency_s[down].max())
     total_bytes = int(goal.size_bytes.sum())
+    parts = goal.parts
     if parts is None:
         # More chunks overlap better, each with its overhead.
         wanted = math.sqrt(total_bytes / rate / (overhead_s + latency_s)) if overhead_s + latency_s > 0 else MOST_CHUNKS
         most = min(MOST_CHUNKS, max(1, total_bytes // LEAST_CHUNK_BYTES))
-        count = min(most, max(1, round(wanted))) if goal.flow is Flow.BOTH else 1
+        count = min(most, max(1, round(wanted))) if goal.direction is Direction.IN_AND_OUT else 1
         parts = max(1, count // len(goal.size_bytes))
     chunks = cut(goal.size_bytes, parts)
     routes = Routes(
@@ -132,4 +103,4 @@ def _answer(
         path=Ragged.from_lists([towards.tolist(), away.tolist()]),
     )
     slot_s = overhead_s + int(chunks.length.max()) / rate
-    return InSwitchAnswer(chunks, goal.flow, routes, slot_s, latency_s)
+    return InSwitchAnswer(chunks, goal.direction, routes, slot_s, latency_s)
