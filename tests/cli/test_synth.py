@@ -101,7 +101,7 @@ def test_huge_plan_is_proven_saved_and_verified(
     out, page = tmp_path / "x.ilk", tmp_path / "x.html"
     words = ["synth", "--topology", "mesh:2x3", "--size", "6 MB", "--collective", "all-gather", "--chunks", "1"]
     assert run([*words, "-o", str(out), "--html", str(page)]) == 0
-    assert f"{page} is not written" in capsys.readouterr().out.replace("\n", "")
+    assert f"{page} is not written" in capsys.readouterr().err.replace("\n", "")
     assert not page.exists()
     assert run(["verify", str(out)]) == 0
     assert run(["simulate", str(out), "--json"]) == 0
