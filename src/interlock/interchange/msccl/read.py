@@ -101,7 +101,7 @@ class _Run:
             if not inbox:
                 self.waiting.setdefault(connection, []).append(thread.id)
                 return False
-        thread.place = f"step {thread.at}"
+        thread.where = f"{thread.name}, step {thread.at}"
         self.memory.tick(thread)
         waits = [thread.taken, thread.last_but_one_sent]  # a send is done when it has left for its connection's queue
         if awaited is not None:
@@ -115,7 +115,7 @@ class _Run:
             thread.take(number)
             waits.append(number)
             if len(arrived) != step.count:
-                self.memory.complain(f"{thread.where()} receives {step.count} chunks, but {len(arrived)} were sent")
+                self.memory.complain(f"{thread.where} receives {step.count} chunks, but {len(arrived)} were sent")
                 arrived = (arrived + [None] * step.count)[: step.count]
         if step.type != "nop":
             self._move(thread, block, step, arrived, waits)
@@ -148,9 +148,8 @@ class _Run:
         if step.type in SENDS:
             assert block.send is not None
             number = self.moves.send((gpu,), (block.send,), [[value] for value in results], waits)
-            taken = [self.moves.arrived(number, [value]) for value in results]
             box = self.mail.setdefault((gpu, block.send, block.channel), deque())
-            box.append((number, taken, self.memory.snapshot(thread)))
+            box.append((number, self.moves.arrived(number), self.memory.snapshot(thread)))
             self.ready.extend(self.waiting.pop((gpu, block.send, block.channel), ()))
             thread.send(number)
 

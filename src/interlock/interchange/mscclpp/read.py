@@ -11,7 +11,7 @@ from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.mscclpp.parse import Block, Operation, Plan, Stretch, parse_mscclpp
 from interlock.interchange.shared.chunks.buffers import choose_goal
 from interlock.interchange.shared.chunks.goal import Goal
-from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value, later
+from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value, later, together
 from interlock.interchange.shared.chunks.outcome import address_in, check_outputs, delivered_matrix, plain_goal
 from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
 
@@ -110,7 +110,7 @@ class _Run:
     def _step(self, thread: Thread, block: Block) -> bool:
         """Execute one operation; False if it must wait."""
         op = block.operations[thread.at]
-        thread.place = f"operation {thread.at}"
+        thread.where = f"{thread.name}, operation {thread.at}"
         if op.barrier is not None:
             return self._barrier(thread, block, op.barrier)
         blocker = self._blocker(thread, op)
@@ -193,14 +193,12 @@ class _Run:
             come.append(thread.id)
         if len(come) < size:
             return False
-        together: Clock = {}
+        seen = together(self.threads[other].clock for other in come)
         last: int | None = None
         for other in come:
-            for key, time in self.threads[other].clock.items():
-                together[key] = max(time, together.get(key, 0))
             last = later(last, self.threads[other].last_transfer)
         for other in come:
-            self.memory.join(self.threads[other], together)
+            self.memory.join(self.threads[other], seen)
             self.memory.tick(self.threads[other])
             self.threads[other].take(last)
             self.threads[other].at += 1
@@ -271,7 +269,7 @@ class _Run:
         """Values after a transfer from one rank to another."""
         number = self.moves.send((src,), (dst,), [[value] for value in values], [thread.last_transfer])
         thread.send(number)
-        return [self.moves.arrived(number, [value]) for value in values]
+        return self.moves.arrived(number)
 
     def _posted(self, thread: Thread, src: int, dst: int, values: list[Value | None]) -> list[Value | None]:
         """Values after a put on a port: a proxy carries it, and the threadblock goes on.
@@ -281,7 +279,7 @@ class _Run:
         before, last = self.posted.get((thread.id, dst), (None, None))
         number = self.moves.send((src,), (dst,), [[value] for value in values], [thread.last_transfer, before])
         self.posted[thread.id, dst] = (last, number)
-        return [self.moves.arrived(number, [value]) for value in values]
+        return self.moves.arrived(number)
 
     def _last_posted(self, thread: Thread, peer: int) -> int | None:
         return self.posted.get((thread.id, peer), (None, None))[1]
@@ -296,10 +294,8 @@ class _Run:
         chunks = [[held[rank][k] for rank in others] for k in range(stretch.count)]
         number = self.moves.send(others, (thread.rank,), chunks, [thread.last_transfer])
         thread.send(number)
-        return [
-            self.memory.add(thread, mine, self.moves.arrived(number, values))
-            for mine, values in zip(total, chunks, strict=True)
-        ]
+        arrived = self.moves.arrived(number)
+        return [self.memory.add(thread, mine, other) for mine, other in zip(total, arrived, strict=True)]
 
     def _spread(
         self, thread: Thread, op: Operation, stretch: Stretch, values: list[Value | None], *, packets: bool = False
@@ -310,7 +306,7 @@ class _Run:
         if others:
             number = self.moves.send((thread.rank,), others, [[value] for value in values], [thread.last_transfer])
             thread.send(number)
-            taken = [self.moves.arrived(number, [value]) for value in values]
+            taken = self.moves.arrived(number)
         for rank in stretch.ranks:
             mine = values if rank == thread.rank else taken
             self._store(thread, op, self._cells(stretch, rank), mine, packets=packets)

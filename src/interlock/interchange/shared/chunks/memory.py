@@ -7,12 +7,13 @@ the one order executed here turns out. Threads carry sparse vector clocks for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from interlock.errors import LimitExceeded
 
-__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "later"]
+__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "later", "together"]
 
 MAX_CLOCK_WORK = 40_000_000
 MAX_VIOLATIONS = 100
@@ -22,8 +23,7 @@ Key = tuple[int, int]  # (origin rank or -1 for a sum, chunk index): which chunk
 Address = tuple[int, str, int]  # rank, buffer, chunk
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """Contents of a chunk: whose contributions, and how they came to this rank.
 
     `own` says whether this rank's own contribution is in it; `brought_by` are the transfers that brought the others.
@@ -44,7 +44,7 @@ class Thread:
     name: str  # for messages: "gpu 0, threadblock 3"
     clock: Clock = field(default_factory=dict)
     at: int = 0  # next step
-    place: str = ""  # for messages: "step 5"
+    where: str = ""  # for messages: "gpu 0, threadblock 3, step 5"
     taken: int | None = None  # last transfer it took in or heard of
     sent: tuple[int | None, int | None] = (None, None)  # its last but one transfer, and its last
 
@@ -66,14 +66,20 @@ class Thread:
         """It sent a transfer."""
         self.sent = (self.sent[1], transfer)
 
-    def where(self) -> str:
-        """The thread and its step."""
-        return f"{self.name}, {self.place}"
-
 
 def later(a: int | None, b: int | None) -> int | None:
     """The later of two transfers, which are numbered in the order of execution."""
     return b if a is None else a if b is None else max(a, b)
+
+
+def together(clocks: Iterable[Clock]) -> Clock:
+    """What any of the threads with these clocks has seen."""
+    seen: Clock = {}
+    for clock in clocks:
+        for thread, time in clock.items():
+            if seen.get(thread, 0) < time:
+                seen[thread] = time
+    return seen
 
 
 @dataclass(slots=True)
@@ -81,7 +87,7 @@ class _Cell:
     value: Value | None = None
     written_by: tuple[int, int] | None = None  # thread and its time
     written_at: str = ""
-    read_by: dict[int, tuple[int, str]] = field(default_factory=dict)
+    read_by: dict[int, tuple[int, str]] | None = None  # since it was written
 
 
 class Memory:
@@ -117,50 +123,52 @@ class Memory:
         """A chunk's contents; None, with a violation, if nothing was ever put there."""
         cell = self.cells.get(address)
         if cell is None or cell.value is None:
-            self.complain(f"{thread.where()} reads {_name(address)}, where nothing was put before")
+            self.complain(f"{thread.where} reads {_name(address)}, where nothing was put before")
             return None
         if not self._ordered(thread, cell.written_by):
             self.complain(
-                f"{thread.where()} reads {_name(address)} without waiting for {cell.written_at}, which writes it"
+                f"{thread.where} reads {_name(address)} without waiting for {cell.written_at}, which writes it"
             )
-        cell.read_by[thread.id] = (thread.clock.get(thread.id, 0), thread.where())
+        if cell.read_by is None:
+            cell.read_by = {}
+        cell.read_by[thread.id] = (thread.clock.get(thread.id, 0), thread.where)
         return cell.value
 
     def write(self, thread: Thread, address: Address, value: Value | None) -> None:
         """Replace a chunk's contents."""
-        cell = self.cells.setdefault(address, _Cell())
+        cell = self.cells.get(address)
+        if cell is None:
+            cell = self.cells[address] = _Cell()
         if not self._ordered(thread, cell.written_by):
             self.complain(
-                f"{thread.where()} overwrites {_name(address)} without waiting for {cell.written_at}, which writes it"
+                f"{thread.where} overwrites {_name(address)} without waiting for {cell.written_at}, which writes it"
             )
-        for other, (time, place) in cell.read_by.items():
+        for other, (time, place) in (cell.read_by or {}).items():
             if not self._ordered(thread, (other, time)):
-                self.complain(
-                    f"{thread.where()} overwrites {_name(address)} without waiting for {place}, which reads it"
-                )
+                self.complain(f"{thread.where} overwrites {_name(address)} without waiting for {place}, which reads it")
         cell.value = value
         cell.written_by = (thread.id, thread.clock.get(thread.id, 0))
-        cell.written_at = thread.where()
-        cell.read_by.clear()
+        cell.written_at = thread.where
+        cell.read_by = None
 
     def add(self, thread: Thread, a: Value | None, b: Value | None) -> Value | None:
         """The sum of two values at one rank."""
         if a is None or b is None:
             return a if b is None else b
         if a.key != b.key:
-            self.complain(f"{thread.where()} adds {_chunk(b.key)} to {_chunk(a.key)}")
+            self.complain(f"{thread.where} adds {_chunk(b.key)} to {_chunk(a.key)}")
             return a
         if a.contributors & b.contributors:
             twice = (a.contributors & b.contributors).bit_length() - 1
-            self.complain(f"{thread.where()} adds rank {twice}'s contribution to {_chunk(a.key)} a second time")
+            self.complain(f"{thread.where} adds rank {twice}'s contribution to {_chunk(a.key)} a second time")
         return Value(a.key, a.contributors | b.contributors, a.own or b.own, a.brought_by | b.brought_by)
 
-    def final(self, address: Address, threads: Sequence[Thread]) -> Value | None:
-        """A chunk's contents at the end; one of the rank's own threads must have waited for them."""
+    def final(self, address: Address, seen: Clock) -> Value | None:
+        """A chunk's contents at the end; one of the rank's own threads, who have `seen` that, must have waited."""
         cell = self.cells.get(address)
         if cell is None or cell.value is None:
             return None
-        if cell.written_by is not None and not any(self._ordered(t, cell.written_by) for t in threads):
+        if cell.written_by is not None and seen.get(cell.written_by[0], 0) < cell.written_by[1]:
             self.complain(
                 f"{_name(address)} is written by {cell.written_at}, but no threadblock of rank {address[0]} waits for "
                 "it: the rank may finish before its data arrives"

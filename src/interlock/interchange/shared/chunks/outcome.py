@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from interlock.interchange.contract import Intent
 from interlock.interchange.shared.chunks.buffers import ChunkBuffers
 from interlock.interchange.shared.chunks.goal import Goal, matrix_goal, network_of
-from interlock.interchange.shared.chunks.memory import Memory, Thread
+from interlock.interchange.shared.chunks.memory import Memory, Thread, together
 from interlock.interchange.shared.chunks.transfers import Moves
 from interlock.traffic import Demand
 
@@ -69,11 +69,11 @@ def check_outputs(
 ) -> None:
     """Compare every output chunk with the one wanted there."""
     for rank, wanted in enumerate(goal.wanted):
+        seen = together(thread.clock for thread in threads_of_rank[rank])
         for k, key in enumerate(wanted):
             if key is None:
                 continue
-            place = address(rank, ("o", k))
-            value = memory.final(place, threads_of_rank[rank])
+            value = memory.final(address(rank, ("o", k)), seen)
             is_padding = goal.piece_of(key) is None and key != (rank, key[1]) and key[0] >= 0
             if value is None:
                 if not is_padding:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,8 +47,7 @@ class _Transfer:
     after: set[int] = field(default_factory=set)  # transfers
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(NamedTuple):
     """A value was sent by a transfer, or (None) is there in the end."""
 
     value: Value
@@ -82,16 +82,13 @@ class Moves:
         self.transfers.append(transfer)
         return number
 
-    def arrived(self, transfer: int, values: list[Value | None]) -> Value | None:
-        """What the receiver of a transfer now holds, from the values at its sources."""
-        mask = 0
-        for value in values:
-            if value is None:
-                return None
-            mask |= value.contributors
-        first = values[0]
-        assert first is not None
-        return Value(first.key, mask, own=False, brought_by=frozenset((transfer,)))
+    def arrived(self, transfer: int) -> list[Value | None]:
+        """What the receivers of a transfer now hold."""
+        sent, brought_by = self.transfers[transfer], frozenset((transfer,))
+        return [
+            None if key is None else Value(key, mask, own=False, brought_by=brought_by)
+            for key, mask in zip(sent.keys, sent.masks, strict=True)
+        ]
 
     def finish(self, rank: int, value: Value) -> None:
         """Note what a destination ends with."""
