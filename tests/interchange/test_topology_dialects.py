@@ -93,7 +93,8 @@ def test_uneven_links_become_a_graph(tmp_path: Path) -> None:
         ["NV1", "NV2", "X", "NV2"],
         ["NV2", "NV1", "NV2", "X"],
     ]
-    found = read(tmp_path, matrix(codes, {"mlx5_0": ["PIX", "PIX", "PHB", "SOC"]}, "CPU Affinity"))
+    (tmp_path / "a.txt").write_text(matrix(codes, {"mlx5_0": ["PIX", "PIX", "PHB", "SOC"]}, "CPU Affinity"))
+    found = import_topology([tmp_path / "a.txt"], gpu="v100")
     assert found.cluster is None and found.topology.num_ranks == 4
 
 
@@ -125,13 +126,52 @@ def test_gpus_and_links_that_a_file_does_not_name_are_asked_for(tmp_path: Path) 
     assert found.cluster is not None and found.cluster.gpus_per_server == 8
     assert found.cluster.nic_bandwidth_bytes_per_s.max() == pytest.approx(12.5e9 / 8)
     stated = {field.name: field.is_stated for field in found.fields}
-    assert stated["scale_up_bandwidth"] and stated["scale_out_bandwidth"] and not stated["message_overhead"]
+    assert stated["scale_up"] and stated["scale_out_bandwidth"] and not stated["message_overhead"]
+    assert not stated["scale_up_bandwidth"], "no slot's speed is in the file"
+    with pytest.raises(ValueError, match=r"names no NIC, and 2 servers need one: say --nic"):
+        import_topology([tmp_path / "a.xml"], 2, gpu="a10g")
     pci = '<pci busid="{}:00:00.0" class="{}" link_speed="16 GT/s" link_width="16"/>'
     azure = "".join(pci.format(f"000{k}", "0x030200") for k in range(8)) + pci.format("0101", "0x020700")
     with pytest.raises(ValueError, match="says neither what its 8 GPUs are nor how they are joined"):
         system(tmp_path, f'<cpu numaid="0">{azure}</cpu>')
-    with pytest.raises(ValueError, match="unknown GPU 'a11'"):
+    with pytest.raises(ValueError, match=r"v100 .--gpu. is joined by a switch in some servers and by links between"):
+        import_topology([tmp_path / "a.xml"], gpu="v100")
+    said = {field.name: field for field in import_topology([tmp_path / "a.xml"], gpu="a10g").fields}
+    assert said["scale_up_bandwidth"].is_stated and said["scale_up_bandwidth"].value == "24 GB/s"  # 16 x 16 GT/s
+    assert not said["scale_out_bandwidth"].is_stated
+    with pytest.raises(ValueError, match="unknown GPU 'a11'; known: v100, a100"):
         import_topology([tmp_path / "a.xml"], gpu="a11")
+
+
+def test_the_cube_of_eight_v100_is_a_graph_of_its_links(tmp_path: Path) -> None:
+    """Two quads of all links, each GPU with its twin in the other one: six links per GPU."""
+    codes = full(8, "SYS")
+    for a, b, links in ((0, 1, 1), (0, 2, 1), (0, 3, 2), (1, 2, 2), (1, 3, 1), (2, 3, 1)):
+        for quad in (0, 4):
+            codes[quad + a][quad + b] = codes[quad + b][quad + a] = f"NV{links}"
+    for k in range(4):
+        codes[k][k + 4] = codes[k + 4][k] = "NV2"
+    (tmp_path / "a.txt").write_text(matrix(codes, {"mlx5_0": ["NODE"] * 4 + ["SYS"] * 4}, "CPU Affinity"))
+    found = import_topology([tmp_path / "a.txt"], gpu="v100", nic_bytes_per_s=12.5e9)
+    assert found.cluster is None
+    graph = found.topology
+    direct = (graph.link_src < 8) & (graph.link_dst < 8)
+    assert [graph.bandwidth_bytes_per_s[direct & (graph.link_src == k)].sum() for k in range(8)] == [120e9] * 8
+    nics = found.servers[0].nic_bytes_per_s
+    assert sum(nics(k) for k in range(8)) == pytest.approx(12.5e9)
+    said = {field.name: field for field in found.fields}
+    assert said["message_overhead"].value == "200 ns" and not said["message_overhead"].is_stated
+    assert said["stage_overhead"].value == "10 us" and said["bandwidth"].is_stated
+
+
+def test_links_that_no_known_gpu_has_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="GPUs with 14 NVLinks are not known; say --gpu"):
+        read(tmp_path, matrix(full(8, "NV14"), {}, "CPU Affinity"))
+    found = import_topology([tmp_path / "a.txt"], gpu="h100")
+    assert found.cluster is not None
+    assert found.cluster.scale_up_bandwidth_bytes_per_s == pytest.approx(14 * 20.6e9)
+    with pytest.raises(ValueError, match=r"shows NVLinks, which l4 .--gpu. does not have"):
+        import_topology([tmp_path / "a.txt"], gpu="l4")
 
 
 def test_every_field_of_a_cluster_is_stated_or_guessed_with_a_reason(shared_data: Path) -> None:

@@ -26,7 +26,8 @@ class Field:
 def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) -> tuple[Field, ...]:
     """Every field of a cluster that was made from files of servers."""
     first = servers[0]
-    says_links, says_rates = (all(getattr(s, key) for s in servers) for key in ("says_links", "says_nic_rates"))
+    keys = ("says_links", "says_link_rates", "says_nic_rates")
+    says_links, says_link_rates, says_rates = (all(getattr(server, key) for server in servers) for key in keys)
     rails = {nic.rail for server in servers for nic in server.nics}
     knows_rails = bool(rails) and None not in rails
     has_nics = any(server.nics for server in servers)
@@ -37,7 +38,10 @@ def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) ->
         Field("gpus_per_server", str(cluster.gpus_per_server), True, "the most GPUs of a file"),
         Field("scale_up", cluster.scale_up, says_links, first.links_why),
         Field(
-            "scale_up_bandwidth", format_bandwidth(cluster.scale_up_bandwidth_bytes_per_s), says_links, first.links_why
+            "scale_up_bandwidth",
+            format_bandwidth(cluster.scale_up_bandwidth_bytes_per_s),
+            says_links and says_link_rates,
+            first.links_why,
         ),
         Field("scale_up_latency", format_seconds(cluster.scale_up_latency_s), False, UNSAID + preset),
         Field("multicasts", _word(cluster.multicasts), False, UNSAID + "without it nothing is promised"),
@@ -73,21 +77,23 @@ def fields_of_graph(topology: Topology, servers: list[Server], source: str) -> t
     rates = sorted(set(topology.bandwidth_bytes_per_s.tolist()), reverse=True)
     latencies = sorted(set(topology.latency_s.tolist()))
     says_links = all(server.says_links for server in servers)
+    says_rates = says_links and all(server.says_link_rates for server in servers)
     why = servers[0].links_why if servers else f"as {source} has them"
     given = not servers
     none = "no such cost in the file; taken as none"
+    cost = none if given else UNSAID + "taken from the presets"
     return (
         Field("ranks", str(topology.num_ranks), True, f"as {source} has them"),
         Field("links", str(topology.num_links), says_links, why),
-        Field("bandwidth", ", ".join(format_bandwidth(rate) for rate in rates[:6]), says_links, why),
+        Field("bandwidth", ", ".join(format_bandwidth(rate) for rate in rates[:6]), says_rates, why),
         Field(
             "latency",
             ", ".join(format_seconds(latency) for latency in latencies[:6]),
             given,
             why if given else UNSAID + "taken from the presets",
         ),
-        Field("message_overhead", format_seconds(float(topology.message_overhead_s.max(initial=0.0))), False, none),
-        Field("stage_overhead", format_seconds(topology.stage_overhead_s), False, none),
+        Field("message_overhead", format_seconds(float(topology.message_overhead_s.max(initial=0.0))), False, cost),
+        Field("stage_overhead", format_seconds(topology.stage_overhead_s), False, cost),
         Field("fabric", topology.fabric.name, False, none.replace("cost", "limit")),
     )
 

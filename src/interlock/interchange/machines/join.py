@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,8 +75,7 @@ def _cluster(servers: list[Server], guesses: list[str]) -> Cluster | None:
             if nominal and abs(have - nominal * per_gpu) > NEARLY * nominal * per_gpu:
                 faults += _nic_faults(s, gpu, have, nominal, per_gpu)
     if nominal == 0.0 and len(servers) > 1:
-        guesses.append("no server has a NIC, yet several were given: they cannot reach each other")
-        return None
+        raise InvalidInput(f"{servers[0].source} names no NIC, and {len(servers)} servers need one: say --nic")
     if nominal and max(ports) > nominal * per_gpu * (1 + NEARLY):
         return None  # some GPU has more than the usual; faults only take away
     rails = {nic.rail for server in servers for nic in server.nics}
@@ -181,12 +180,14 @@ def _graph(servers: list[Server], guesses: list[str]) -> Topology:
     if not src:
         raise InvalidInput("nothing joins the GPUs of these files")
     guesses.append("GPUs are not joined alike: described as a graph, PCIe as one switch per server")
-    return from_edges(
+    made = from_edges(
         np.array(src),
         np.array(dst),
         np.array(rate),
         np.array(latency),
+        MESSAGE_OVERHEAD_S,
         num_ranks=ranks,
         switches=np.arange(ranks, network + 1),
         name="imported",
     )
+    return replace(made, stage_overhead_s=STAGE_OVERHEAD_S)

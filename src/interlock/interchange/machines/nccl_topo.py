@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.errors import InvalidInput, LimitExceeded, nearest
+from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.machines.server import Gpu, Nic, NicShare, Server, distance_of, share_nics, unused_nics
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml
 
-__all__ = ["GPU_MODELS", "read_nccl_topology"]
+__all__ = ["GPU_MODELS", "NVLINK_BY_SM", "check_model", "read_nccl_topology"]
 
 MAX_GPUS = 4096
 MAX_NICS = 4096
@@ -24,8 +24,9 @@ LANE_BY_SPEED = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}  # 
 NVLINK_BY_SM = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}  # GB/s per link and direction
 XGMI_BY_GCN = {"906": 24.0, "908": 24.0, "910": 36.0, "90a": 36.0, "94": 48.0, "95": 48.0}  # RCCL's, GB/s per link
 BOARDS = {16.0: (80, 12), 32.0: (90, 18)}  # PCIe speed -> (sm, NVLinks) of boards of eight GPUs and eight NICs
-# sm, and NVLinks to a switch; none: GPUs meet over PCIe.
-GPU_MODELS = {
+# sm, and NVLinks to a switch; 0: GPUs meet over PCIe; None: some servers have a switch, others links between pairs.
+GPU_MODELS: dict[str, tuple[int, int | None]] = {
+    "v100": (70, None),
     "a100": (80, 12),
     "h100": (90, 18),
     "h200": (90, 18),
@@ -46,7 +47,7 @@ MODEL_BY_DEVICE = {  # PCI device ids
     "0x27b8": "l4",
     "0x26b9": "l40s",
 }
-LINKS_BY_SM = {75: 0, 80: 12, 86: 0, 89: 0, 90: 18, 100: 18}
+LINKS_BY_SM = {70: None, 75: 0, 80: 12, 86: 0, 89: 0, 90: 18, 100: 18}
 DEFAULT_NET_MBIT = 10_000
 MAX_NET_MBIT = 10_000_000  # above it, a speed is in kb/s: Slingshot's plug-in reports so
 VIRTUAL_SWITCH = re.compile(r"f{4,8}:ff:ff\.[0-9a-f]")
@@ -75,6 +76,8 @@ class _Found:
     heeded: set[str] = field(default_factory=set)  # of what the user says
     links_why: str = "links in the file, at the rate NCCL counts for one, which is below the nominal one"
     says_links: bool = True
+    says_link_rates: bool = True
+    says_pcie: bool = True  # the speed of every GPU's slot
     nics_why: str = "speeds in the file"
     says_nic_rates: bool = True
 
@@ -88,8 +91,7 @@ def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: floa
 
     `gpu` and `nic_bytes_per_s` say what the file does not; it is asked for where nothing in the file tells.
     """
-    if gpu is not None and gpu not in GPU_MODELS:
-        raise InvalidInput(f"unknown GPU {gpu!r}; {nearest(gpu, GPU_MODELS)}")
+    check_model(gpu)
     root = parse_xml(read_bytes(path), path).root
     if root.name == "graphs":
         raise InvalidInput(f"{path} holds NCCL's graphs (rings and trees), not the topology they run on")
@@ -125,6 +127,12 @@ def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: floa
     return [_one_domain(path.name, servers)] if joined else servers
 
 
+def check_model(gpu: str | None) -> None:
+    """Refuse GPUs whose links are not known."""
+    if gpu is not None and gpu not in GPU_MODELS:
+        raise InvalidInput(f"unknown GPU {gpu!r}; known: {', '.join(GPU_MODELS)}")
+
+
 def _one_domain(name: str, hosts: list[Server]) -> Server:
     """A dump of several hosts is one NVLink domain: one server to us. Each host's NICs stay with its own GPUs."""
     gpus: list[Gpu] = []
@@ -144,6 +152,7 @@ def _one_domain(name: str, hosts: list[Server]) -> Server:
         tuple(shares),
         (*guesses, guess),
         says_links=first.says_links,
+        says_link_rates=first.says_link_rates,
         links_why=first.links_why,
         says_nic_rates=first.says_nic_rates,
         nics_why=first.nics_why,
@@ -226,6 +235,7 @@ def _server(found: _Found, host: str, *, several: bool) -> Server:
         shares,
         tuple(found.guesses),
         says_links=found.says_links,
+        says_link_rates=found.says_link_rates,
         links_why=found.links_why,
         says_nic_rates=found.says_nic_rates,
         nics_why=found.nics_why if nics else "the file names no NIC",
@@ -310,9 +320,11 @@ def _pcie(found: _Found, device: _Device) -> float:
     if lane is None:
         if attributes.get("link_speed", "").strip():
             found.guess(f"PCIe speed {attributes['link_speed'][:20]!r} is not known; counted as 8 GT/s")
+        found.says_pcie = False
         lane = 60
     width = attributes.get("link_width", "")
     lanes = int(width) if width.isdigit() and len(width) < 4 else 0
+    found.says_pcie &= lanes > 0
     return (lanes or 16) * lane / 80 * GB
 
 
@@ -384,14 +396,10 @@ def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu], num_
         return gpus
     found.says_links = found.model is not None
     if any(device.element.attributes.get("gcn") for device in devices):
-        found.links_why = "no links between GPUs in the file: they reach each other over PCIe"
-        found.guess("no links between GPUs: they reach each other over PCIe")
-        return gpus
+        return _over_pcie(found, gpus, "no links between GPUs in the file")
     sm, links, why = _model(found, devices, num_nics)
     if links == 0:
-        found.links_why = f"{why}: no NVLink, GPUs reach each other over PCIe"
-        found.guess(found.links_why)
-        return gpus
+        return _over_pcie(found, gpus, f"{why}: no NVLink")
     rate = links * NVLINK_BY_SM[sm] * GB
     found.links_why = f"{why}: {links} links of {NVLINK_BY_SM[sm]:g} GB/s, as NCCL counts them (below the nominal rate)"
     found.guess(
@@ -401,8 +409,26 @@ def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu], num_
     return [Gpu(gpu.name, gpu.busid, gpu.numa, gpu.bridges, gpu.pcie_bytes_per_s, rate, gpu.peers) for gpu in gpus]
 
 
+def _over_pcie(found: _Found, gpus: list[Gpu], why: str) -> list[Gpu]:
+    rate = "the speed of their slots" if found.says_pcie else "12 GB/s, as NCCL counts slots of unknown speed"
+    found.links_why = f"{why}, GPUs reach each other over PCIe at {rate}"
+    found.says_link_rates = found.says_pcie
+    found.guess(found.links_why)
+    return gpus
+
+
 def _model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[int, int, str]:
     """`sm`, NVLinks per GPU and how that is known: said, by PCI id, by sm, or by the board; otherwise asked for."""
+    sm, links, why = _known_model(found, devices, num_nics)
+    if links is None:
+        raise InvalidInput(
+            f"{found.file}: {why} is joined by a switch in some servers and by links between pairs in others; import "
+            "the machine's `nvidia-smi topo -m`, which shows them"
+        )
+    return sm, links, why
+
+
+def _known_model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[int, int | None, str]:
     if found.model is not None:
         found.heeded.add("gpu")
         return *GPU_MODELS[found.model], f"{found.model} (--gpu)"

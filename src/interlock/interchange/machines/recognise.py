@@ -71,7 +71,7 @@ def import_topology(
             found += (
                 read_nccl_topology(path, gpu, nic_bytes_per_s)
                 if kind == "nccl-xml"
-                else read_smi_topology(path, nic_bytes_per_s)
+                else read_smi_topology(path, gpu, nic_bytes_per_s)
             )
         elif len(paths) > 1:
             raise InvalidInput(f"{path} describes a whole network; it cannot be joined with other files")

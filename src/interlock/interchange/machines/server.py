@@ -63,6 +63,7 @@ class Server:
     nics_of_gpu: tuple[tuple[NicShare, ...], ...]
     guesses: tuple[str, ...] = field(default=())
     says_links: bool = True  # the file says how GPUs are joined
+    says_link_rates: bool = True
     links_why: str = ""  # where the rate of scale-up comes from
     says_nic_rates: bool = True
     nics_why: str = "speeds in the file"

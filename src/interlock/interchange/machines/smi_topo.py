@@ -8,6 +8,7 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput
 from interlock.files import read_text
+from interlock.interchange.machines.nccl_topo import GPU_MODELS, NVLINK_BY_SM, check_model
 from interlock.interchange.machines.server import Distance, Gpu, Nic, Server, share_nics, unused_nics
 
 __all__ = ["looks_like_smi_topology", "read_smi_topology"]
@@ -19,7 +20,7 @@ CODE = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SOC|SYS")
 GB = 1e9
 
 # Links per GPU -> GB/s of one link, and the Gb/s of the NICs that such servers usually have.
-GENERATIONS = {18: (20.6, 400), 12: (20.0, 200), 6: (20.0, 100), 4: (12.0, 100), 36: (20.6, 400)}
+GENERATIONS = {18: (20.6, 400), 12: (20.0, 200), 8: (20.0, 200), 6: (20.0, 100), 4: (12.0, 100), 36: (20.6, 400)}
 
 
 def looks_like_smi_topology(text: str) -> bool:
@@ -28,8 +29,9 @@ def looks_like_smi_topology(text: str) -> bool:
     return bool(re.search(r"^\s*GPU0\b.*\bX\b", plain, re.MULTILINE))
 
 
-def read_smi_topology(path: Path, nic_bytes_per_s: float | None = None) -> list[Server]:
-    """The server whose matrix is in a file."""
+def read_smi_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: float | None = None) -> list[Server]:
+    """The server whose matrix is in a file; `gpu` and `nic_bytes_per_s` say what it does not."""
+    check_model(gpu)
     text = ANSI.sub("", read_text(path, MAX_BYTES))
     columns, rows = _matrix(path, text)
     gpus = [name for name in columns if name.startswith("GPU")]
@@ -39,7 +41,7 @@ def read_smi_topology(path: Path, nic_bytes_per_s: float | None = None) -> list[
     guesses: list[str] = []
     codes = [[_code(path, rows, gpu, other, columns) for other in columns] for gpu in gpus]
     links = [[_links(codes[a][columns.index(gpus[b])]) for b in range(len(gpus))] for a in range(len(gpus))]
-    made, nic_gbit = _scale_up(gpus, links, guesses)
+    made, nic_gbit = _scale_up(path, gpus, links, gpu, guesses)
     names = dict(re.findall(r"^\s*(NIC[0-9]+):\s*(\S{1,64})\s*$", text, re.MULTILINE))
     rate = nic_gbit * GB / 8 if nic_bytes_per_s is None else nic_bytes_per_s
     if nics and nic_bytes_per_s is None:
@@ -61,6 +63,7 @@ def read_smi_topology(path: Path, nic_bytes_per_s: float | None = None) -> list[
             shares,
             tuple(guesses),
             says_links=has_links,
+            says_link_rates=has_links,
             links_why=why if has_links else "no NVLink in the matrix; 12 GB/s is a PCIe 3.0 slot of 16 lanes",
             says_nic_rates=nic_bytes_per_s is not None,
             nics_why=nics_why,
@@ -115,7 +118,9 @@ def _distance(code: str) -> Distance:
     return Distance[code] if code in Distance.__members__ else Distance.PIX
 
 
-def _scale_up(names: list[str], links: list[list[int]], guesses: list[str]) -> tuple[list[Gpu], int]:
+def _scale_up(
+    path: Path, names: list[str], links: list[list[int]], model: str | None, guesses: list[str]
+) -> tuple[list[Gpu], int]:
     """A switch where every pair shows all of a GPU's links, otherwise links between pairs."""
     most = max((count for row in links for count in row), default=0)
     if most == 0:
@@ -125,8 +130,15 @@ def _scale_up(names: list[str], links: list[list[int]], guesses: list[str]) -> t
     in_all = max(sum(row) for row in links)
     is_switch = len(names) > 2 and in_all > max(most, 18)
     per_gpu = most if is_switch else in_all
-    rate, nic_gbit = GENERATIONS.get(per_gpu, (20.0, 200))
-    guesses.append(f"links are counted at {rate:g} GB/s each way, as NCCL does for GPUs with {per_gpu} of them")
+    if per_gpu not in GENERATIONS and model is None:
+        raise InvalidInput(
+            f"{path}: GPUs with {per_gpu} NVLinks are not known; say --gpu ({', '.join(GPU_MODELS)}) for one's rate"
+        )
+    rate, nic_gbit = GENERATIONS.get(per_gpu, (0.0, 200))
+    whose = f"GPUs with {per_gpu} of them"
+    if model is not None:
+        rate, whose = _rate_of(path, model), model
+    guesses.append(f"links are counted at {rate:g} GB/s each way, as NCCL does for {whose}")
     if is_switch:
         guesses.append(f"every pair shows {most} links: a switch joins the GPUs")
         return [Gpu(name.lower(), switch_bytes_per_s=most * rate * GB) for name in names], nic_gbit
@@ -135,3 +147,11 @@ def _scale_up(names: list[str], links: list[list[int]], guesses: list[str]) -> t
         peers = tuple((other, count * rate * GB) for other, count in enumerate(links[k]) if count)
         made.append(Gpu(name.lower(), peers=peers, pcie_bytes_per_s=12 * GB))
     return made, nic_gbit
+
+
+def _rate_of(path: Path, model: str) -> float:
+    """GB/s of one NVLink of a GPU."""
+    rate = NVLINK_BY_SM.get(GPU_MODELS[model][0])
+    if rate is None:
+        raise InvalidInput(f"{path} shows NVLinks, which {model} (--gpu) does not have")
+    return rate
