@@ -75,6 +75,7 @@ class Format:
     leaves_chunk_bytes_open: bool = False  # its files need not say how large a chunk is
     has_flavors: bool = False  # its readers differ; takes flavor
     is_folder: bool = False
+    holds_steps: bool = False  # several collectives with computation between them
     is_readable: bool = True  # holds schedules that can be read back
     needs_times: bool = False  # takes simulated times
     streams: bool = False  # writes a million messages without holding the text

@@ -1,11 +1,11 @@
-"""All formats by name, and how a file is recognised. A new format is a folder and its name in `FORMATS`."""
+"""All formats by name, and how a file is recognised. A new format is a folder and its name in `FOLDERS`."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from interlock.errors import InvalidInput, nearest
-from interlock.interchange import chakra, chrome_trace, htsim, msccl, mscclpp, nccl_tests, tacos
 from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent
 from interlock.problem import Problem
 from interlock.schedule import Schedule
@@ -13,19 +13,9 @@ from interlock.schedule import Schedule
 __all__ = ["FORMATS", "export_schedule", "format_of", "get_format", "read_foreign"]
 
 SNIFFED_BYTES = 4096
-FOR_STEPS = ("chakra", "chrome-trace")
-FORMATS: dict[str, Format] = {
-    made.name: made
-    for made in (
-        msccl.FORMAT,
-        mscclpp.FORMAT,
-        chakra.FORMAT,
-        tacos.FORMAT,
-        htsim.FORMAT,
-        nccl_tests.FORMAT,
-        chrome_trace.FORMAT,
-    )
-}
+FOLDERS = ("msccl", "mscclpp", "chakra", "tacos", "htsim", "nccl_tests", "chrome_trace")  # asked in this order
+_MADE: list[Format] = [import_module(f"interlock.interchange.{folder}").FORMAT for folder in FOLDERS]
+FORMATS: dict[str, Format] = {made.name: made for made in _MADE}
 
 
 def get_format(name: str) -> Format:
@@ -49,8 +39,9 @@ def export_schedule(
         ``start_s`` and ``finish_s`` for timelines.
     """
     chosen = get_format(name)
-    if problem.step is not None and name not in FOR_STEPS:
-        raise InvalidInput(f"{name} holds one collective, not a step; a step is written as {' or '.join(FOR_STEPS)}")
+    if problem.step is not None and not chosen.holds_steps:
+        others = " or ".join(made.name for made in FORMATS.values() if made.holds_steps)
+        raise InvalidInput(f"{name} holds one collective, not a step; a step is written as {others}")
     return chosen.write(schedule, problem, Path(path), **options)
 
 

@@ -28,6 +28,7 @@ FORMAT = Format(
     "execution traces and ASTRA-sim configurations, in a folder",
     _recognises,
     is_folder=True,
+    holds_steps=True,
     streams=True,
     most_bytes=_most_bytes,
 )

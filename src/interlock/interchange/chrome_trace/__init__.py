@@ -26,6 +26,7 @@ FORMAT = Format(
     _recognises,
     is_readable=False,
     needs_times=True,
+    holds_steps=True,
     streams=True,
     most_bytes=_most_bytes,
 )
