@@ -51,12 +51,13 @@ RankProgram direct_program(std::span<const std::int64_t> demand, std::size_t ser
         rows.rows.reserve(ranks);
         rows.pieces.reserve(ranks);
         rows.has_rounds = true;
-        for (std::size_t peer = 0; peer < ranks; ++peer) {
+        for (std::size_t step = 1; step < ranks; ++step) {  // in rotation: not all begin with one receiver
+            const std::size_t peer = (own + (sends ? step : ranks - step)) % ranks;
             const auto& [item, start, bytes] = (sends ? layout.input : layout.output)[peer];
             if (bytes == 0) continue;
             const auto phase = peer / width == own / width ? MessagePhase::kLocal : MessagePhase::kScaleOut;
             rows.pieces.push_back({item, 0, bytes});
-            rows.rows.push_back({bytes, item, static_cast<std::int32_t>(peer), 0, 0, static_cast<std::uint8_t>(phase), 0, 0, rows.pieces.size(), 0});
+            rows.rows.push_back({bytes, static_cast<std::int64_t>(step), static_cast<std::int32_t>(peer), 0, 0, static_cast<std::uint8_t>(phase), 0, 0, rows.pieces.size(), 0});
         }
     }
     return lower(std::move(part), layout, {}, {});

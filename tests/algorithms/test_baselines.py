@@ -101,3 +101,15 @@ def test_receivers_come_in_rotation_from_their_sender(name: str) -> None:
     away = (dst - src) % cluster.num_ranks
     assert same.any()
     assert (np.diff(away)[same] >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["direct", "adaptive", "ecmp", "fast", "pxn", "rails", "rails-split", "spray"])
+def test_no_two_ranks_begin_with_one_receiver(name: str) -> None:
+    """Neither in the rows nor in the programs that ranks run: all would wait for its port while others idle."""
+    cluster = il.cluster("h200", servers=3)
+    plan = il.plan(cluster, il.traffic.uniform(cluster, bytes_per_gpu="8 MB"), name)
+    src, dst = plan.schedule.src.values, plan.schedule.dst.values
+    _, first = np.unique(src, return_index=True)
+    assert len(np.unique(dst[first])) == cluster.num_ranks
+    programs = [plan.program(rank).columns for rank in range(cluster.num_ranks)]
+    assert len({int(columns["send_peer"][0]) for columns in programs}) == cluster.num_ranks

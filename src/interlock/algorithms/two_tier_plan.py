@@ -222,11 +222,13 @@ def check_fit(ranks: NDArray[np.integer[Any]], is_fit: NDArray[np.bool_], what: 
 
 
 def _write_direct(demand: Demand, servers: int) -> Schedule:
-    """One message per pair of ranks."""
+    """One message per pair of ranks, by their distance: not all begin with the same receiver."""
     matrix = demand.bytes_matrix
-    width = len(matrix) // servers
+    ranks, width = len(matrix), len(matrix) // servers
     check_rows(int(np.count_nonzero(matrix)) - int(np.count_nonzero(np.diagonal(matrix))))
-    src, dst = np.nonzero(matrix * ~np.eye(len(matrix), dtype=np.bool_))
+    src, dst = np.nonzero(matrix * ~np.eye(ranks, dtype=np.bool_))
+    item = np.lexsort((src, (dst - src) % ranks))
+    src, dst = src[item], dst[item]
     count = len(src)
     size_bytes = matrix[src, dst]
     zeros = np.zeros(count, np.int32)
@@ -244,7 +246,7 @@ def _write_direct(demand: Demand, servers: int) -> Schedule:
         deps=Ragged.empty(count),
         pieces=Pieces(
             np.arange(count + 1, dtype=np.int64),
-            np.arange(count, dtype=np.int32),
+            item.astype(np.int32),
             np.zeros(count, np.int64),
             size_bytes,
         ),
