@@ -2,32 +2,39 @@
 
 Run as a script for long hunts: ``python tests/interchange/fuzz.py --seconds 120``, or until every reader was fed a
 number of bytes: ``--bytes 10000000 --json benchmarks/results/fuzz.json``. A reader may accept or refuse its
-input (InvalidInput); anything else is a finding: another exception, too long, too much memory. Inputs that found new
-lines are kept in `tests/interchange/seeds/` when --keep is given.
+input (InvalidInput); anything else is a finding: another exception, too long, too much memory. Findings are kept in
+a folder when --keep is given. What digests or checksums protect is mostly changed inside them, and sealed again.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
+import io
 import json
 import random
 import resource
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 import interlock as il
 from interlock.interchange import Intent, import_topology, read_foreign
 from interlock.interchange.workloads.routing_traces import read_expert_counts, read_routing_trace
 from interlock.interchange.workloads.simai import read_simai_workload
-from interlock.schedule import read_schedule
+from interlock.schedule import Schedule, read_schedule
+from interlock.schedule.files import MAGIC
 from interlock.traffic import read_routing
+from interlock.validate import check
 
 SEEDS = Path(__file__).parent / "seeds"
 SLOWEST_S = 20.0
@@ -70,8 +77,11 @@ def _npz(folder: Path, data: bytes) -> None:
 
 
 def _ours(folder: Path, data: bytes) -> None:
+    """What is accepted is also checked, as `interlock verify` does."""
     (folder / "a.ilk").write_bytes(data)
-    read_schedule(folder / "a.ilk")
+    made = read_schedule(folder / "a.ilk")
+    if isinstance(made.schedule, Schedule):
+        check(made.schedule, made.problem)
 
 
 def _trace(file_name: str) -> Callable[[Path, bytes], None]:
@@ -105,6 +115,43 @@ if importlib.util.find_spec("pyarrow") is not None:
     READERS["parquet"] = _trace("a.parquet")
 if importlib.util.find_spec("torch") is not None:
     READERS["pt"] = _trace("a.pt")
+Change = Callable[[bytes], bytes]
+
+
+def _inside_ilk(data: bytes, change: Change, generator: random.Random) -> bytes:
+    """Change the header or the columns of a schedule file, then seal all of it again."""
+    start = len(MAGIC) + 24
+    length = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
+    text, body = data[start : start + length], data[start + length + -(start + length) % 64 :]
+    if generator.randrange(3) == 0:
+        text = change(text)
+    else:
+        changed = change(body)
+        body = changed if generator.randrange(4) == 0 else changed[: len(body)].ljust(len(body), b"\0")
+        header = json.loads(text)
+        for column in header["columns"]:
+            end = column["place"] + column["length"] * np.dtype(column["dtype"]).itemsize
+            column["digest"] = hashlib.blake2b(body[column["place"] : end], digest_size=16).hexdigest()
+        text = json.dumps(header).encode()
+    digest = hashlib.blake2b(text, digest_size=16).digest()
+    head = MAGIC + len(text).to_bytes(8, "little") + digest + text
+    return head + b"\0" * (-len(head) % 64) + body
+
+
+def _inside_zip(data: bytes, change: Change, generator: random.Random) -> bytes:
+    """Change one member of an archive, and pack all of them again."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(made, "w") as packed:
+        names = archive.namelist()
+        chosen = generator.choice(names)
+        for name in names:
+            member = archive.read(name)
+            packed.writestr(name, change(member) if name == chosen else member)
+    return made.getvalue()
+
+
+FOLLOWED = ("interchange", "traffic", "schedule", "problem", "topology", "validate")
+INSIDE = {"ilk": _inside_ilk, "npz": _inside_zip, "pt": _inside_zip}
 WORDS = [b"-1", b"0", b"1", b"4294967296", b"99999999999999999999", b"NaN", b"null", b'"', b"<", b">", b"[", b"]", b"{"]
 WORDS += [
     b"}",
@@ -181,7 +228,7 @@ class Hunt:
 
     def _trace(self, frame, event: str, argument: object):  # type: ignore[no-untyped-def]
         name = frame.f_code.co_filename
-        if not any(part in name for part in ("interchange", "interlock/traffic", "interlock/schedule")):
+        if not any(f"interlock/{part}" in name for part in FOLLOWED):
             return None
         short = name.rsplit("/", 1)[-1]
 
@@ -196,7 +243,15 @@ class Hunt:
         size = generator.choice((256, 4096, MAX_INPUT))
         if generator.randrange(24) == 0:
             return generator.randbytes(size)
-        data = bytearray(generator.choice(self.corpus))
+        data = generator.choice(self.corpus)
+        if self.reader in INSIDE and generator.randrange(4):
+            with contextlib.suppress(ValueError, KeyError, TypeError, LookupError, zipfile.BadZipFile, OSError):
+                return INSIDE[self.reader](data, lambda part: self._changed(part, size), generator)[:MAX_INPUT]
+        return self._changed(data, size)
+
+    def _changed(self, given: bytes, size: int) -> bytes:
+        generator = self.generator
+        data = bytearray(given)
         while generator.randrange(8) == 0 and len(data) < size:
             data += generator.choice(self.corpus) + data
         for _ in range(generator.choice((1, 1, 2, 4, 8))):
