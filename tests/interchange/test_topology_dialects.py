@@ -170,6 +170,9 @@ def test_links_that_no_known_gpu_has_are_asked_for(tmp_path: Path) -> None:
     found = import_topology([tmp_path / "a.txt"], gpu="h100")
     assert found.cluster is not None
     assert found.cluster.scale_up_bandwidth_bytes_per_s == pytest.approx(14 * 20.6e9)
+    (tmp_path / "b.txt").write_text(matrix(full(2, "PHB"), {}, "CPU Affinity"))
+    with pytest.raises(ValueError, match="gpu=h100 has no effect"):
+        import_topology([tmp_path / "b.txt"], gpu="h100")
     with pytest.raises(ValueError, match=r"shows NVLinks, which l4 .--gpu. does not have"):
         import_topology([tmp_path / "a.txt"], gpu="l4")
 

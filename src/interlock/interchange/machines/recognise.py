@@ -61,8 +61,7 @@ def import_topology(
         raise InvalidInput("no file was given")
     kinds = [topology_kind(path) for path in paths]
     for path, kind in zip(paths, kinds, strict=True):
-        says = {"nccl-xml": (), "nvidia-smi": (("gpu", gpu),)}.get(kind, (("gpu", gpu), ("nic", nic_bytes_per_s)))
-        for name, value in says:
+        for name, value in () if kind in ("nccl-xml", "nvidia-smi") else (("gpu", gpu), ("nic", nic_bytes_per_s)):
             if value is not None:
                 raise InvalidInput(f"{name}={value} has no effect: {path} says its own")
     found: list[Server] = []

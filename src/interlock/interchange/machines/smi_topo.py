@@ -124,6 +124,8 @@ def _scale_up(
     """A switch where every pair shows all of a GPU's links, otherwise links between pairs."""
     most = max((count for row in links for count in row), default=0)
     if most == 0:
+        if model is not None:
+            raise InvalidInput(f"gpu={model} has no effect: {path} shows no NVLink, whose rate it would say")
         if len(names) > 1:
             guesses.append("no NVLink in the matrix: GPUs reach each other over PCIe, counted as 12 GB/s")
         return [Gpu(name.lower(), pcie_bytes_per_s=12 * GB) for name in names], 100
