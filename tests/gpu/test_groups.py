@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -84,23 +85,38 @@ def _experts(rank: int, num_ranks: int, file: str, backend: str, servers: int) -
     _leave(backend)
 
 
-def _killed(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
+def _killed(rank: int, num_ranks: int, file: str, backend: str, servers: int, is_held: bool) -> None:
+    """A rank dies between two calls: the next one says who, or where its demand is held, one soon after."""
     context = _join(rank, num_ranks, file, backend)
     cluster = il.cluster("h200", servers=servers, gpus_per_server=num_ranks // servers)
     hosts = [f"server{peer // cluster.gpus_per_server}" for peer in range(num_ranks)]
     move = ilt.AllToAll(cluster, context.group, hosts=hosts, algorithm="pxn", fallback=False, timeout_s=5.0)
     source, output = torch.ones(num_ranks, device="cuda"), torch.zeros(num_ranks, device="cuda")
+    if is_held:
+        move.hold([1] * num_ranks, [1] * num_ranks, like=source)
     move(output, source)
     torch.cuda.synchronize()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises((ilt.PeerFailed, il.gpu.Stuck), match="rank 1"):
-        for _ in range(3):
+        for _ in range(60):
             move(output, source)
-            torch.cuda.synchronize()
             if move._device_mover is not None:
                 move._device_mover.wait()
-    os._exit(0)
+            time.sleep(0.5)
+    os._exit(0)  # what waits for the dead rank may still be on the device
+
+
+def _calibrate(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
+    context = _join(rank, num_ranks, file, backend)
+    hosts = [f"server{peer * servers // num_ranks}" for peer in range(num_ranks)]
+    made = ilt.calibrate(context.group, hosts=hosts, path=f"{file}.toml", seconds=0.2)
+    dist.barrier()
+    assert il.read_cluster(f"{file}.toml") == made
+    assert made.gpu_costs == "measured" and made.num_ranks == num_ranks
+    copies, hop = made.gpu_copy_bandwidth_bytes_per_s, made.gpu_hop_s
+    assert 0 < made.gpu_message_s < hop < made.gpu_launch_s < 0.1 and copies > 1e9, made
+    _leave(backend)
 
 
 def _later(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> None:
@@ -138,21 +154,23 @@ def _nccl_version() -> int:
     return version.value
 
 
-def _start(job: object, num_ranks: int, folder: object, backend: str, servers: int, most_exits: int = 0) -> None:
+def _start(
+    job: object, num_ranks: int, folder: object, backend: str, servers: int, *more: object, most_exits: int = 0
+) -> None:
     if backend == "nccl":
         if _nccl_version() < 23000:
             pytest.skip("NCCL before 2.30 takes one rank per GPU")
         os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
-    arguments = (num_ranks, f"{folder}/store", backend, servers)
+    arguments = (num_ranks, f"{folder}/store", backend, servers, *more)
     ranks = mp.start_processes(job, args=arguments, nprocs=num_ranks, start_method="spawn", join=False)
     assert ranks is not None
     if most_exits == 0:
         while not ranks.join(100):
             pass
         return
-    codes = []
+    codes, end_s = [], time.monotonic() + 75
     for process in ranks.processes:
-        process.join(60)
+        process.join(max(0.0, end_s - time.monotonic()))
         codes.append(process.exitcode)
     for process in ranks.processes:
         process.kill()  # nothing that hangs may outlive the test
@@ -164,9 +182,12 @@ def test_tensors_arrive_with_their_gradients(backend: str, num_ranks: int, tmp_p
     _start(_calls, num_ranks, tmp_path, backend, 1 if backend == "gloo" else 2)
 
 
-@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1), ("gloo", 2), ("nccl", 2)])
-def test_an_moe_layer_is_right_with_gradients(backend: str, servers: int, tmp_path: object) -> None:
-    _start(_experts, 4, tmp_path, backend, servers)
+@pytest.mark.parametrize(
+    ("backend", "num_ranks", "servers"),
+    [("gloo", 4, 1), ("gloo", 4, 2), ("nccl", 2, 2), ("nccl", 4, 2), ("nccl", 8, 2)],
+)
+def test_an_moe_layer_is_right_with_gradients(backend: str, num_ranks: int, servers: int, tmp_path: object) -> None:
+    _start(_experts, num_ranks, tmp_path, backend, servers)
 
 
 @pytest.mark.parametrize(("backend", "servers"), [("gloo", 1), ("gloo", 2), ("nccl", 2)])
@@ -174,6 +195,12 @@ def test_calls_in_the_background_keep_the_order_of_streams(backend: str, servers
     _start(_later, 4, tmp_path, backend, servers)
 
 
-@pytest.mark.parametrize(("backend", "servers"), [("gloo", 1), ("gloo", 2)])  # on NCCL it is not reached yet
-def test_a_killed_rank_is_named(backend: str, servers: int, tmp_path: object) -> None:
-    _start(_killed, 4, tmp_path, backend, servers, most_exits=1)
+@pytest.mark.parametrize(
+    ("backend", "servers", "is_held"), [("gloo", 1, False), ("gloo", 2, False), ("nccl", 2, False), ("nccl", 2, True)]
+)
+def test_a_killed_rank_is_named(backend: str, servers: int, is_held: bool, tmp_path: object) -> None:
+    _start(_killed, 4, tmp_path, backend, servers, is_held, most_exits=1)
+
+
+def test_calibrating_over_gloo_measures_the_device(tmp_path: object) -> None:
+    _start(_calibrate, 4, tmp_path, "gloo", 2)

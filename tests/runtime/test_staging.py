@@ -18,6 +18,7 @@ import interlock as il
 from interlock.lab.ranks import Ranks
 from interlock.runtime import watch as watch_module
 from interlock.runtime.heartbeat import Verdict
+from interlock.runtime.peers import MoveFailed
 from interlock.runtime.pending import Worker
 from interlock.runtime.staging import LEAST_BYTES, Landed
 from interlock.runtime.watch import Watch
@@ -128,3 +129,23 @@ def test_background_calls_run_in_order_and_raise_where_they_are_waited_for() -> 
         second.wait()
     assert second.is_completed()
     worker.close()
+
+
+def test_whoever_asks_for_a_device_that_waits_for_the_dead_is_told_before_anything_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Event:
+        asked = 0
+
+        def query(self) -> bool:
+            self.asked += 1
+            return False
+
+    watch, calls = _watched((2,), 60.0, monkeypatch)
+    watch.enter()
+    hangs = Event()
+    with pytest.raises(MoveFailed, match="waits for a peer"):
+        watch.settle(hangs)  # type: ignore[arg-type]
+    assert hangs.asked > 1 and not calls  # aborting may hold the driver: the host leaves first
+    watch.leave()
+    assert _within(10.0, lambda: bool(calls))

@@ -7,7 +7,7 @@ need one. Receives for the next exchange are posted at the end of the last, so n
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,8 @@ __all__ = ["Exchange"]
 class Exchange:
     """Shares rows of `width` numbers over one process group.
 
-    `server_of` names the server of every rank of the group; `leaders` the rank that speaks for each server.
+    `server_of` names the server of every rank of the group; `leaders` the rank that speaks for each server. Where a
+    backend's tensors live on a `device`, `settle` returns when that is through with what it was given, or raises.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Exchange:
         width: int,
         first_tag: int,
         device: torch.device | None = None,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         import torch
 
@@ -60,15 +62,21 @@ class Exchange:
             places = [place for place, rank in enumerate(self._order) if server_of[rank] == other]
             if other != server and places:
                 self._others.append((leader, self._rows[places[0] : places[-1] + 1]))
-        self._by_backend = device is not None
         self._posted: list[dist.Work] = []
-        if not self._by_backend:
+        self._settle = settle
+        if settle is None:
             self._post()
+        else:  # a copy into memory that is not pinned would block, and a device that waits for a dead peer never ends
+            self._mine = torch.zeros(width, dtype=torch.int64, device=device)
+            self._told = torch.zeros(width, dtype=torch.int64, pin_memory=True)
+            self._heard = torch.zeros(self._rows.shape, dtype=torch.int64, pin_memory=True)
 
     def share(self, row: Sequence[int], timeout_s: float) -> NDArray[np.int64]:
         """All rows, ``[num_ranks, width]``, by rank of the group."""
         with backend_errors():
-            return self._share_by_backend(row) if self._by_backend else self._share(row, time.monotonic() + timeout_s)
+            if self._settle is not None:
+                return self._share_by_backend(row, self._settle)
+            return self._share(row, time.monotonic() + timeout_s)
 
     def _share(self, row: Sequence[int], deadline_s: float) -> NDArray[np.int64]:
         assert self._view is not None
@@ -104,14 +112,16 @@ class Exchange:
         self._posted[0].wait(_left(deadline_s))
         return sent
 
-    def _share_by_backend(self, row: Sequence[int]) -> NDArray[np.int64]:
+    def _share_by_backend(self, row: Sequence[int], settle: Callable[[], None]) -> NDArray[np.int64]:
         """One all-gather, for backends whose tensors live on a device."""
-        import torch
         import torch.distributed as dist
 
-        mine = torch.tensor(row, dtype=torch.int64, device=self._rows.device)
-        dist.all_gather(list(self._rows.unbind(0)), mine, group=self._group)
-        gathered: NDArray[np.int64] = self._rows.cpu().numpy().copy()
+        self._told.numpy()[:] = row
+        self._mine.copy_(self._told, non_blocking=True)
+        dist.all_gather_into_tensor(self._rows, self._mine, group=self._group)
+        self._heard.copy_(self._rows, non_blocking=True)
+        settle()
+        gathered: NDArray[np.int64] = self._heard.numpy().copy()
         return gathered
 
 

@@ -141,21 +141,21 @@ class Runner:
         # Runners over one group are made in the same order on every rank; their messages must not meet.
         self._number = group.get_group_store().add(f"interlock/runners{self.rank}", 1)
         self._num_exchanges = 0
+        self._heartbeat = Heartbeat(group, str(self._number))
+        self._watch = Watch(self._heartbeat, self.timeout_s, lambda: abort(group)) if self.uses_batches else None
         self._digests = self.exchange(1)
         self._lanes: Lanes | None = None
         self._has_tried_lanes = False
         self.collectives = group  # for the backend's own calls
-        self._heartbeat = Heartbeat(group, str(self._number))
-        self._watch = Watch(self._heartbeat, self.timeout_s, lambda: abort(group)) if self.uses_batches else None
         self._arena = Arena()
         self._ran: torch.cuda.Event | None = None  # the last program on a device, whose scratch the next one takes
 
     def exchange(self, width: int) -> Exchange:
         """A way to share rows of numbers with every rank; every rank must make the same ones in the same order."""
-        device = self.device if self.uses_batches else None
+        device, settle = (self.device, self._settle) if self.uses_batches else (None, None)
         first_tag = FIRST_TAG - TAGS_PER_RUNNER * (self._number % MAX_RUNNERS + 1) + 4 * self._num_exchanges
         self._num_exchanges += 1
-        return Exchange(self.group, self.server_of, self.leaders, width, first_tag, device)
+        return Exchange(self.group, self.server_of, self.leaders, width, first_tag, device, settle)
 
     def together(self, width: int) -> Together | None:
         """A way to share rows of numbers along with a few bytes; None where that would not pay."""
@@ -264,6 +264,17 @@ class Runner:
             raise PeerFailed(words, verdict.ranks) from error
         self._heartbeat.done += 1
         return made
+
+    def settle(self) -> None:
+        """Return when the device is through with what it was given; if a peer is why it is not, say who."""
+        if self._watch is not None:
+            self.guard(self._settle, "moving bytes")
+
+    def _settle(self) -> None:
+        import torch
+
+        if self._watch is not None:
+            self._watch.settle(torch.cuda.current_stream(self.device).record_event())
 
     def _watched(self, watch: Watch, action: Callable[[], T]) -> T:
         """Run something that leaves work on the device; raises once a peer is known to have died."""

@@ -255,6 +255,7 @@ class Session:
         if self._digests is None:
             self._digests = self.runner.exchange(self.num_ranks)
         share, timeout_s = self._digests.share, self.runner.timeout_s
+        self.runner.settle()  # digests are taken in host memory
         own = _digests(source, prepared.sends)
         sent = self.runner.guard(lambda: share(own, timeout_s), "comparing digests")[:, self.rank]
         wrong = (sent != _digests(target, prepared.receives)).astype(int).tolist()

@@ -1,8 +1,9 @@
 """Names a rank that died while work was queued on devices (NCCL), and lets go of everybody.
 
 A device that waits for a dead peer waits for ever, and with it whoever waits for the device. So while anything is under
-way a thread knocks at the others' doors; where one refuses, ranks agree on a verdict and the communicator is aborted,
-which ends what hangs on the device. The call that is under way raises, or else the next one.
+way a thread knocks at the others' doors; where one refuses, ranks agree on a verdict. The call that is under way raises
+then, or else the next one: the host never blocks on the device, it asks again and again (`settle`). At last the
+communicator is aborted, to end what hangs on the device; nobody waits for that, because it may hang itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from interlock.runtime.heartbeat import Heartbeat, Verdict
+from interlock.runtime.peers import MoveFailed
 
 if TYPE_CHECKING:
     import torch
@@ -24,12 +26,15 @@ __all__ = ["Watch", "abort"]
 PATIENCE_S = 1.0  # that a call may take before anybody looks
 INTERVAL_S = 0.2
 MOST_PAUSE_S = 10.0  # between two looks
+SPINS = 200  # of `settle` without a pause: about what a small exchange takes
+PAUSE_S = 50e-6
+LEAVE_S = 1.0  # for the host to come out of its call before the communicator is aborted, which may hold the driver
 
 
 class Watch:
     """Watches over what is queued on one device of one process group.
 
-    `give_up` is called once, after the verdict: nothing may hang afterwards.
+    `give_up` is called once, in the watching thread, after the verdict.
     """
 
     def __init__(self, heartbeat: Heartbeat, timeout_s: float, give_up: Callable[[], None]) -> None:
@@ -52,6 +57,16 @@ class Watch:
         if queued is not None:
             with self._counting:
                 self._queued.append((time.monotonic(), queued))
+
+    def settle(self, done: torch.cuda.Event) -> None:
+        """Return when an event is over; raise once a peer is known to have died or time has run out."""
+        spins = 0
+        while not done.query():  # type: ignore[no-untyped-call]
+            if self.verdict is not None:
+                raise MoveFailed("the device waits for a peer")
+            spins += 1
+            if spins > SPINS:
+                time.sleep(PAUSE_S)
 
     def close(self) -> None:
         """Stop watching."""
@@ -81,6 +96,9 @@ class Watch:
             dead = self._heartbeat.find_dead()
             if dead or taken_s > self._timeout_s:
                 self.verdict = self._heartbeat.find_guilty(dead)
+                until_s = time.monotonic() + LEAVE_S
+                while self._since_s is not None and time.monotonic() < until_s:
+                    time.sleep(INTERVAL_S / 10)
                 self._give_up()
                 return
 
