@@ -20,6 +20,7 @@ import torch.multiprocessing as mp
 import interlock as il
 import interlock.torch as ilt
 from interlock.gpu.device import missing
+from interlock.topology import read_cluster
 from runtime import jobs
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(missing() is not None, reason=missing() or "")]
@@ -112,7 +113,7 @@ def _calibrate(rank: int, num_ranks: int, file: str, backend: str, servers: int)
     hosts = [f"server{peer * servers // num_ranks}" for peer in range(num_ranks)]
     made = ilt.calibrate(context.group, hosts=hosts, path=f"{file}.toml", seconds=0.2)
     dist.barrier()
-    assert il.read_cluster(f"{file}.toml") == made
+    assert read_cluster(f"{file}.toml") == made
     assert made.gpu_costs == "measured" and made.num_ranks == num_ranks
     copies, hop = made.gpu_copy_bandwidth_bytes_per_s, made.gpu_hop_s
     assert 0 < made.gpu_message_s < hop < made.gpu_launch_s < 0.1 and copies > 1e9, made
