@@ -2,7 +2,8 @@
 
 Protocol: bfloat16, top-8, five shapes and three others, in turns in one run, median of --repeats; routing tables
 excluded for all alike. *eager* is torch throughout (index_select, grouped products, silu, index_add); *strong* is
-index_select, torch's grouped products, a Triton SwiGLU and a Triton weighted sum.
+index_select, torch's grouped products, a Triton SwiGLU and a Triton weighted sum; *triton* is `triton_experts.py`,
+gather and SwiGLU fused into its products, and the same weighted sum.
 
     python benchmarks/bench_gpu_moe.py --json benchmarks/results/gpu_moe.json
 """
@@ -27,7 +28,8 @@ from interlock.gpu.moe.layer import _experts
 from interlock.gpu.moe.pipeline import Pipeline, Rates, plan_chunks, predict
 from interlock.gpu.moe.products import launch_experts
 from interlock.gpu.moe.rows import multiply_rows, multiply_weights, sum_rows, swiglu_back
-from interlock.gpu.moe.tables import make_tables
+from interlock.gpu.moe.tables import TILE_GRAIN, make_tables
+from triton_experts import make_products
 
 SHAPES = {  # hidden, inner, experts, tokens, skew of the routing
     "4096/1536/128/4096": (4096, 1536, 128, 4096, 0.0),
@@ -155,6 +157,13 @@ def measure(name: str, repeats: int, seed: int) -> dict[str, Any]:
         launch_experts(tables, x, gate_up, down, outputs=made, inner_rows=inner_rows, results=results)
         return made
 
+    in_triton = make_products(tables, x, gate_up, down)
+
+    def plain_triton() -> torch.Tensor:
+        in_triton(inner_rows, results)
+        weighted_sum[(num_tokens, hidden // 1024)](results, row_of, weights, made, hidden, TOP_K, BLOCK=1024)
+        return made
+
     without = tables.without_sums()
 
     def ours_atomic() -> torch.Tensor:
@@ -163,7 +172,7 @@ def measure(name: str, repeats: int, seed: int) -> dict[str, Any]:
         launch_experts(without, x, gate_up, down, outputs=made, inner_rows=inner_rows, results=None)
         return made
 
-    calls = {"eager": eager, "strong": strong, "ours": ours, "ours, atomic": ours_atomic}
+    calls = {"eager": eager, "strong": strong, "triton": plain_triton, "ours": ours, "ours, atomic": ours_atomic}
     errors = {}
     for label, call in calls.items():
         for buffer in (made, inner_rows, results):
@@ -174,7 +183,7 @@ def measure(name: str, repeats: int, seed: int) -> dict[str, Any]:
     times = in_turns(calls, repeats)
     flop = 6.0 * rows * hidden * inner
     products = tables.items[(tables.items[:, 0] == 0) & (tables.items[:, 1] == 0)]
-    filled = float(((products[:, 3] - products[:, 2] + 63) // 64 * 64).sum()) / rows
+    filled = float(((products[:, 3] - products[:, 2] + TILE_GRAIN - 1) // TILE_GRAIN * TILE_GRAIN).sum()) / rows
     print(f"== {name}: tile rows / rows {filled:.3f}, floor at 788 TFLOP/s {flop / 788e9:.2f} ms")
     for label in calls:
         over = {base: times[base] / times[label] for base in ("eager", "strong")}

@@ -16,7 +16,7 @@ from interlock.gpu.moe import Layer, experts  # noqa: E402
 from interlock.gpu.moe.layer import _experts, _experts_back  # noqa: E402
 from interlock.gpu.moe.pipeline import Pipeline, Rates, _tables, plan_chunks, predict  # noqa: E402
 from interlock.gpu.moe.products import compile_experts  # noqa: E402
-from interlock.gpu.moe.tables import DOWN, GATE_UP, SUM, make_tables  # noqa: E402
+from interlock.gpu.moe.tables import DOWN, GATE_UP, SUM, TILE_TOKENS, make_tables  # noqa: E402
 
 pytestmark = pytest.mark.torch
 has_gpu = missing() is None and torch.cuda.get_device_capability() == (9, 0)
@@ -104,7 +104,7 @@ def test_items_cover_every_row_and_column_once(tokens: int, num_experts: int, k:
         covered = np.zeros((tokens * k, columns), int)
         for _, column, row, end, tile, _, expert, _ in items[items[:, 0] == kind]:
             covered[row:end, column] += 1
-            assert 0 < end - row <= 256 and end <= ends[expert] and row >= (ends[expert - 1] if expert else 0)
+            assert 0 < end - row <= TILE_TOKENS and end <= ends[expert] and row >= (ends[expert - 1] if expert else 0)
             assert 0 <= tile < len(tables.counters) - 4
         assert (covered[: ends[-1]] == 1).all() and not covered[ends[-1] :].any()
     assert int(tables.finished_of[0]) == (items[:, 0] == DOWN).sum()

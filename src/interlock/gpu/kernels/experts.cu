@@ -1,11 +1,12 @@
 // The experts of a Mixture-of-Experts layer in one persistent launch on Hopper (sm_90a): gate and up with SwiGLU, down,
 // and the weighted sum of every token's results, tile by tile in the order of a list.
 //
-// A tile is up to 256 tokens of an expert by 256 rows of its weights. Two blocks share it, each with half of the tokens:
+// A tile is up to 320 tokens of an expert by 256 rows of its weights. Two blocks share it, each with half of the tokens:
 // each loads half of the weights for both, since what limits us is what leaves the L2 cache. In a block one warpgroup
-// loads (weights by the tensor copy engine, tokens gathered row by row), two multiply 64 tokens each; one without tokens
-// leaves the tensor cores to the other. Gate and up rows lie eight by eight in a tile, so that both halves of a SwiGLU
-// meet in one thread.
+// loads (weights by the tensor copy engine, tokens gathered row by row), two multiply 128 rows of weights each with all
+// of the block's tokens. Tokens are the columns of the tensor cores' products, which come in any multiple of eight, so
+// little is multiplied for nothing. Gate and up rows lie sixteen by sixteen in a tile, so that both halves of a SwiGLU
+// meet in one thread; a warp's channels lie side by side.
 //
 // Kinds of items: 0 gate and up, 1 down, 2 sum, 3 nothing. An item waits only for items before it in the list or for a
 // copy that raises `arrived`; every block is resident, so the list always ends. Counters are zero at launch.
@@ -19,11 +20,17 @@ namespace {
 constexpr int ROWS = 256;        // of weights in a tile
 constexpr int DEPTH = 64;        // of a step: 128 bytes, what the swizzle of shared memory is made for
 constexpr int STAGES = 4;
-constexpr int TOKENS = 128;      // most of a block's half of a tile
+constexpr int TOKENS = 160;      // most of a block's half of a tile
+constexpr int GRAIN = 16;        // of tokens that are multiplied
 constexpr int WEIGHT_BYTES = ROWS * DEPTH * 2;
 constexpr int TOKEN_BYTES = TOKENS * DEPTH * 2;
 constexpr int WARPS = 16;        // that multiply, in both blocks
 constexpr int SLOTS = 8;         // items handed over; more than STAGES + 1
+
+template <int V>
+struct Int {
+  static constexpr int value = V;
+};
 
 struct Item {
   int kind, column, row, end, tile, chunk, expert, unused;
@@ -60,7 +67,6 @@ __device__ __forceinline__ void arrive_at(u32 barrier, int block) {
 __device__ __forceinline__ void blocks_meet() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-__device__ __forceinline__ void warpgroup_meets(int half) { asm volatile("bar.sync %0, 128;" ::"r"(half + 1) : "memory"); }
 
 __device__ __forceinline__ u64 now_ns() {
   u64 t;
@@ -98,9 +104,9 @@ __device__ __forceinline__ void await(const int* counter, int least, const Flags
   }
 }
 
-// Shared-memory operand of wgmma: rows of 128 bytes, 128-byte swizzle, eight rows to a pattern.
-__device__ __forceinline__ u64 operand(u32 address) {
-  return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
+// Shared-memory operand of wgmma: rows of 128 bytes, 128-byte swizzle, eight rows to a pattern; every `step`-th pattern.
+__device__ __forceinline__ u64 operand(u32 address, u64 step) {
+  return (u64)((address & 0x3FFFF) >> 4) | (1ull << 16) | (step * 64 << 32) | (1ull << 62);
 }
 __device__ __forceinline__ u32 pack(float low, float high) {
   u32 v;
@@ -111,8 +117,8 @@ __device__ __forceinline__ float low_of(u32 v) { return __uint_as_float(v << 16)
 __device__ __forceinline__ float high_of(u32 v) { return __uint_as_float(v & 0xFFFF0000u); }
 __device__ __forceinline__ float swiglu(float gate, float up) { return __fdividef(gate, 1.f + __expf(-gate)) * up; }
 
-__device__ __forceinline__ void store_matrices(u32 address, u32 a, u32 b, u32 c, u32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d)
+__device__ __forceinline__ void store_transposed(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
 __device__ __forceinline__ uint4 load_shared(u32 address) {
@@ -201,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         }
         continue;
       }
-      const int count = item.end - item.row, half = min((count + 127) / 128 * 64, count);
+      const int count = item.end - item.row, half = min((count + 2 * GRAIN - 1) / (2 * GRAIN) * GRAIN, count);
       if (block) item.row += half;
       else item.end = item.row + half;
       const int depth = item.kind ? inner : hidden;
@@ -234,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
             asm volatile(
                 "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %3, %4, "
                 "%5}], [%6], %7;" ::"r"(half_at),
-                "l"(maps), "r"(k * DEPTH), "r"(0), "r"(item.column * 16 + block * 8), "r"(item.expert), "r"(full + 8 * stage),
+                "l"(maps), "r"(k * DEPTH), "r"(0), "r"(item.column * 8 + block * 4), "r"(item.expert), "r"(full + 8 * stage),
                 "h"((unsigned short)both)
                 : "memory");
         }
@@ -253,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
   } else {  // multiplies and sums
     asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
     const int half = group - 1, warp = t >> 5, lane = t & 31;
-    const u32 staging = tokens_at + STAGES * TOKEN_BYTES + half * 64 * 256;  // 64 tokens by 128 channels
+    const u32 staging = tokens_at + STAGES * TOKEN_BYTES + (half * 4 + warp) * 1280;  // 16 tokens, 64 bytes and room
     auto free_stage = [&](int which) {  // for the loads of both blocks
       if (lane < 2) arrive_at(empty + 8 * which, lane);
     };
@@ -264,26 +270,110 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       pending = nullptr;
     };
 
-    auto product = [&](const Item& item) {
-      const int steps = (item.kind ? inner : hidden) / DEPTH, first = item.row + half * 64, count = item.end - first;
-      int* const counter = item.kind ? flags.finished + item.chunk : flags.done + item.tile;
-      if (count <= 0) {  // no tokens for this warpgroup
-        for (int k = 0; k < steps; k++) {
-          if (k) wait_barrier(full + 8 * stage, phase);
-          free_stage(stage);
-          advance();
-        }
-        tell();
-        pending = counter;
-        return;
+    auto nothing = [&](const Item& item) {  // no tokens for this block
+      for (int k = 0; k < (item.kind ? inner : hidden) / DEPTH; k++) {
+        if (k) wait_barrier(full + 8 * stage, phase);
+        free_stage(stage);
+        advance();
       }
-      float d[128] = {};  // 64 tokens by 256 rows of weights
+      tell();
+    };
+
+    auto product = [&](auto width, const Item& item) {
+      constexpr int N = decltype(width)::value;  // tokens, with some for nothing
+      const int steps = (item.kind ? inner : hidden) / DEPTH, count = item.end - item.row;
+      float d[2][N / 2] = {};  // of each 16 rows of weights eight and eight, by N tokens
       int last = 0;
+#pragma unroll 1
       for (int k = 0; k < steps; k++) {
         if (k) wait_barrier(full + 8 * stage, phase);
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-        const u64 a = operand(tokens_at + stage * TOKEN_BYTES + half * 64 * 128), b = operand(weights_at + stage * WEIGHT_BYTES);
+        const u64 a = operand(weights_at + stage * WEIGHT_BYTES + half * (WEIGHT_BYTES / 2), 2), b = operand(tokens_at + stage * TOKEN_BYTES, 1);
+#pragma unroll
+        for (int i = 0; i < DEPTH / 16; i++) {
+          wgmma(d[0], a + 2 * i, b + 2 * i);
+          wgmma(d[1], a + 64 + 2 * i, b + 2 * i);
+        }
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        if (k) {
+          asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+          free_stage(last);
+        }
+        if (k == 2) tell();
+        last = stage;
+        advance();
+      }
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      free_stage(last);
+      if (steps < 3) tell();
+#pragma unroll
+      for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i / (N / 2)][i % (N / 2)])::"memory");
+
+      // Sixteen tokens leave at a time. value(m, j, h) packs tokens 2 and 2 of column j of eight, for a row of weights.
+      const int lane_row = lane & 7, lane_matrix = lane >> 3;
+      auto leave_16 = [&](auto value, u8* out, size_t stride) {  // 16 channels of a warp
+#pragma unroll
+        for (int j = 0; j < N / 8; j += 2) {
+          __syncwarp();
+          store_transposed(staging + ((lane_matrix >> 1) * 8 + lane_row) * 48 + (lane_matrix & 1) * 16, value(0, j), value(1, j), value(0, j + 1),
+                           value(1, j + 1));
+          __syncwarp();
+          const int token = 8 * j + (lane >> 1);
+          if (token < count) *(uint4*)(out + (item.row + token) * stride + (lane & 1) * 16) = load_shared(staging + (lane >> 1) * 48 + (lane & 1) * 16);
+        }
+      };
+      if (item.kind == 0) {
+        const int channel = item.column * (ROWS / 2) + half * 64 + warp * 16;
+        leave_16([&](int m, int j) { return pack(swiglu(d[m][4 * j], d[m][4 * j + 2]), swiglu(d[m][4 * j + 1], d[m][4 * j + 3])); },
+                 inner_rows + channel * 2, (size_t)inner * 2);
+        if (gate_up) {
+          leave_16([&](int m, int j) { return pack(d[m][4 * j], d[m][4 * j + 1]); }, gate_up + channel * 2, (size_t)inner * 4);
+          leave_16([&](int m, int j) { return pack(d[m][4 * j + 2], d[m][4 * j + 3]); }, gate_up + (inner + channel) * 2, (size_t)inner * 4);
+        }
+      } else {
+        const int channel = item.column * ROWS + half * 128 + warp * 32 + (lane & 3) * 8;
+#pragma unroll
+        for (int j = 0; j < N / 8; j += 2) {
+          __syncwarp();
+#pragma unroll
+          for (int u = 0; u < 2; u++)
+            store_transposed(staging + (u * 8 + lane_row) * 80 + lane_matrix * 16, pack(d[0][4 * (j + u)], d[0][4 * (j + u) + 1]),
+                             pack(d[1][4 * (j + u)], d[1][4 * (j + u) + 1]), pack(d[0][4 * (j + u) + 2], d[0][4 * (j + u) + 3]),
+                             pack(d[1][4 * (j + u) + 2], d[1][4 * (j + u) + 3]));
+          __syncwarp();
+#pragma unroll
+          for (int u = 0; u < 2; u++) {
+            const int token = 8 * (j + u) + (lane >> 2), row = item.row + token;
+            if (token >= count) continue;
+            const uint4 v = load_shared(staging + (u * 8 + (lane >> 2)) * 80 + (lane & 3) * 16);
+            if (results) {
+              *(uint4*)(results + ((size_t)row * hidden + channel) * 2) = v;
+            } else {
+              const float w = row_weight[row];
+              asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
+                               outputs + ((size_t)row_output[row] * hidden + channel) * 2),
+                           "r"(pack(low_of(v.x) * w, high_of(v.x) * w)), "r"(pack(low_of(v.y) * w, high_of(v.y) * w)),
+                           "r"(pack(low_of(v.z) * w, high_of(v.z) * w)), "r"(pack(low_of(v.w) * w, high_of(v.w) * w))
+                           : "memory");
+            }
+          }
+        }
+      }
+    };
+
+#if WIDE
+    // Tokens as rows, 64 for each warpgroup, and all rows of weights as columns: less to read of shared memory.
+    auto wide = [&](const Item& item) {
+      const int steps = (item.kind ? inner : hidden) / DEPTH, first = item.row + half * 64, count = item.end - first;
+      float d[128] = {};
+      int last = 0;
+#pragma unroll 1
+      for (int k = 0; k < steps; k++) {
+        if (k) wait_barrier(full + 8 * stage, phase);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        const u64 a = operand(tokens_at + stage * TOKEN_BYTES + half * 64 * 128, 1), b = operand(weights_at + stage * WEIGHT_BYTES, 1);
 #pragma unroll
         for (int i = 0; i < DEPTH / 16; i++) wgmma(d, a + 2 * i, b + 2 * i);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -300,53 +390,53 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       if (steps < 3) tell();
 #pragma unroll
       for (int i = 0; i < 128; i++) asm volatile("" : "+f"(d[i])::"memory");
-
-      // 128 channels leave at a time: value(c, h) packs two of the eight in chunk c, for the token of this lane or 8 below.
-      auto leave = [&](auto value, auto put) {
-        const int row = warp * 16 + (lane & 15), chunk = t & 15;
-        warpgroup_meets(half);
+      // A warp's 16 tokens leave 32 channels at a time; value(c, h) packs two of the eight in chunk c.
+      auto leave = [&](auto value, int c, auto put) {
+        __syncwarp();
 #pragma unroll
-        for (int c = 0; c < 16; c += 2)
-          store_matrices(staging + row * 256 + (((c + (lane >> 4)) ^ (row & 7)) << 4), value(c, 0), value(c, 1), value(c + 1, 0), value(c + 1, 1));
-        warpgroup_meets(half);
+        for (int u = 0; u < 4; u += 2)
+          asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(staging + (lane & 15) * 80 + (u + (lane >> 4)) * 16),
+                       "r"(value(c + u, 0)), "r"(value(c + u, 1)), "r"(value(c + u + 1, 0)), "r"(value(c + u + 1, 1))
+                       : "memory");
+        __syncwarp();
 #pragma unroll
-        for (int i = 0; i < 64 * 16; i += 128) {
-          const int token = (i + t) >> 4;
-          if (token < count) put(first + token, chunk * 8, load_shared(staging + token * 256 + ((chunk ^ (token & 7)) << 4)));
+        for (int u = 0; u < 2; u++) {
+          const int token = u * 8 + (lane >> 2);
+          if (warp * 16 + token < count) put(first + warp * 16 + token, (c + (lane & 3)) * 8, load_shared(staging + token * 80 + (lane & 3) * 16));
         }
       };
-      if (item.kind == 0) {  // of every 16 rows of weights eight are gate and eight up
+      if (item.kind == 0) {
         auto rows_of = [&](u8* out, int stride, int column) {
           return [=](int row, int channel, uint4 v) { *(uint4*)(out + ((size_t)row * stride + column + channel) * 2) = v; };
         };
         const int column = item.column * (ROWS / 2);
-        leave([&](int c, int h) { return pack(swiglu(d[8 * c + 2 * h], d[8 * c + 2 * h + 4]), swiglu(d[8 * c + 2 * h + 1], d[8 * c + 2 * h + 5])); },
-              rows_of(inner_rows, inner, column));
-        if (gate_up) {
-          leave([&](int c, int h) { return pack(d[8 * c + 2 * h], d[8 * c + 2 * h + 1]); }, rows_of(gate_up, 2 * inner, column));
-          leave([&](int c, int h) { return pack(d[8 * c + 2 * h + 4], d[8 * c + 2 * h + 5]); }, rows_of(gate_up, 2 * inner, inner + column));
+#pragma unroll
+        for (int c = 0; c < 16; c += 4) {
+          auto at = [](int c, int h) { return 4 * (4 * (c >> 1) + (c & 1)) + 2 * h; };
+          leave([&](int c, int h) { return pack(swiglu(d[at(c, h)], d[at(c, h) + 8]), swiglu(d[at(c, h) + 1], d[at(c, h) + 9])); }, c,
+                rows_of(inner_rows, inner, column));
+          if (gate_up) {
+            leave([&](int c, int h) { return pack(d[at(c, h)], d[at(c, h) + 1]); }, c, rows_of(gate_up, 2 * inner, column));
+            leave([&](int c, int h) { return pack(d[at(c, h) + 8], d[at(c, h) + 9]); }, c, rows_of(gate_up, 2 * inner, inner + column));
+          }
         }
       } else {
-        auto rows_of = [&](int column) {
-          return [=](int row, int channel, uint4 v) {
-            const size_t at = column + channel;
-            if (results) {
-              *(uint4*)(results + ((size_t)row * hidden + at) * 2) = v;
-            } else {
+#pragma unroll
+        for (int c = 0; c < 32; c += 4)
+          leave([&](int c, int h) { return pack(d[4 * c + 2 * h], d[4 * c + 2 * h + 1]); }, c, [&](int row, int channel, uint4 v) {
+            if (results) *(uint4*)(results + ((size_t)row * hidden + item.column * ROWS + channel) * 2) = v;
+            else {
               const float w = row_weight[row];
               asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
-                               outputs + ((size_t)row_output[row] * hidden + at) * 2),
+                               outputs + ((size_t)row_output[row] * hidden + item.column * ROWS + channel) * 2),
                            "r"(pack(low_of(v.x) * w, high_of(v.x) * w)), "r"(pack(low_of(v.y) * w, high_of(v.y) * w)),
                            "r"(pack(low_of(v.z) * w, high_of(v.z) * w)), "r"(pack(low_of(v.w) * w, high_of(v.w) * w))
                            : "memory");
             }
-          };
-        };
-        leave([&](int c, int h) { return pack(d[4 * c + 2 * h], d[4 * c + 2 * h + 1]); }, rows_of(item.column * ROWS));
-        leave([&](int c, int h) { return pack(d[64 + 4 * c + 2 * h], d[64 + 4 * c + 2 * h + 1]); }, rows_of(item.column * ROWS + 128));
+          });
       }
-      pending = counter;
     };
+#endif
 
     auto sum = [&](const Item& item) {  // a warp to a token
       for (int output = item.row + half * 4 + warp; output < item.end; output += 8) {
@@ -386,10 +476,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       if (lane == 0) release_add_outside(flags.left + item.chunk);
     };
 
+#if STAGGER
+    bool is_first = half;
+#endif
     for (int slot = 0;; slot = (slot + 1) % SLOTS) {
       __syncwarp();
       if (!is_over(full + 8 * stage, phase)) tell();  // before any wait: what is loaded next may depend on it
       wait_barrier(full + 8 * stage, phase);
+#if STAGGER
+      if (is_first) __nanosleep(STAGGER);
+      is_first = false;
+#endif
       const Item item = slots[slot];
       if (item.kind < 0) {
         tell();
@@ -403,7 +500,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         sum(item);
         continue;
       }
-      product(item);
+#if WIDE
+      if (item.end - item.row > WIDE && item.end - item.row <= 128) wide(item);
+      else
+#endif
+      switch ((item.end - item.row + GRAIN - 1) / GRAIN) {
+        case 1: product(Int<GRAIN>{}, item); break;
+        case 2: product(Int<2 * GRAIN>{}, item); break;
+        case 3: product(Int<3 * GRAIN>{}, item); break;
+        case 4: product(Int<4 * GRAIN>{}, item); break;
+        case 5: product(Int<5 * GRAIN>{}, item); break;
+        case 6: product(Int<6 * GRAIN>{}, item); break;
+        case 7: product(Int<7 * GRAIN>{}, item); break;
+        case 8: product(Int<8 * GRAIN>{}, item); break;
+        case 9: product(Int<9 * GRAIN>{}, item); break;
+        case 10: product(Int<10 * GRAIN>{}, item); break;
+        default: nothing(item);
+      }
+      pending = item.kind ? flags.finished + item.chunk : flags.done + item.tile;
     }
   }
   blocks_meet();  // neither leaves while the other may still load into it

@@ -18,8 +18,9 @@ __all__ = ["ARCHITECTURE", "compile_experts", "launch_experts", "why_not"]
 
 ARCHITECTURE = "sm_90a"
 BLOCK_TOKENS = TILE_TOKENS // 2  # a tile is two blocks'
-SHARED_BYTES = 4 * (256 + BLOCK_TOKENS) * 128 + BLOCK_TOKENS * 256 + 1024  # stages, what leaves, alignment
+SHARED_BYTES = 4 * (256 + BLOCK_TOKENS) * 128 + 8 * 1280 + 1024  # stages, what leaves, alignment
 THREADS = 384
+GRAIN = 16  # of a block's tokens
 
 
 def why_not(x: torch.Tensor, gate_up: torch.Tensor) -> str | None:
@@ -42,14 +43,18 @@ def compile_experts() -> ObjectCode:
 
 
 def _prelude() -> str:
-    """The tensor cores' instruction: 64 tokens by 256 rows of weights, 16 deep, in 128 registers of a thread."""
-    names = ", ".join(f"%{i}" for i in range(128))
-    values = ", ".join(f'"+f"(d[{i}])' for i in range(128))
+    """The tensor cores' instruction: 64 rows of weights by so many tokens, 16 deep, in half as many registers."""
+    return "".join(_instruction(tokens) for tokens in [*range(GRAIN, BLOCK_TOKENS + 1, GRAIN), 256])
+
+
+def _instruction(tokens: int) -> str:
+    count = tokens // 2
+    names = ", ".join(f"%{i}" for i in range(count))
+    values = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     return (
-        "__device__ __forceinline__ void "
-        "wgmma(float (&d)[128], unsigned long long a, unsigned long long b) {\n"
-        f'asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{{names}}}, %128, %129, 1, 1, 1, 0, 0;"'
-        f' : {values} : "l"(a), "l"(b));\n}}\n'
+        f"__device__ __forceinline__ void wgmma(float (&d)[{count}], unsigned long long a, unsigned long long b) {{\n"
+        f'asm volatile("wgmma.mma_async.sync.aligned.m64n{tokens}k16.f32.bf16.bf16 '
+        f'{{{names}}}, %{count}, %{count + 1}, 1, 1, 1, 0, 0;" : {values} : "l"(a), "l"(b));\n}}\n'
     )
 
 
@@ -130,12 +135,12 @@ def _maps(gate_up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
         num_experts, hidden, inner = down.shape
         row = hidden * 2  # bytes
         both = [
-            # Eight channels of gate, the same of up, and so on: SwiGLU's halves lie side by side in a tile.
+            # Sixteen channels of gate, the same of up, and so on: SwiGLU's halves lie side by side in a tile.
             _encode(
                 gate_up,
-                [hidden, 8, 2, inner // 8, num_experts],
-                [row, inner * row, 8 * row, 2 * inner * row],
-                [64, 8, 2, 8, 1],
+                [hidden, 16, 2, inner // 16, num_experts],
+                [row, inner * row, 16 * row, 2 * inner * row],
+                [64, 16, 2, 4, 1],
             ),
             _encode(down, [inner, num_experts * hidden], [inner * 2], [64, 128]),
         ]

@@ -20,7 +20,8 @@ __all__ = [
     "tile_groups",
 ]
 
-TILE_TOKENS = 256  # most of a tile
+TILE_TOKENS = 320  # most of a tile
+TILE_GRAIN = 32  # of a tile's tokens: 16 of each of its two blocks
 GATE_UP, DOWN, SUM, NOTHING = 0, 1, 2, 3  # kinds of items
 CHANNELS_UP, CHANNELS_DOWN = 128, 256  # of a tile of gate and up, of down
 SUM_TOKENS = 32  # of a sum item
@@ -121,14 +122,15 @@ def sum_items(first: int, end: int, chunk: int, device: torch.device) -> torch.T
 def tile_groups(row_ends: torch.Tensor, most: int) -> Tiles:
     """At most `most` tiles.
 
-    A group of rows is cut into as few tiles as hold it.
+    A group of rows is cut into as few tiles as hold it, about as long each.
     """
     starts = torch.cat([row_ends.new_zeros(1), row_ends[:-1]])
     counts = row_ends - starts
     tiles = (counts + TILE_TOKENS - 1) // TILE_TOKENS
+    each = -(-counts // (TILE_GRAIN * tiles.clamp(min=1))) * TILE_GRAIN
     last = torch.cumsum(tiles, 0).to(torch.int32)
     index = torch.arange(most, device=row_ends.device, dtype=torch.int32)
     group = torch.searchsorted(last, index, right=True).clamp_(max=len(row_ends) - 1).to(torch.int32)
-    row = starts[group] + (index - (last - tiles)[group]) * TILE_TOKENS
-    end = torch.minimum(row + TILE_TOKENS, row_ends[group])
+    row = starts[group] + (index - (last - tiles)[group]) * each[group]
+    end = torch.minimum(row + each[group], row_ends[group])
     return Tiles(row.to(torch.int32), end.to(torch.int32), group, torch.cat([last.new_zeros(1), last]))
