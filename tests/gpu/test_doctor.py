@@ -11,4 +11,4 @@ def test_the_gpu_is_found_or_what_is_missing_is_said() -> None:
     if words is not None:
         assert said == [("GPU", False, words)]
     else:
-        assert {name for name, works, _ in said if works} >= {"GPU", "CUDA", "CUDA IPC", "a plan on the device"}
+        assert {name for name, works, _ in said if works} >= {"GPU", "CUDA", "NCCL", "CUDA IPC", "a plan on the device"}

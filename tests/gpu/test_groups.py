@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -149,18 +148,11 @@ def _later(rank: int, num_ranks: int, file: str, backend: str, servers: int) -> 
     _leave(backend)
 
 
-def _nccl_version() -> int:
-    """Of the library that is loaded, which need not be the one that torch was built with."""
-    version = ctypes.c_int(0)
-    ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version))
-    return version.value
-
-
 def _start(
     job: object, num_ranks: int, folder: object, backend: str, servers: int, *more: object, most_exits: int = 0
 ) -> None:
     if backend == "nccl":
-        if _nccl_version() < 23000:
+        if torch.cuda.nccl.version() < (2, 30):
             pytest.skip("NCCL before 2.30 takes one rank per GPU")
         os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     arguments = (num_ranks, f"{folder}/store", backend, servers, *more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import tempfile
 import time
@@ -49,19 +48,21 @@ def _version(package: str) -> str:
 
 
 def _nccl() -> tuple[bool, str]:
-    number = ctypes.c_int(0)
-    try:
-        ctypes.CDLL(None).ncclGetVersion(ctypes.byref(number))
-    except AttributeError:
-        return False, "not loaded by torch"
-    words = f"{number.value // 10000}.{number.value % 10000 // 100}.{number.value % 100}"
-    return True, words + ("" if number.value >= 23000 else "; several ranks on one GPU need 2.30 or later")
+    import torch
+
+    if not torch.distributed.is_nccl_available():
+        return False, "torch was built without it"
+    number = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    words = ".".join(str(part) for part in number)
+    return True, words + ("" if number >= (2, 30) else "; several ranks on one GPU need 2.30 or later")
 
 
 def _ipc() -> tuple[bool, str]:
     """Whether memory of this process can be opened by others."""
+    import torch
     from cuda.bindings import driver
 
+    torch.cuda.synchronize()  # makes the context that the driver asks for
     error, address = driver.cuMemAlloc(1 << 20)
     if error != driver.CUresult.CUDA_SUCCESS:
         return False, str(error)

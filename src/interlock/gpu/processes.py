@@ -6,6 +6,7 @@ sender's kernel, which raises a flag beside it. Ranks may have a GPU each, or sh
 
 from __future__ import annotations
 
+import ctypes
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -76,14 +77,15 @@ class Neighbours:
         self._size_bytes = most
         mine = int(_checked(driver.cuMemAlloc(most)))
         handle = _checked(driver.cuIpcGetMemHandle(driver.CUdeviceptr(mine)))
-        handles = self.share(np.frombuffer(bytes(handle.reserved), np.int64))
+        # What a handle holds has no name in newer bindings, but an address in all.
+        handles = self.share(np.frombuffer(ctypes.string_at(handle.getPtr(), HANDLE_BYTES), np.int64))
         self.addresses = []
         for rank in range(self.num_ranks):
             if rank == self.rank:
                 self.addresses.append(mine)
                 continue
             theirs = driver.CUipcMemHandle()
-            theirs.reserved = handles[rank].tobytes()
+            ctypes.memmove(theirs.getPtr(), handles[rank].tobytes(), HANDLE_BYTES)
             lazily = driver.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
             self.addresses.append(int(_checked(driver.cuIpcOpenMemHandle(theirs, int(lazily)))))
 
