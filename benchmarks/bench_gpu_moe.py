@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from cuda.bindings import driver
 
 from common import RESULTS, machine
 from interlock.gpu.moe.layer import _experts
-from interlock.gpu.moe.pipeline import Pipeline, Rates, plan_chunks, predict
+from interlock.gpu.moe.pipeline import Order, Pipeline, Rates, plan_chunks, predict
 from interlock.gpu.moe.products import launch_experts
 from interlock.gpu.moe.rows import multiply_rows, multiply_weights, sum_rows, swiglu_back
 from interlock.gpu.moe.tables import TILE_GRAIN, make_tables
@@ -77,17 +80,22 @@ def copy_rounds(source, target, per_program, rounds, BLOCK: tl.constexpr):  # no
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], repeats: int, *, takes_least: bool = False) -> dict[str, float]:
-    """Median (or least) milliseconds of each, one after the other in every round."""
+    """Median (or least) milliseconds of each, all in every round, in another order in each.
+
+    What follows something that draws much power runs at a lower clock for a while.
+    """
     for call in calls.values():
         call()
         call()
     torch.cuda.synchronize()
     marks: dict[str, list[tuple[Any, Any]]] = {name: [] for name in calls}
+    rng, order = random.Random(0), list(calls)
     for _ in range(repeats):
-        for name, call in calls.items():
+        rng.shuffle(order)
+        for name in order:
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             first.record()
-            call()
+            calls[name]()
             last.record()
             marks[name].append((first, last))
     torch.cuda.synchronize()
@@ -245,7 +253,7 @@ def beside_copies(name: str, repeats: int, seed: int, copying: int = 16) -> dict
     side = torch.cuda.Stream()
     copies: list[tuple[Any, Any]] = []
 
-    def run(is_beside: bool) -> float:
+    def run(is_beside: bool, turn: int) -> float:
         tables.counters.zero_()
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
         torch.cuda.synchronize()
@@ -261,14 +269,14 @@ def beside_copies(name: str, repeats: int, seed: int, copying: int = 16) -> dict
         )
         marks[1].record()
         torch.cuda.synchronize()
-        if is_beside:
+        if is_beside and turn > 1:
             copies.append((marks[1].elapsed_time(marks[3]), marks[2].elapsed_time(marks[3])))
         return float(marks[0].elapsed_time(marks[1]))
 
     times = {is_beside: [] for is_beside in (False, True)}
     for turn in range(repeats + 2):
         for is_beside, taken in times.items():
-            ms = run(is_beside)
+            ms = run(is_beside, turn)
             if turn > 1:
                 taken.append(ms)
     alone, beside = (sorted(taken)[len(taken) // 2] for taken in times.values())
@@ -279,7 +287,8 @@ def beside_copies(name: str, repeats: int, seed: int, copying: int = 16) -> dict
         f"x{beside / alone:.3f}; copies outlasted every run: {was_busy}",
         flush=True,
     )
-    return {"alone_ms": alone, "beside_ms": beside, "copied_gb_per_s": rate, "copies_outlasted": was_busy}
+    facts = {"multiprocessors": others, "copying": copying, "copied_gb_per_s": rate, "copies_outlasted": was_busy}
+    return {"alone_ms": alone, "beside_ms": beside, **facts}
 
 
 LINKS = {  # hidden, inner, all experts, tokens that come to one rank of eight
@@ -329,6 +338,25 @@ def over_link(name: str, repeats: int, seed: int) -> dict[str, Any]:
         x_here.copy_(x, non_blocking=True)
         torch.cuda.current_stream().wait_stream(side)
 
+    def in_pieces(order: Order) -> Callable[[], None]:
+        """Both ways at once as a pipeline copies, with nothing to wait for."""
+        flags = torch.zeros(order.num_chunks, dtype=torch.int32, device="cuda")
+
+        def copy(ends: np.ndarray, target: torch.Tensor, source: torch.Tensor) -> None:
+            for chunk, (first, end) in enumerate(pairwise([0, *ends.tolist()])):
+                target[first:end].copy_(source[first:end], non_blocking=True)
+                stream = torch.cuda.current_stream().cuda_stream
+                driver.cuStreamWriteValue32(stream, flags.data_ptr() + 4 * chunk, 1, 0)
+
+        def run() -> None:
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                copy(order.departure_ends, y, y_here)
+            copy(order.arrival_ends, x_here, x)
+            torch.cuda.current_stream().wait_stream(side)
+
+        return run
+
     def without_link(pipeline: Pipeline) -> Callable[[], None]:
         def run() -> None:
             pipeline.tables.counters.zero_()
@@ -340,17 +368,22 @@ def over_link(name: str, repeats: int, seed: int) -> dict[str, Any]:
     ways = [(1, 1), *((n, parts) for n, parts in WAYS if n // parts <= num_experts)]
     orders = {way: plan_chunks(chosen, num_experts, *way) for way in ways}
     pipelines = {(way, lag): Pipeline(orders[way], gate_up, down, weights, lag=lag) for way in ways for lag in (0, 1)}
+    longest = max(ways)
+    links = {"link": both_ways, "link in pieces": in_pieces(orders[longest])}
+    links |= {"in": lambda: x_here.copy_(x, non_blocking=True), "out": lambda: y.copy_(y_here, non_blocking=True)}
     alone = in_turns(
-        {"link": both_ways, **{f"{way} {lag}": without_link(p) for (way, lag), p in pipelines.items()}},
+        {**links, **{f"{way} {lag}": without_link(p) for (way, lag), p in pipelines.items()}},
         repeats,
         takes_least=True,
     )
     link = tokens.numel() * 2 / alone["link"] * 1e3
+    copy_s = max(0.0, alone["link in pieces"] - alone["link"]) / 1e3 / orders[longest].num_chunks
+    faster = 2 * alone["link"] / (alone["in"] + alone["out"])
     row_s = alone[f"{(1, 1)} 0"] / 1e3 / rows
     predicted = {}
     for way, lag in pipelines:
         chunk_s, start_s = (max(0.0, alone[f"{way} {n}"] / 1e3 - rows * row_s) / way[0] for n in (lag, 0))
-        rates = Rates(link, link, row_s, chunk_s, start_s)
+        rates = Rates(link, link, row_s, chunk_s, start_s, copy_s, faster)
         predicted[way, lag] = predict(orders[way], hidden * 2, rates, lag) * 1e3
     best = min(predicted, key=lambda which: predicted[which])
     print(f"== {name}: {rows} rows of {num_tokens} tokens; alone, ms: { {k: round(v, 3) for k, v in alone.items()} }")

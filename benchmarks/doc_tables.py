@@ -552,14 +552,24 @@ def gpu_experts() -> str:
         lines.append(
             [
                 name,
-                *(f"{ms[who]:.2f}" for who in ("eager", "strong", "ours", "ours, atomic")),
-                *(f"{ms[base] / ms['ours']:.2f}" for base in ("eager", "strong")),
+                *(
+                    f"{ms[who]:.2f}" if who in ms else ""
+                    for who in ("eager", "strong", "triton", "ours", "ours, atomic")
+                ),
+                *(f"{ms[base] / ms['ours']:.2f}" if base in ms else "" for base in ("eager", "strong", "triton")),
                 f"{back['strong'] / back['ours']:.2f}" if back else "",
                 f"{case['error']['strong']:.4f} / {case['error']['ours']:.4f}",
             ]
         )
-    header = ["hidden/inner/experts/tokens", "eager, ms", "strong, ms", "ours, ms", "ours with atomics, ms"]
-    header += ["over eager", "over strong", "way back over strong", "error, strong / ours"]
+    header = [
+        "hidden/inner/experts/tokens",
+        "eager, ms",
+        "strong, ms",
+        "Triton, ms",
+        "ours, ms",
+        "ours with atomics, ms",
+    ]
+    header += ["over eager", "over strong", "over Triton", "way back over strong", "error, strong / ours"]
     (beside,) = result["beside"].values()
     facts = (
         f"{result['device']}, torch {result['torch']}. On {beside['multiprocessors']} multiprocessors beside "

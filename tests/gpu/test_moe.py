@@ -91,7 +91,7 @@ def test_bad_arguments_are_named() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 700), st.integers(1, 9), st.integers(1, 4), st.integers(0, 10**6))
+@given(st.integers(0, 3000), st.integers(1, 9), st.integers(1, 4), st.integers(0, 10**6))
 def test_items_cover_every_row_and_column_once(tokens: int, num_experts: int, k: int, seed: int) -> None:
     k = min(k, num_experts)
     rng = np.random.default_rng(seed)
@@ -136,6 +136,15 @@ def test_a_planned_order_brings_tokens_before_and_takes_them_after_their_experts
     assert (tables.token_of.numpy() < np.repeat(order.arrival_ends, order.rows_per_chunk())).all()
 
 
+def test_a_link_used_one_way_only_is_faster_and_every_copy_costs_something() -> None:
+    order = plan_chunks(np.zeros((100, 1), np.int64), 1, 1)
+    one = predict(order, 10, Rates(1e3, 2e3, 1e-3, 0.5, 0.25, 0.125, alone=2.0))
+    assert one == pytest.approx((1.0 + 0.125) / 2 + 0.1 + 0.25 + (0.5 + 0.125) / 2)
+    order = plan_chunks(np.arange(100)[:, None] % 2, 2, 2)  # the second chunk comes while the first leaves
+    two = predict(order, 10, Rates(1e3, 1e3, 0.0, 0.0, 0.0, alone=2.0))
+    assert two == pytest.approx(0.25 + 0.5 + 0.25)
+
+
 def test_tokens_without_an_expert_and_odd_chunks_are_refused() -> None:
     with pytest.raises(InvalidInput, match="token 1 has no expert"):
         plan_chunks(np.array([[0], [-1]]), 2, 1)
@@ -157,7 +166,7 @@ def test_the_kernel_compiles(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_gpu
-@pytest.mark.parametrize("tokens", [1, 37, 300, 2049])
+@pytest.mark.parametrize("tokens", [1, 37, 300, 2049, 5000])
 @pytest.mark.parametrize("shape", [(256, 128, 4, 2), (1024, 640, 9, 3), (768, 256, 2, 1)])
 def test_the_kernel_computes_what_plain_torch_does(tokens: int, shape: tuple[int, int, int, int]) -> None:
     inputs = draw(tokens, *shape, seed=tokens, dtype=torch.bfloat16, device="cuda")

@@ -2,11 +2,12 @@
 // and the weighted sum of every token's results, tile by tile in the order of a list.
 //
 // A tile is up to 320 tokens of an expert by 256 rows of its weights. Two blocks share it, each with half of the tokens:
-// each loads half of the weights for both, since what limits us is what leaves the L2 cache. In a block one warpgroup
-// loads (weights by the tensor copy engine, tokens gathered row by row), two multiply 128 rows of weights each with all
-// of the block's tokens. Tokens are the columns of the tensor cores' products, which come in any multiple of eight, so
-// little is multiplied for nothing. Gate and up rows lie sixteen by sixteen in a tile, so that both halves of a SwiGLU
-// meet in one thread; a warp's channels lie side by side.
+// each loads half of the weights for both, since under a limit of power what leaves the L2 cache costs time (each block
+// for itself is 5 to 22 % slower; four find room on fewer multiprocessors and wait longer for each other). In a block one
+// warpgroup loads (weights by the tensor copy engine, tokens gathered row by row), two multiply 128 rows of weights each
+// with all of the block's tokens. Tokens are the columns of the tensor cores' products, which come in any multiple of
+// eight, so little is multiplied for nothing. Gate and up rows lie sixteen by sixteen in a tile, so that both halves of a
+// SwiGLU meet in one thread; a warp's channels lie side by side.
 //
 // Kinds of items: 0 gate and up, 1 down, 2 sum, 3 nothing. An item waits only for items before it in the list or for a
 // copy that raises `arrived`; every block is resident, so the list always ends. Counters are zero at launch.
@@ -24,7 +25,8 @@ constexpr int TOKENS = 160;      // most of a block's half of a tile
 constexpr int GRAIN = 16;        // of tokens that are multiplied
 constexpr int WEIGHT_BYTES = ROWS * DEPTH * 2;
 constexpr int TOKEN_BYTES = TOKENS * DEPTH * 2;
-constexpr int WARPS = 16;        // that multiply, in both blocks
+constexpr int BLOCKS = 2;        // that share a tile: a cluster
+constexpr int WARPS = 8 * BLOCKS;  // that multiply, in both
 constexpr int SLOTS = 8;         // items handed over; more than STAGES + 1
 
 template <int V>
@@ -59,7 +61,7 @@ __device__ __forceinline__ bool is_over(u32 barrier, int parity) {
 __device__ __forceinline__ void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// At the barrier of the same place in one of the two blocks.
+// At the barrier of the same place in one of the blocks.
 __device__ __forceinline__ void arrive_at(u32 barrier, int block) {
   asm volatile("{\n.reg .b32 a;\nmapa.shared::cluster.u32 a, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [a];\n}" ::"r"(barrier), "r"(block)
                : "memory");
@@ -150,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
   const u32 full = shared_address(barriers), empty = shared_address(barriers + STAGES);
   const int group = threadIdx.x >> 7, t = threadIdx.x & 127;
   const int tiles_up = inner / (ROWS / 2);
-  const int block = blockIdx.x & 1;  // of the two that share a tile
+  const int block = blockIdx.x % BLOCKS;  // of those that share tiles
   Flags flags{counters, counters + 1, counters + 1 + num_chunks, counters + 1 + 2 * num_chunks, counters + 1 + 3 * num_chunks, limit_ns};
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
@@ -185,8 +187,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       advance();
     };
     // A pair takes one item of each round, another place in each: tiles of unlike length come by turns.
-    const int pairs = gridDim.x / 2;
-    auto item_of = [&](int round) { return round * pairs + (blockIdx.x / 2 + round) % pairs; };
+    const int pairs = gridDim.x / BLOCKS;
+    auto item_of = [&](int round) { return round * pairs + (blockIdx.x / BLOCKS + round) % pairs; };
     auto fetch = [&](int index) {
       const int4 none{3, 0, 0, 0}, low = index < num_items ? items[2 * index] : none, high = index < num_items ? items[2 * index + 1] : none;
       return Item{low.x, low.y, low.z, low.w, high.x, high.y, high.z, 0};
@@ -196,9 +198,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       Item item = next;
       next = fetch(item_of(round + 1));  // ahead of time
       if (item.kind >= 2) {
-        const int middle = (item.row + item.end) / 2;
-        if (block) item.row = middle;
-        else item.end = middle;
+        const int first = item.row, count = item.end - first;
+        item.row = first + count * block / BLOCKS;
+        item.end = first + count * (block + 1) / BLOCKS;
         if (item.kind == 2) {
           if ((t & 31) == 0)
             for (int i = 0; i <= item.chunk; i++) await<acquire>(flags.finished + i, finished_of[i] * WARPS, flags);
@@ -207,9 +209,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         }
         continue;
       }
-      const int count = item.end - item.row, half = min((count + 2 * GRAIN - 1) / (2 * GRAIN) * GRAIN, count);
-      if (block) item.row += half;
-      else item.end = item.row + half;
+      const int part = (item.end - item.row + BLOCKS * GRAIN - 1) / (BLOCKS * GRAIN) * GRAIN;
+      item.row += block * part;
+      item.end = min(item.row + part, item.end);
       const int depth = item.kind ? inner : hidden;
       const u8* from = item.kind ? inner_rows : tokens;
       u32 at[TOKENS / 16];
@@ -227,8 +229,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         wait_barrier(empty + 8 * stage, phase ^ 1);
         if (k == 0) hand_over(item);
         if (t == 0) {
-          const u32 half_at = weights_at + stage * WEIGHT_BYTES + block * (WEIGHT_BYTES / 2), both = 3;
           asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * stage), "r"(WEIGHT_BYTES) : "memory");
+          const u32 half_at = weights_at + stage * WEIGHT_BYTES + block * (WEIGHT_BYTES / 2), both = 3;
           if (item.kind)
             asm volatile(
                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], "
@@ -261,7 +263,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
     const int half = group - 1, warp = t >> 5, lane = t & 31;
     const u32 staging = tokens_at + STAGES * TOKEN_BYTES + (half * 4 + warp) * 1280;  // 16 tokens, 64 bytes and room
     auto free_stage = [&](int which) {  // for the loads of both blocks
-      if (lane < 2) arrive_at(empty + 8 * which, lane);
+      if (lane < BLOCKS) arrive_at(empty + 8 * which, lane);
     };
 
     int* pending = nullptr;  // counter of what this warp has written, told once the stores are through
@@ -333,110 +335,32 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         }
       } else {
         const int channel = item.column * ROWS + half * 128 + warp * 32 + (lane & 3) * 8;
-#pragma unroll
-        for (int j = 0; j < N / 8; j += 2) {
-          __syncwarp();
-#pragma unroll
-          for (int u = 0; u < 2; u++)
-            store_transposed(staging + (u * 8 + lane_row) * 80 + lane_matrix * 16, pack(d[0][4 * (j + u)], d[0][4 * (j + u) + 1]),
-                             pack(d[1][4 * (j + u)], d[1][4 * (j + u) + 1]), pack(d[0][4 * (j + u) + 2], d[0][4 * (j + u) + 3]),
-                             pack(d[1][4 * (j + u) + 2], d[1][4 * (j + u) + 3]));
-          __syncwarp();
-#pragma unroll
-          for (int u = 0; u < 2; u++) {
-            const int token = 8 * (j + u) + (lane >> 2), row = item.row + token;
-            if (token >= count) continue;
-            const uint4 v = load_shared(staging + (u * 8 + (lane >> 2)) * 80 + (lane & 3) * 16);
-            if (results) {
-              *(uint4*)(results + ((size_t)row * hidden + channel) * 2) = v;
-            } else {
-              const float w = row_weight[row];
-              asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
-                               outputs + ((size_t)row_output[row] * hidden + channel) * 2),
-                           "r"(pack(low_of(v.x) * w, high_of(v.x) * w)), "r"(pack(low_of(v.y) * w, high_of(v.y) * w)),
-                           "r"(pack(low_of(v.z) * w, high_of(v.z) * w)), "r"(pack(low_of(v.w) * w, high_of(v.w) * w))
-                           : "memory");
-            }
-          }
-        }
-      }
-    };
-
-#if WIDE
-    // Tokens as rows, 64 for each warpgroup, and all rows of weights as columns: less to read of shared memory.
-    auto wide = [&](const Item& item) {
-      const int steps = (item.kind ? inner : hidden) / DEPTH, first = item.row + half * 64, count = item.end - first;
-      float d[128] = {};
-      int last = 0;
-#pragma unroll 1
-      for (int k = 0; k < steps; k++) {
-        if (k) wait_barrier(full + 8 * stage, phase);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-        const u64 a = operand(tokens_at + stage * TOKEN_BYTES + half * 64 * 128, 1), b = operand(weights_at + stage * WEIGHT_BYTES, 1);
-#pragma unroll
-        for (int i = 0; i < DEPTH / 16; i++) wgmma(d, a + 2 * i, b + 2 * i);
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        if (k) {
-          asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-          free_stage(last);
-        }
-        if (k == 2) tell();
-        last = stage;
-        advance();
-      }
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-      free_stage(last);
-      if (steps < 3) tell();
-#pragma unroll
-      for (int i = 0; i < 128; i++) asm volatile("" : "+f"(d[i])::"memory");
-      // A warp's 16 tokens leave 32 channels at a time; value(c, h) packs two of the eight in chunk c.
-      auto leave = [&](auto value, int c, auto put) {
-        __syncwarp();
-#pragma unroll
-        for (int u = 0; u < 4; u += 2)
-          asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(staging + (lane & 15) * 80 + (u + (lane >> 4)) * 16),
-                       "r"(value(c + u, 0)), "r"(value(c + u, 1)), "r"(value(c + u + 1, 0)), "r"(value(c + u + 1, 1))
-                       : "memory");
-        __syncwarp();
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-          const int token = u * 8 + (lane >> 2);
-          if (warp * 16 + token < count) put(first + warp * 16 + token, (c + (lane & 3)) * 8, load_shared(staging + token * 80 + (lane & 3) * 16));
-        }
-      };
-      if (item.kind == 0) {
-        auto rows_of = [&](u8* out, int stride, int column) {
-          return [=](int row, int channel, uint4 v) { *(uint4*)(out + ((size_t)row * stride + column + channel) * 2) = v; };
+        auto put = [&](int j) {
+          store_transposed(staging + (j & 1) * 640 + lane_row * 80 + lane_matrix * 16, pack(d[0][4 * j], d[0][4 * j + 1]),
+                           pack(d[1][4 * j], d[1][4 * j + 1]), pack(d[0][4 * j + 2], d[0][4 * j + 3]), pack(d[1][4 * j + 2], d[1][4 * j + 3]));
         };
-        const int column = item.column * (ROWS / 2);
+        __syncwarp();
+        put(0);
 #pragma unroll
-        for (int c = 0; c < 16; c += 4) {
-          auto at = [](int c, int h) { return 4 * (4 * (c >> 1) + (c & 1)) + 2 * h; };
-          leave([&](int c, int h) { return pack(swiglu(d[at(c, h)], d[at(c, h) + 8]), swiglu(d[at(c, h) + 1], d[at(c, h) + 9])); }, c,
-                rows_of(inner_rows, inner, column));
-          if (gate_up) {
-            leave([&](int c, int h) { return pack(d[at(c, h)], d[at(c, h) + 1]); }, c, rows_of(gate_up, 2 * inner, column));
-            leave([&](int c, int h) { return pack(d[at(c, h) + 8], d[at(c, h) + 9]); }, c, rows_of(gate_up, 2 * inner, inner + column));
+        for (int j = 0; j < N / 8; j++) {
+          __syncwarp();
+          const uint4 v = load_shared(staging + (j & 1) * 640 + (lane >> 2) * 80 + (lane & 3) * 16);
+          if (j + 1 < N / 8) put(j + 1);
+          const int token = 8 * j + (lane >> 2), row = item.row + token;
+          if (token >= count) continue;
+          if (results) {
+            *(uint4*)(results + ((size_t)row * hidden + channel) * 2) = v;
+          } else {
+            const float w = row_weight[row];
+            asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
+                             outputs + ((size_t)row_output[row] * hidden + channel) * 2),
+                         "r"(pack(low_of(v.x) * w, high_of(v.x) * w)), "r"(pack(low_of(v.y) * w, high_of(v.y) * w)),
+                         "r"(pack(low_of(v.z) * w, high_of(v.z) * w)), "r"(pack(low_of(v.w) * w, high_of(v.w) * w))
+                         : "memory");
           }
         }
-      } else {
-#pragma unroll
-        for (int c = 0; c < 32; c += 4)
-          leave([&](int c, int h) { return pack(d[4 * c + 2 * h], d[4 * c + 2 * h + 1]); }, c, [&](int row, int channel, uint4 v) {
-            if (results) *(uint4*)(results + ((size_t)row * hidden + item.column * ROWS + channel) * 2) = v;
-            else {
-              const float w = row_weight[row];
-              asm volatile("red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%0], {%1, %2, %3, %4};" ::"l"(
-                               outputs + ((size_t)row_output[row] * hidden + item.column * ROWS + channel) * 2),
-                           "r"(pack(low_of(v.x) * w, high_of(v.x) * w)), "r"(pack(low_of(v.y) * w, high_of(v.y) * w)),
-                           "r"(pack(low_of(v.z) * w, high_of(v.z) * w)), "r"(pack(low_of(v.w) * w, high_of(v.w) * w))
-                           : "memory");
-            }
-          });
       }
     };
-#endif
 
     auto sum = [&](const Item& item) {  // a warp to a token
       for (int output = item.row + half * 4 + warp; output < item.end; output += 8) {
@@ -476,17 +400,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       if (lane == 0) release_add_outside(flags.left + item.chunk);
     };
 
-#if STAGGER
-    bool is_first = half;
-#endif
     for (int slot = 0;; slot = (slot + 1) % SLOTS) {
       __syncwarp();
       if (!is_over(full + 8 * stage, phase)) tell();  // before any wait: what is loaded next may depend on it
       wait_barrier(full + 8 * stage, phase);
-#if STAGGER
-      if (is_first) __nanosleep(STAGGER);
-      is_first = false;
-#endif
       const Item item = slots[slot];
       if (item.kind < 0) {
         tell();
@@ -500,10 +417,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         sum(item);
         continue;
       }
-#if WIDE
-      if (item.end - item.row > WIDE && item.end - item.row <= 128) wide(item);
-      else
-#endif
       switch ((item.end - item.row + GRAIN - 1) / GRAIN) {
         case 1: product(Int<GRAIN>{}, item); break;
         case 2: product(Int<2 * GRAIN>{}, item); break;
@@ -520,5 +433,5 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       pending = item.kind ? flags.finished + item.chunk : flags.done + item.tile;
     }
   }
-  blocks_meet();  // neither leaves while the other may still load into it
+  blocks_meet();  // none leaves while another may still load into it
 }

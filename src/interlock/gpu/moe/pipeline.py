@@ -12,6 +12,7 @@ experts one after the other. `plan_chunks` says what goes together; `predict` wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,6 @@ from interlock.gpu.moe.tables import (
     CHANNELS_UP,
     DOWN,
     GATE_UP,
-    TILE_TOKENS,
     Tables,
     product_items,
     sum_items,
@@ -73,6 +73,8 @@ class Rates:
     row_s: float  # an expert's row, of all experts in one go
     chunk_s: float  # what a chunk costs beyond its rows where its tokens are here in time
     start_s: float  # and where the experts had to wait for them
+    copy_s: float = 0.0  # what a chunk's copy costs beyond its bytes, either way
+    alone: float = 1.0  # how many times faster the link is while it is used one way only
 
 
 def plan_chunks(
@@ -125,18 +127,33 @@ def predict(order: Order, row_bytes: int, rates: Rates, lag: int = 0) -> float:
 
     With a lag, a chunk is through its experts when those of that many chunks behind it have begun to be.
     """
-    came = computed = left = 0.0
-    arrivals, departures = (np.diff(ends, prepend=0) for ends in (order.arrival_ends, order.departure_ends))
-    ended = []
-    for arriving, rows in zip(arrivals, order.rows_per_chunk(), strict=True):
-        came += arriving * row_bytes / rates.in_bytes_per_s
-        beyond = rates.start_s if came > computed else rates.chunk_s
-        computed = max(came, computed) + rows * rates.row_s + beyond
-        ended.append(computed)
-    for chunk, leaving in enumerate(departures):
-        through = ended[min(chunk + 2 * lag, order.num_chunks - 1)]
-        left = max(through, left) + leaving * row_bytes / rates.out_bytes_per_s
-    return left
+    arrivals, departures = (np.diff(ends, prepend=0).tolist() for ends in (order.arrival_ends, order.departure_ends))
+    coming = [rows * row_bytes / rates.in_bytes_per_s + rates.copy_s for rows in arrivals]  # both ways at once
+    leaving = [rows * row_bytes / rates.out_bytes_per_s + rates.copy_s for rows in departures]
+    rows_of, last = order.rows_per_chunk().tolist(), order.num_chunks - 1
+    ended: list[float] = []  # of chunks' experts
+    now, came, left = 0.0, 0, 0
+    while left <= last:
+        needed = min(left + 2 * lag, last)
+        may_leave_s = ended[needed] if needed < len(ended) else math.inf
+        is_coming, is_leaving = came <= last, may_leave_s <= now
+        faster = 1.0 if is_coming and is_leaving else rates.alone
+        passed = min(
+            coming[came] / faster if is_coming else math.inf,
+            leaving[left] / faster if is_leaving else may_leave_s - now,
+        )
+        now += passed
+        if is_leaving:
+            leaving[left] -= passed * faster
+            left += leaving[left] <= 1e-12
+        if is_coming:
+            coming[came] -= passed * faster
+            if coming[came] <= 1e-12:
+                before = ended[-1] if ended else 0.0
+                beyond = rates.start_s if now > before else rates.chunk_s
+                ended.append(max(now, before) + rows_of[came] * rates.row_s + beyond)
+                came += 1
+    return now
 
 
 class Pipeline:
@@ -241,7 +258,7 @@ def _tables(
         return torch.from_numpy(np.ascontiguousarray(values, kind)).to(device)
 
     row_ends = put(np.cumsum(np.bincount(group, minlength=order.chunk_of.size)))
-    tiles = tile_groups(row_ends, len(token) // TILE_TOKENS + order.chunk_of.size)
+    tiles = tile_groups(row_ends, len(token))
     chunk_of = put(order.chunk_of.reshape(-1))
     per_kind = []
     for kind, columns in ((GATE_UP, inner // CHANNELS_UP), (DOWN, hidden // CHANNELS_DOWN)):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from interlock.gpu.device import compile_kernel
-from interlock.gpu.moe.tables import CHANNELS_DOWN, CHANNELS_UP, TILE_TOKENS, Tables
+from interlock.gpu.moe.tables import CHANNELS_DOWN, CHANNELS_UP, TILE_GRAIN, TILE_TOKENS, Tables
 
 if TYPE_CHECKING:
     from cuda.core import ObjectCode
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["ARCHITECTURE", "compile_experts", "launch_experts", "why_not"]
 
 ARCHITECTURE = "sm_90a"
-BLOCK_TOKENS = TILE_TOKENS // 2  # a tile is two blocks'
+BLOCKS = 2  # that share a tile
+BLOCK_TOKENS, GRAIN = TILE_TOKENS // BLOCKS, TILE_GRAIN // BLOCKS
 SHARED_BYTES = 4 * (256 + BLOCK_TOKENS) * 128 + 8 * 1280 + 1024  # stages, what leaves, alignment
 THREADS = 384
-GRAIN = 16  # of a block's tokens
 
 
 def why_not(x: torch.Tensor, gate_up: torch.Tensor) -> str | None:
@@ -44,7 +44,7 @@ def compile_experts() -> ObjectCode:
 
 def _prelude() -> str:
     """The tensor cores' instruction: 64 rows of weights by so many tokens, 16 deep, in half as many registers."""
-    return "".join(_instruction(tokens) for tokens in [*range(GRAIN, BLOCK_TOKENS + 1, GRAIN), 256])
+    return "".join(_instruction(tokens) for tokens in range(GRAIN, BLOCK_TOKENS + 1, GRAIN))
 
 
 def _instruction(tokens: int) -> str:
@@ -79,12 +79,14 @@ def launch_experts(
 
     device = tokens.device
     _, hidden, inner = down_weight.shape
-    blocks = multiprocessors or torch.cuda.get_device_properties(device).multi_processor_count
-    config = cuda.core.LaunchConfig(grid=blocks // 2, cluster=2, block=THREADS, shmem_size=SHARED_BYTES)
+    kernel, pairs = _kernel(device.index)
+    if multiprocessors is not None:
+        pairs = min(pairs, multiprocessors // BLOCKS)
+    config = cuda.core.LaunchConfig(grid=pairs, cluster=BLOCKS, block=THREADS, shmem_size=SHARED_BYTES)
     cuda.core.launch(
         cuda.core.Stream.from_handle(torch.cuda.current_stream(device).cuda_stream),
         config,
-        _kernel(device.index),
+        kernel,
         _maps(gate_up_weight, down_weight).data_ptr(),
         tokens.data_ptr(),
         tables.token_of.data_ptr(),
@@ -109,18 +111,21 @@ def launch_experts(
 
 
 @cache
-def _kernel(device: int) -> Any:
+def _kernel(device: int) -> tuple[Any, int]:
+    """The kernel and how many pairs of blocks run at the same time."""
     import cuda.core
     from cuda.bindings import driver
 
-    cuda.core.Device(device).set_current()
+    here = cuda.core.Device(device)
+    here.set_current()
     kernel = compile_experts().get_kernel("experts")
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     handle = driver.CUkernel(int(kernel.handle))
     (error,) = driver.cuKernelSetAttribute(attribute, SHARED_BYTES, handle, driver.CUdevice(device))
     if error:
         raise RuntimeError(f"the device gives no {SHARED_BYTES} bytes of shared memory: {error}")
-    return kernel
+    one = cuda.core.LaunchConfig(grid=1, cluster=BLOCKS, block=THREADS, shmem_size=SHARED_BYTES)
+    return kernel, int(kernel.occupancy.max_active_clusters(one, stream=here.default_stream))
 
 
 _made_maps: dict[tuple[int, ...], torch.Tensor] = {}

@@ -12,6 +12,7 @@ __all__ = [
     "DOWN",
     "GATE_UP",
     "SUM",
+    "TILE_GRAIN",
     "TILE_TOKENS",
     "Tables",
     "make_tables",
@@ -21,7 +22,8 @@ __all__ = [
 ]
 
 TILE_TOKENS = 320  # most of a tile
-TILE_GRAIN = 32  # of a tile's tokens: 16 of each of its two blocks
+FULL_TOKENS = 256  # of a tile where there are many: 2 % faster than with 320, which leave a shorter last one
+TILE_GRAIN = 32  # of a tile's tokens: 16 of each of the two blocks that share it
 GATE_UP, DOWN, SUM, NOTHING = 0, 1, 2, 3  # kinds of items
 CHANNELS_UP, CHANNELS_DOWN = 128, 256  # of a tile of gate and up, of down
 SUM_TOKENS = 32  # of a sum item
@@ -67,7 +69,7 @@ def make_tables(
     out_row[order] = torch.arange(num_rows, dtype=torch.int32, device=device)
     out_row = torch.where(flat < 0, -1, out_row)
     weights = topk_weights.reshape(-1).float()
-    tiles = tile_groups(row_ends, num_rows // TILE_TOKENS + num_experts)
+    tiles = tile_groups(row_ends, num_rows)
     num_tiles = tiles.group_first[-1:]
     columns_up, columns_down = -(-inner // CHANNELS_UP), -(-hidden // CHANNELS_DOWN)
     items = [product_items(GATE_UP, columns_up, tiles), product_items(DOWN, columns_down, tiles)]
@@ -119,18 +121,22 @@ def sum_items(first: int, end: int, chunk: int, device: torch.device) -> torch.T
     return torch.stack([zero + SUM, zero, row, (row + SUM_TOKENS).clamp(max=end), zero, zero + chunk, zero, zero], 1)
 
 
-def tile_groups(row_ends: torch.Tensor, most: int) -> Tiles:
-    """At most `most` tiles.
+def tile_groups(row_ends: torch.Tensor, most_rows: int) -> Tiles:
+    """Tiles of groups with at most so many rows together.
 
-    A group of rows is cut into as few tiles as hold it, about as long each.
+    Those of a group have `FULL_TOKENS`, but for the last two, which share what is left; or one, where it holds that.
     """
     starts = torch.cat([row_ends.new_zeros(1), row_ends[:-1]])
     counts = row_ends - starts
-    tiles = (counts + TILE_TOKENS - 1) // TILE_TOKENS
-    each = -(-counts // (TILE_GRAIN * tiles.clamp(min=1))) * TILE_GRAIN
+    full = -((2 * TILE_TOKENS - counts) // FULL_TOKENS).clamp(max=0)
+    left = counts - full * FULL_TOKENS
+    half = torch.where(left <= TILE_TOKENS, left, -(-left // (2 * TILE_GRAIN)) * TILE_GRAIN)
+    tiles = full + (left + TILE_TOKENS - 1) // TILE_TOKENS
     last = torch.cumsum(tiles, 0).to(torch.int32)
+    most = most_rows // FULL_TOKENS + len(row_ends)
     index = torch.arange(most, device=row_ends.device, dtype=torch.int32)
     group = torch.searchsorted(last, index, right=True).clamp_(max=len(row_ends) - 1).to(torch.int32)
-    row = starts[group] + (index - (last - tiles)[group]) * each[group]
-    end = torch.minimum(row + each[group], row_ends[group])
+    place = index - (last - tiles)[group]
+    row = starts[group] + torch.minimum(place, full[group]) * FULL_TOKENS + (place > full[group]) * half[group]
+    end = torch.minimum(row + torch.where(place < full[group], FULL_TOKENS, half[group]), row_ends[group])
     return Tiles(row.to(torch.int32), end.to(torch.int32), group, torch.cat([last.new_zeros(1), last]))
