@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -192,6 +193,23 @@ def sensitivity() -> str:
     rows = stored("inswitch")["sensitivity"]
     assert isinstance(rows, list)
     return _ratios(rows)
+
+
+def link_model() -> str:
+    """What the model says of experts behind the host link, beside what was measured; the fastest predicted ways."""
+    rows, lines, seen = rows_of(stored("link_model")), [], Counter[str]()
+    for row in rows:
+        is_ours = str(row["way"]).startswith("token-centric")
+        seen[str(row["hidden/inner"])] += is_ours
+        if not is_ours or seen[str(row["hidden/inner"])] <= 2:
+            figures = [f"{float(str(row[key])):.2f}" for key in ("predicted_ms", "measured_ms")]
+            lines.append([str(row["hidden/inner"]), str(row["way"]), *figures, f"{row['predicted over measured']:.2f}"])
+    off = [abs(float(str(row["predicted over measured"])) - 1) for row in rows]
+    words = (
+        f"{sum(part <= 0.1 for part in off)} of {len(off)} runs are within 10 %, the farthest is {max(off):.2f} off."
+    )
+    header = ["hidden/inner", "way", "predicted, ms", "measured, ms", "predicted over measured"]
+    return markdown(header, lines) + f"\n{words}\n"
 
 
 def export() -> str:
@@ -434,7 +452,7 @@ def _seconds(value: object) -> str:
 
 FAST = (quality, quality_faults, quality_corners, draws, mesh, grid, regret)
 LAB = (lab, lab_queues, lab_choice, lab_small)
-MOE = (across, across_bound, inswitch, sensitivity)
+MOE = (across, across_bound, inswitch, sensitivity, link_model)
 
 
 def clusters() -> str:

@@ -25,6 +25,7 @@ RUNS = {
     "faults": ([], 5),
     "fabrics": ([], 5),
     "inswitch": ([], 5),
+    "link_model": ([], 2),
     "across": ([], 5),
     "across_bound": ([], 5),
     "bounds": ([], 5),

@@ -65,7 +65,7 @@ USES: dict[str, list[list[str]]] = {
     "moe layer": [
         ["--layer", "small-8", "--gpus", "4", "--schemes", "deepep"],
         ["--routing", "{routing.npz}", "--gpus", "4", "--schemes", "deepep"],
-        ["--layer", "small-8", "--gpus", "4", "--schemes", "deepep", "--gemm", "h200"],
+        ["--layer", "small-8", "--gpus", "4", "--schemes", "deepep", "--gemm", "paper"],
     ],
     "moe step": [[*TINY, "--algorithms", "direct"], ["--cluster", "{cluster.toml}", "--algorithms", "direct"]],
     "moe across": [[*TINY, "--tokens", "16"], [*TINY, "--routing", "{routing.npz}"]],
@@ -96,7 +96,7 @@ VALUES: dict[str, str] = {
     "--flavor": "azure",
     "--format": "ilk",
     "--gantt": "{new}",
-    "--gemm": "h200",
+    "--gemm": "paper",
     "--gpu": "",
     "--gpus": "8",
     "--group": "0,1",

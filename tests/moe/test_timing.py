@@ -24,7 +24,7 @@ from interlock.moe import (
     uniform_traffic,
 )
 from interlock.moe.comparison import compare_schemes, lower_bound_s
-from interlock.moe.constants import ORIGIN, PAPER_RATE, list_flits
+from interlock.moe.constants import H200, MEASURED, ORIGIN, PAPER_RATE, Origin, list_flits
 from interlock.moe.fluid import fluid_time_s, loads, useless_nvls_traffic
 from interlock.moe.replicas import choose_replicas
 from interlock.moe.tiles import cut_chunks, cut_tiles
@@ -179,15 +179,14 @@ def test_lists_of_targets_lengthen_what_names_them_and_nothing_else() -> None:
 def test_a_scheme_depends_on_the_constants_it_names_and_on_no_others(name: str) -> None:
     layer = replace(LAYER, experts=128, top_k=32, tokens_per_gpu=200)
     traffic = uniform_traffic(layer, GPUS)
-    tight = replace(PAPER, tlb_entries=64, reduction_buffer_bytes=16 * 1024)  # so that tables and buffers press
+    # So that tables and buffers press, and launches and flags take time.
+    tight = replace(PAPER, tlb_entries=64, reduction_buffer_bytes=16 * 1024, launch_s=2e-6, flag_s=1e-6)
 
     def times(machine: Machine) -> list[float]:
-        """Of the whole, and of links and SMs, which may have time to spare."""
+        """Of the whole, of links and SMs, which may have time to spare, and of every start."""
         made = layer_time(name, layer, traffic, machine)
-        return [
-            made.makespan_s,
-            *(float(busy.sum()) for busy in (made.up_busy_s, made.down_busy_s, made.compute_busy_s)),
-        ]
+        parts = (made.up_busy_s, made.down_busy_s, made.compute_busy_s, made.start_s)
+        return [made.makespan_s, *(float(part.sum()) for part in parts)]
 
     before = times(tight)
     half = {
@@ -200,6 +199,32 @@ def test_a_scheme_depends_on_the_constants_it_names_and_on_no_others(name: str) 
     moved = {field for field, value in half.items() if times(replace(tight, **{field: value})) != before}
     assert moved == set(SCHEMES[name].constants) - {"FLIT_BYTES", "IDS_PER_FLIT"}
     assert set(ORIGIN) == {field.name for field in fields(Machine)} | {"FLIT_BYTES", "IDS_PER_FLIT"}
+
+
+def test_the_h200_says_which_constants_were_measured_and_slows_what_computes_beside_copies() -> None:
+    assert [name for name in ORIGIN if H200.origin(name) is Origin.MEASURED] == list(MEASURED)
+    assert PAPER.origin("gemms") is Origin.FITTED and replace(PAPER, sms=100).origin("sms") is None
+    layer = replace(LAYER, ffn=4096, tokens_per_gpu=2048)  # experts press
+    traffic = uniform_traffic(layer, GPUS)
+    beside, foreign, launched = (
+        {name: layer_time(name, layer, traffic, replace(PAPER, **change)).makespan_s for name in SCHEMES}
+        for change in ({"beside_slowdown": 1.5}, {"foreign_slowdown": 2.5}, {"launch_s": 50e-6})
+    )
+    before = {name: layer_time(name, layer, traffic).makespan_s for name in SCHEMES}
+    assert {name for name in SCHEMES if beside[name] > 1.2 * before[name]} == {
+        "comet", "dysharp-addressing", "dysharp-fusion", "dysharp", "inswitch",
+    }  # fmt: skip
+    assert foreign["tutel"] > 1.05 * before["tutel"] and foreign["deepep"] == before["deepep"]
+    assert launched["deepep"] - before["deepep"] == pytest.approx(3 * 50e-6)  # experts, second GEMM, combine
+
+
+def test_waves_of_a_librarys_gemm_read_weights_again() -> None:
+    """Few tokens of an expert in a wave run at the rate of few tokens."""
+    layer = replace(LAYER, hidden=4096, ffn=1536, tokens_per_gpu=512)
+    chunks = cut_chunks(uniform_traffic(layer, GPUS), 128)
+    whole, halves = (cut_tiles(chunks, 128, np.arange(chunks.per_gpu) * waves // chunks.per_gpu) for waves in (1, 2))
+    assert (whole.wave_tokens == whole.slot_tokens).all() and (halves.wave_tokens < halves.slot_tokens).all()
+    assert H200.gemms.row_s(layer, np.array([128])).sum() > 1.2 * H200.gemms.row_s(layer, np.array([512])).sum()
 
 
 def _routing(seed: int, replicas: int) -> Routing:

@@ -76,8 +76,8 @@ def layer(
     dispatch: Annotated[str, typer.Option("--dispatch", help="Precision on the way there: bf16 or fp8.")] = "bf16",
     combine: Annotated[str, typer.Option("--combine", help="Precision on the way back: bf16 or fp8.")] = "bf16",
     gemm: Annotated[
-        str, typer.Option("--gemm", help="Expert times: paper (one rate) or h200 (bf16, measured table).")
-    ] = "paper",
+        str, typer.Option("--gemm", help="Expert times: h200 (bf16, measured) or paper (one assumed rate).")
+    ] = "h200",
     seed: SeedOption = 0,
     picture: PictureOption = None,
     page: HtmlOption = None,
@@ -92,7 +92,7 @@ def layer(
 
       interlock moe layer --routing routing.npz:intent:10 --gpus 16 --replicas 2 --schemes dysharp,inswitch
 
-      interlock moe layer --dispatch fp8 --combine bf16 --gemm h200
+      interlock moe layer --dispatch fp8 --combine bf16 --gemm paper
     """
     one_format(as_json, as_csv)
     outputs = Outputs({"--picture": picture, "--html": page})
@@ -290,6 +290,7 @@ def _layer(
     as_csv: bool,
 ) -> int:
     from interlock.moe import SCHEMES, compare_schemes
+    from interlock.moe.constants import ORIGIN
     from interlock.moe.picture import timeline_svg
     from interlock.report.moe_page import layer_page
 
@@ -317,6 +318,7 @@ def _layer(
         write_text(page, layer_page(title, HONEST, command_line(), made_with, (header, rows), made, (layer, traffic)))
     if as_json:
         facts = {"name": layer.name, "gpus": gpus, "backward": backward, "gemms": machine.gemms.name}
+        facts["constants"] = {name: str(machine.origin(name) or "given") for name in sorted(ORIGIN)}
         facts |= {"dispatch_bytes": layer.dispatch_bytes, "combine_bytes": layer.combine_bytes}
         print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
         return 0
@@ -328,6 +330,7 @@ def _layer(
     notes = [
         f"Times are {HONEST}. GEMMs: {machine.gemms.name}.",
         f"Assumed: {layer.tokens_per_gpu} tokens per GPU, {shape}.",
+        *_origins(machine),
         f"Dispatch in {there}, combine in {back}; the {'backward' if backward else 'forward'} pass.",
     ]
     notes.append(f"Traffic: {_unevenness(traffic).words}.")
@@ -353,12 +356,22 @@ def _value_bytes(option: str, precision: str) -> float:
 
 
 def _machine(gemm: str) -> Machine:
-    from interlock.moe import PAPER, h200_gemms
+    from interlock.moe import H200, PAPER
 
-    known = {"paper": PAPER.gemms, "h200": h200_gemms()}
+    known = {"paper": PAPER, "h200": H200}
     if gemm not in known:
         raise InvalidInput(f"unknown --gemm {gemm!r}; {nearest(gemm, known)}")
-    return replace(PAPER, gemms=known[gemm])
+    return known[gemm]
+
+
+def _origins(machine: Machine) -> list[str]:
+    """Where the model's constants come from, a line for each kind."""
+    from interlock.moe.constants import ORIGIN
+
+    by_origin: dict[str, list[str]] = {}
+    for name in ORIGIN:
+        by_origin.setdefault(str(machine.origin(name) or "given"), []).append(name)
+    return [f"Constants {origin}: {', '.join(names)}." for origin, names in sorted(by_origin.items())]
 
 
 def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, LayerTraffic | Routing]:

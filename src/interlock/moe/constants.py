@@ -13,10 +13,22 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.moe.gemm import FixedRate, Gemms, h200_tile_rates
+from interlock.moe.gemm import FixedRate, Gemms, h200_gemms, h200_tile_rates
 from interlock.moe.layer import Layer
 
-__all__ = ["FLIT_BYTES", "IDS_PER_FLIT", "ORIGIN", "PAPER", "Machine", "Origin", "list_flits"]
+__all__ = [
+    "FLIT_BYTES",
+    "H200",
+    "HOST_LINK",
+    "IDS_PER_FLIT",
+    "MEASURED",
+    "ORIGIN",
+    "PAPER",
+    "HostLink",
+    "Machine",
+    "Origin",
+    "list_flits",
+]
 
 FLIT_BYTES = 16
 PAPER_RATE = FixedRate(0.95 * 1979e12)  # 95 % of the H200's dense FP8 peak
@@ -55,11 +67,22 @@ class Machine:
     tile_tokens: int = 128  # other heights cost what `tile_slowdown` says
     tile_rows: int = 64  # a partial tile costs whole multiples of this many rows on the tensor cores
     bytes_per_request: int = 512  # that one pull request asks for
+    beside_slowdown: float = 1.0  # of a scheme's own GEMMs on their SMs while others copy
+    foreign_slowdown: float = 1.0  # of a library's GEMMs as soon as copies take an SM
+    launch_s: float = 0.0  # of a kernel that starts when another has ended
+    flag_s: float = 0.0  # until what waits for a flag in memory goes on
 
     switches: int = 9
     reduction_buffer_bytes: int = 64 * 1024  # per port of each switch
     tlb_entries: int = 512
     tlb_miss_packets: float = 1.0  # packet times a port waits for the table on a miss
+
+    def origin(self, name: str) -> Origin | None:
+        """Where a constant of this machine comes from; None for one that is neither the paper's nor the H200's."""
+        value = getattr(self, name, None)
+        if name not in MEASURED or value == getattr(PAPER, name):
+            return ORIGIN[name] if value == getattr(PAPER, name, None) else None
+        return Origin.MEASURED if value == getattr(H200, name) else None
 
     @property
     def compute_share(self) -> float:
@@ -133,8 +156,35 @@ ORIGIN = {
     "tile_tokens": Origin.PUBLISHED,
     "tile_rows": Origin.ASSUMED,
     "bytes_per_request": Origin.ASSUMED,
+    "beside_slowdown": Origin.ASSUMED,
+    "foreign_slowdown": Origin.ASSUMED,
+    "launch_s": Origin.ASSUMED,
+    "flag_s": Origin.ASSUMED,
     "switches": Origin.PUBLISHED,
     "reduction_buffer_bytes": Origin.PUBLISHED,
     "tlb_entries": Origin.PUBLISHED,
     "tlb_miss_packets": Origin.ASSUMED,
 }
+
+MEASURED = ("gemms", "beside_slowdown", "foreign_slowdown", "launch_s", "flag_s")
+H200 = Machine(
+    gemms=h200_gemms(),
+    beside_slowdown=1.069,  # beside 16 copying SMs, benchmarks/results/gpu_moe.json; 1.02-1.05 of a simpler kernel
+    foreign_slowdown=1.9,  # torch's grouped GEMM, 4 to 32 SMs taken
+    launch_s=22e-6,  # a cooperative launch
+    flag_s=1.46e-6,  # a dependent hop, benchmarks/results/gpu.json
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLink:
+    """The host link of one H200 as a slow link of a rank, and what our kernel pays for chunks; all measured."""
+
+    one_way_bytes_per_s: float = 55e9  # copy engines, which slow GEMMs by 1.00
+    both_ways_bytes_per_s: float = 51e9  # each way
+    memory_bytes_per_s: float = 2 * 1.88e12  # read and written, as a copy does: benchmarks/results/gpu.json
+    chunk_s: float = 10e-6  # beyond a chunk's rows, of 4096/1536 in 32 chunks
+    chunk_start_s: float = 49e-6  # the same where the experts had to wait for it
+
+
+HOST_LINK = HostLink()

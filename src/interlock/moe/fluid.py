@@ -90,10 +90,11 @@ def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Mach
     dispatch_s = max(part.out_s, part.in_s)
     combine_s = back * dispatch_s
     alone_s = part.experts_s * machine.tile_slowdown(layer)
-    beside_s = alone_s / machine.compute_share  # while some SMs send
+    beside_s = alone_s / machine.compute_share * machine.beside_slowdown  # while some SMs send
+    foreign_s = alone_s / machine.compute_share * machine.foreign_slowdown
     forms = {
         "deepep": dispatch_s + combine_s + alone_s,
-        "dualpipe": max(dispatch_s + combine_s, beside_s),  # another micro-batch computes meanwhile
+        "dualpipe": max(dispatch_s + combine_s, foreign_s),  # another micro-batch computes meanwhile
         "nvls": (1 + back) * part.everyone_s + alone_s,
         "comet": max(dispatch_s, beside_s / 2) + max(combine_s, beside_s / 2),
         "dysharp-addressing": max(part.listed_in_s, beside_s / 2) + max(back * part.in_s, beside_s / 2),

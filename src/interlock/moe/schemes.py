@@ -47,6 +47,7 @@ class Scheme:
     degrees: tuple[int, ...] = ()  # numbers of waves of which the fastest is taken
     splits_gemms: bool = False  # GEMM-2 starts when all of GEMM-1 is done (two kernels)
     fixed_groups: bool = False  # half of the SMs per GEMM
+    foreign: bool = False  # GEMMs of a library, not kernels that know of the copies
     flushes: bool = False  # chunks sized so that tiles fill, partial ones run at chunk end
 
     @property
@@ -65,6 +66,9 @@ class Scheme:
         used = ["FLIT_BYTES", "link_bytes_per_s", "link_efficiency", "payload_flits", "hop_latency_s"]
         used += ["gemms", "tile_tokens", "tile_rows"]
         used += ["sms", "communication_sms"] if self.overlaps else []
+        used += ["foreign_slowdown" if self.foreign else "beside_slowdown"] if self.overlaps else []
+        used += ["flag_s" if self.waves is None and not self.degrees else "launch_s"]
+        used += ["launch_s"] if self.splits_gemms else []
         used += ["IDS_PER_FLIT", "communication_sms", "tlb_entries", "tlb_miss_packets"] if self.names_targets else []
         used += ["switches", "reduction_buffer_bytes"] if self.reduces else []
         used += ["bytes_per_request"] if self.pulls else []
@@ -76,7 +80,7 @@ SCHEMES = {
     for made in (
         Scheme("deepep", waves=1),
         Scheme("nvls", multicast=True, to_everyone=True, reduces=True, waves=1),
-        Scheme("tutel", degrees=(1, 2, 4, 8)),
+        Scheme("tutel", degrees=(1, 2, 4, 8), foreign=True),
         Scheme("comet", splits_gemms=True),
         Scheme("dysharp-addressing", multicast=True, reduces=True, splits_gemms=True),
         Scheme("dysharp-fusion", fixed_groups=True),
@@ -183,10 +187,14 @@ class _Build:
 
     def tile_s(self) -> Seconds:
         """Time of the two GEMMs of each tile on all SMs that compute, [2, num_tiles]; partial tiles cost whole rows."""
-        rows, of_slot = (self.whole_rows(tokens) for tokens in (self.tiles.tokens, self.tiles.slot_tokens))
+        # A library's kernel has the tokens of one wave, and reads weights again for the next.
+        together = self.tiles.wave_tokens if self.how.foreign else self.tiles.slot_tokens
+        rows, of_slot = (self.whole_rows(tokens) for tokens in (self.tiles.tokens, together))
         passes = 2 if self.backward else 1
-        share = self.machine.compute_share if self.how.overlaps else 1.0
-        slowdown = passes * self.machine.tile_slowdown(self.layer) / share
+        slowdown = passes * self.machine.tile_slowdown(self.layer)
+        if self.how.overlaps:
+            beside = self.machine.foreign_slowdown if self.how.foreign else self.machine.beside_slowdown
+            slowdown *= beside / self.machine.compute_share
         return np.asarray(slowdown * rows * self.machine.gemms.row_s(self.layer, of_slot), np.float64)
 
     def whole_rows(self, tokens: Ints) -> Ints:
@@ -230,8 +238,13 @@ class _Build:
             arriving_s,
             self.copy_priority(),
             Ragged.single(deps.astype(np.int32)),
-            delay_s=self.machine.one_way_s,
+            delay_s=self.machine.one_way_s + self.flag_s,
         )
+
+    @property
+    def flag_s(self) -> float:
+        """What passes from a copy's end to those that wait for it, where tiles are passed on by flags."""
+        return self.machine.flag_s if self.how.waves is None else 0.0
 
     def copy_of(self, chunk: Ints, gpu: Ints) -> Ints:
         """The copy of each chunk for each GPU; copies are in ascending order of both."""
@@ -284,7 +297,8 @@ class _Build:
         deps = Ragged.from_pairs(on_gpu * waves + on_wave, on, size)
         never_waits = np.full(size, 4 * self.chunks.num_gpus)
         zero = np.zeros(size, np.int64)
-        first = self.tasks.add("barrier", never_waits, np.zeros(size), zero, deps)
+        launch_s = np.full(size, self.machine.launch_s)  # what waits is another kernel
+        first = self.tasks.add("barrier", never_waits, launch_s, zero, deps)
         return Ragged.single((first + of_gpu * waves + of_wave).astype(np.int32))
 
     def combine(self, done: int) -> None:

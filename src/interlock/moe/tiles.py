@@ -185,6 +185,7 @@ class Tiles:
     slot_gpu: Ints  # [num_tiles]
     tokens: Ints  # [num_tiles]
     slot_tokens: Ints  # [num_tiles] tokens of its expert slot in all
+    wave_tokens: Ints  # [num_tiles] of these, the tokens of its wave
     wave: Ints  # [num_tiles] pipeline wave of its last piece
     tile: Ints  # [num_parts] a part is a (tile, piece) pair
     piece: Ints
@@ -218,4 +219,5 @@ def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
     lead = first_of_run[run_of_tile]
     of_slot = np.bincount(chunks.piece_slot, weights=chunks.piece_tokens).astype(np.int64)
     slot_tokens = of_slot[chunks.piece_slot[lead]]
-    return Tiles(chunks.piece_gpu[lead], tokens, slot_tokens, wave[lead], tile, piece)
+    wave_tokens = np.bincount(run, weights=chunks.piece_tokens).astype(np.int64)[run_of_tile]
+    return Tiles(chunks.piece_gpu[lead], tokens, slot_tokens, wave_tokens, wave[lead], tile, piece)
