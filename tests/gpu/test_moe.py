@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs torch")
 
+import interlock as il  # noqa: E402
 from interlock.errors import InvalidInput  # noqa: E402
 from interlock.gpu.device import missing  # noqa: E402
 from interlock.gpu.executor import Stuck  # noqa: E402
@@ -16,6 +17,7 @@ from interlock.gpu.moe import Layer, experts  # noqa: E402
 from interlock.gpu.moe.layer import _experts, _experts_back  # noqa: E402
 from interlock.gpu.moe.pipeline import Pipeline, Rates, _tables, plan_chunks, predict  # noqa: E402
 from interlock.gpu.moe.products import compile_experts  # noqa: E402
+from interlock.gpu.moe.ranks import Ranks  # noqa: E402
 from interlock.gpu.moe.tables import DOWN, GATE_UP, SUM, TILE_TOKENS, make_tables  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -222,6 +224,40 @@ def test_tokens_that_never_come_are_an_error_and_leave_the_device_usable() -> No
     with pytest.raises(Stuck, match="did not come"):
         pipeline.check()
     assert torch.isfinite(experts(x, gate_up, down, idx, weights)).all()
+
+
+def _by_hand(rows: np.ndarray, sent: list, wanted: list) -> None:
+    """Rows of every rank to every rank, one after the other."""
+    parts = [each.split(row.tolist()) for each, row in zip(sent, rows, strict=True)]
+    for rank, target in enumerate(wanted):
+        target.copy_(torch.cat([part[rank] for part in parts]))
+
+
+@pytest.mark.parametrize("place", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_experts_on_many_ranks_give_what_their_sums_in_order_are(place: str, chunks: int) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    dtype = torch.bfloat16 if place == "cuda" else torch.float32
+    sizes = (300, 0, 77, 150)
+    x, gate_up, down, idx, weights = draw(sum(sizes), 256, 128, 8, 3, dtype=dtype, device=place)
+    layer = Ranks(cluster, gate_up, down, num_chunks=chunks, mover=_by_hand if place == "cpu" else None)
+    wanted = torch.zeros_like(x, dtype=torch.float32)
+    for rank in range(4):  # what a rank's experts make of every token, summed in the order of ranks
+        here = torch.where((idx >= 2 * rank) & (idx < 2 * rank + 2), idx - 2 * rank, -1)
+        part = experts(x, gate_up[2 * rank : 2 * rank + 2], down[2 * rank : 2 * rank + 2], here, weights)
+        wanted += torch.where((here >= 0).any(1, keepdim=True), part, 0).float()
+    for _ in range(3):
+        made = torch.cat(layer(x.split(sizes), idx.split(sizes), weights.split(sizes)))
+        if place == "cuda":
+            assert torch.equal(made, wanted.to(dtype))
+        else:  # plain products are rounded by how many rows there are
+            torch.testing.assert_close(made, wanted.to(dtype))
+
+
+def test_experts_that_cannot_be_spread_evenly_are_refused() -> None:
+    cluster = il.cluster("h200", servers=1, gpus_per_server=3)
+    with pytest.raises(InvalidInput, match="4 experts cannot be spread evenly over 3 ranks"):
+        Ranks(cluster, torch.zeros(4, 4, 2), torch.zeros(4, 2, 2))
 
 
 def test_a_layer_holds_its_weights() -> None:
