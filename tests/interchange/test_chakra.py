@@ -13,11 +13,12 @@ from tests.interchange.problems import problems
 
 import interlock as il
 from interlock.algorithms import registry
-from interlock.interchange import Intent, read_foreign
+from interlock.interchange import Intent, import_topology, read_foreign
 from interlock.interchange.chakra.parse import find_traces, parse_trace
 from interlock.interchange.shared.protobuf import text_field, varint, varint_field
 from interlock.planning import solve
 from interlock.problem import collective_problem
+from interlock.topology import product, torus
 from interlock.validate import check
 
 CASES = [
@@ -68,7 +69,7 @@ def test_the_configurations_are_what_astra_sim_reads(tmp_path: Path) -> None:
     [
         (il.topology.ring(5, bandwidth=2**30, latency="1 us"), "Ring", "Congestion_Aware"),
         (il.topology.fully_connected(4, bandwidth=2**30, latency="1 us"), "FullyConnected", "Congestion_Aware"),
-        (il.topology.torus(3, 3, bandwidth=2**30, latency="1 us"), "Switch", "Congestion_Aware"),
+        (il.topology.mesh(3, 3, bandwidth=2**30, latency="1 us"), "Switch", "Congestion_Aware"),
     ],
 )
 def test_shapes_that_the_backend_has_are_named(graph: il.Topology, shape: str, build: str, tmp_path: Path) -> None:
@@ -80,6 +81,29 @@ def test_shapes_that_the_backend_has_are_named(graph: il.Topology, shape: str, b
     )
     assert build in (tmp_path / "out" / "run.sh").read_text()
     assert any("no general graphs" in note for note in report.notes) == (shape == "Switch")
+
+
+@pytest.mark.parametrize(
+    ("graph", "shapes", "sizes", "rates"),
+    [
+        (torus(4, 3, bandwidth=2**30), "Ring, Ring", "3, 4", "1.0, 1.0"),
+        (product(("ring", 5), ("full", 4), bandwidth=(2**30, 2**31)), "FullyConnected, Ring", "4, 5", "2.0, 1.0"),
+        (torus(2, 2, 2, bandwidth=2**30), "FullyConnected, FullyConnected, FullyConnected", "2, 2, 2", "1.0, 1.0, 1.0"),
+    ],
+)
+def test_products_of_shapes_have_a_dimension_each(
+    graph: il.Topology, shapes: str, sizes: str, rates: str, tmp_path: Path
+) -> None:
+    """The first varies fastest among ranks; what is written comes back as the same graph."""
+    plan = solve(collective_problem(graph, il.all_gather("96 KiB"), 1), "tacos")
+    report = plan.export("chakra", tmp_path / "out")
+    network = (tmp_path / "out" / "network.yml").read_text()
+    assert network.startswith(f"topology: [ {shapes} ]\nnpus_count: [ {sizes} ]\nbandwidth: [ {rates} ]\n")
+    assert "Congestion_Unaware" in (tmp_path / "out" / "run.sh").read_text()
+    assert not any("no general graphs" in note for note in report.notes)
+    back = import_topology([tmp_path / "out" / "network.yml"]).topology
+    pairs = [sorted(zip(each.link_src.tolist(), each.link_dst.tolist(), strict=True)) for each in (graph, back)]
+    assert pairs[0] == pairs[1]
 
 
 def test_servers_with_a_mesh_inside_are_fully_connected(tmp_path: Path) -> None:

@@ -123,3 +123,13 @@ def test_links_beyond_the_nics_have_no_rank() -> None:
     topology = il.cluster("h200", servers=2, gpus_per_server=2, oversubscription=2.0).topology
     assert link_name(topology, topology.num_links - 1).startswith("link ")
     assert [link_name(topology, link) for link in (0, 5)] == ["scale-up port of rank 0", "scale-up port of rank 1"]
+
+
+def test_computation_on_the_critical_path_is_called_that() -> None:
+    """1 MB takes 1 us of overhead, 20 us on the wire and 2 us of flight; 40 us of work wait for it."""
+    cluster = il.cluster("h200", servers=2, gpus_per_server=1, **COSTS)
+    step = il.step(cluster)
+    sent = step.move("send", il.traffic.matrix([[0, 1_000_000], [0, 0]]))
+    step.compute("work", "40 us", after=sent)
+    text = il.plan(step, algorithm="serial").simulate().explanation()
+    assert "63 % of the critical path (1 message) is computation. Of it, latency 3 %, message overhead 2 %." in text

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkGroup", "Load", "busiest", "explain", "explain_against", "link_groups", "link_name"]
 
+COMPUTES = -1  # instead of a phase: no message
+
 
 @dataclass(frozen=True, slots=True)
 class LinkGroup:
@@ -159,18 +161,21 @@ def _critical_phases(result: Result) -> list[str]:
     schedule, total_s = result.schedule, result.makespan_s
     if total_s <= 0:
         return []
+    busy_s = np.zeros(schedule.num_messages) if schedule.tasks is None else schedule.tasks.seconds
+    phase_of = np.where(busy_s > 0, COMPUTES, schedule.phase.astype(np.int64))
     by_phase: dict[int, float] = {}
     for step in steps:
-        phase = int(schedule.phase[step.message])
+        phase = int(phase_of[step.message])
         by_phase[phase] = by_phase.get(phase, 0.0) + step.end_s - step.free_s
     phase = max(by_phase, key=lambda p: by_phase[p])
-    stages = sorted({int(schedule.stage[s.message]) for s in steps if schedule.phase[s.message] == phase})
+    stages = sorted({int(schedule.stage[s.message]) for s in steps if phase_of[s.message] == phase})
     which = f"stage {stages[0]}" if len(stages) == 1 else f"stages {stages[0]}-{stages[-1]}"
-    name = Phase(phase).name.lower().replace("_", "-")
-    messages = "1 message" if len(steps) == 1 else f"{len(steps)} messages"
-    made = [f"{100 * by_phase[phase] / total_s:.0f} % of the critical path ({messages}) is {name} {which}."]
+    name = "computation" if phase == COMPUTES else f"{Phase(phase).name.lower().replace('_', '-')} {which}"
+    count = sum(phase_of[step.message] != COMPUTES for step in steps)
+    messages = "1 message" if count == 1 else f"{count} messages"
+    made = [f"{100 * by_phase[phase] / total_s:.0f} % of the critical path ({messages}) is {name}."]
     opening = sum(step.start_s - step.free_s for step in steps)
-    flying = sum(max(step.end_s - step.sent_s, 0.0) for step in steps)
+    flying = sum(max(step.end_s - step.sent_s - busy_s[step.message], 0.0) for step in steps)
     costs = [(opening, "opening stages"), (flying, "latency"), (_overhead_s(result), "message overhead")]
     parts = [f"{what} {100 * seconds / total_s:.0f} %" for seconds, what in costs if seconds >= 0.01 * total_s]
     if parts:

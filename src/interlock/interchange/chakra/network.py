@@ -22,9 +22,9 @@ def network_of(problem: Problem) -> tuple[list[Dimension], str | None]:
     """Dimensions, the first varying fastest among ranks, and what of the topology they do not say."""
     if problem.cluster is not None:
         return _tiers(problem.cluster), None
-    shape = _shape(problem.topology)
-    if shape is not None:
-        return [shape], None
+    dimensions = _dimensions(problem.topology)
+    if dimensions is not None:
+        return dimensions, None
     topology = problem.topology
     rate, latency_s = float(topology.bandwidth_bytes_per_s.mean()), float(topology.latency_s.mean())
     said = "network.yml replaces the topology by one switch: the analytical backend has no general graphs"
@@ -48,17 +48,40 @@ def _tiers(cluster: Cluster) -> list[Dimension]:
     return [tier for tier in tiers if tier[1] > 1] or tiers[:1]
 
 
-def _shape(topology: Topology) -> Dimension | None:
-    """A ring or a fully connected graph of equal links, if it is one."""
-    ranks, rates = topology.num_ranks, topology.bandwidth_bytes_per_s
-    if topology.num_nodes != ranks or ranks < 2 or rates.max() > rates.min() * (1 + ALIKE):
+def _dimensions(topology: Topology) -> list[Dimension] | None:
+    """A ring, a fully connected graph or a product of such, of equal links along each dimension, if it is one."""
+    ranks, src, dst = topology.num_ranks, topology.link_src.astype(np.int64), topology.link_dst.astype(np.int64)
+    if topology.num_nodes != ranks or len(np.unique(src * ranks + dst)) != topology.num_links:
         return None
-    pairs = set(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
-    if len(pairs) != topology.num_links:
-        return None
-    rate, latency_s = float(rates.mean()), float(topology.latency_s.mean())
-    if pairs == {(a, (a + step) % ranks) for a in range(ranks) for step in (1, -1)} and ranks > 2:
-        return "Ring", ranks, rate, latency_s
-    if pairs == {(a, b) for a in range(ranks) for b in range(ranks) if a != b}:
-        return "FullyConnected", ranks, rate, latency_s
+    for sizes in sorted(_products(ranks, 1, set(dst[src == 0].tolist())), key=len):
+        places = [np.unravel_index(ends, sizes[::-1])[::-1] for ends in (src, dst)]
+        differs = np.stack([a != b for a, b in zip(*places, strict=True)])
+        if not (differs.sum(axis=0) == 1).all():
+            continue
+        steps = [(b - a)[on] % size for a, b, on, size in zip(*places, differs, sizes, strict=True)]
+        made = [_dimension(topology, on, step, size) for on, step, size in zip(differs, steps, sizes, strict=True)]
+        if all(made):
+            return [dimension for dimension in made if dimension is not None]
     return None
+
+
+def _dimension(topology: Topology, links: NDArray[np.bool_], step: NDArray[np.int64], size: int) -> Dimension | None:
+    """A ring or a fully connected graph, if the links along a dimension make one everywhere."""
+    rates, latency_s = topology.bandwidth_bytes_per_s[links], topology.latency_s[links]
+    if not len(rates) or rates.max() > rates.min() * (1 + ALIKE):
+        return None
+    facts = size, float(rates.mean()), float(latency_s.mean())
+    if len(step) == 2 * topology.num_ranks and np.isin(step, (1, size - 1)).all():
+        return "Ring", *facts
+    return ("FullyConnected", *facts) if len(step) == topology.num_ranks * (size - 1) else None
+
+
+def _products(number: int, stride: int, neighbours: set[int]) -> list[tuple[int, ...]]:
+    """Sizes that make a number of ranks; along each, rank 0 has a neighbour at the product of those before it."""
+    if stride not in neighbours:
+        return []
+    found: list[tuple[int, ...]] = [(number,)]
+    for first in range(2, number // 2 + 1):
+        if number % first == 0:
+            found += [(first, *rest) for rest in _products(number // first, stride * first, neighbours)]
+    return found
