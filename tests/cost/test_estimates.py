@@ -75,3 +75,41 @@ def test_estimates_are_those_of_a_pencil(
         matrix[pair] = round(megabytes * 1e6)
     found = two_tier_estimates_s(cluster, il.traffic.matrix(matrix))
     assert {name: 1e6 * found[name] for name in wanted} == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "servers", "bytes_by_pair", "wanted"),
+    [
+        # One server: two shifts of the largest at 450 GB/s, 2 us of latency and overhead each.
+        ({}, 1, {(0, 1): 1.0, (1, 2): 0.5}, {"padded": 5 + 2 * (2 + 1e6 / 450e3)}),
+        # On a mesh each pair has half of it.
+        ({"scale_up": "mesh"}, 1, {(0, 1): 1.0, (1, 2): 0.5}, {"padded": 5 + 2 * (2 + 1e6 / 225e3)}),
+        ({"scale_up": "mesh"}, 1, {(0, 1): 1.0, (1, 2): 0.5}, {"direct": 5 + 2 + 1e6 / 225e3}),
+        # A port sends two messages and 3 MB; what another receives, 4 MB, takes longer than the overheads.
+        ({}, 1, {(0, 1): 1.0, (0, 2): 2.0}, {"direct": 5 + 2 + 1 + 3e6 / 450e3}),
+        ({}, 1, {(0, 1): 2.0, (2, 1): 2.0}, {"direct": 5 + 1 + 4e6 / 450e3}),
+        # Three shifts to the other server, whose largest is 1 MB at 50 GB/s; they take longer than two inside.
+        ({}, 2, {(0, 3): 1.0, (4, 2): 0.5}, {"padded": 5 + 3 * (2 + 1 + 20)}),
+        # 1 MB hops inside to index 1, then the wire: of one server to one other, all of the hop is exposed.
+        ({}, 2, {(0, 4): 1.0}, {"pxn": 5 + (1 + 1 + 1e6 / 450e3) + 20 + 3 * 1 + 1 + 2}),
+    ],
+)
+def test_estimates_inside_and_between_are_those_of_a_pencil(
+    change: dict[str, str], servers: int, bytes_by_pair: dict[tuple[int, int], float], wanted: dict[str, float]
+) -> None:
+    cluster = il.cluster("h200", servers=servers, gpus_per_server=3, **COSTS, **change)
+    matrix = np.zeros((3 * servers, 3 * servers), np.int64)
+    for pair, megabytes in bytes_by_pair.items():
+        matrix[pair] = round(megabytes * 1e6)
+    found = two_tier_estimates_s(cluster, il.traffic.matrix(matrix))
+    assert {name: 1e6 * found[name] for name in wanted} == pytest.approx(wanted)
+
+
+def test_what_rails_send_to_themselves_crosses_no_spine() -> None:
+    """Two rails, 4:1: rail 0 sends 3 MB along itself, 1 MB to rail 1, rail 1 half a MB back."""
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_out="rail-spine", oversubscription=8.0, **COSTS)
+    matrix = np.zeros((4, 4), np.int64)
+    matrix[0, 2], matrix[0, 3], matrix[1, 2] = 3_000_000, 1_000_000, 500_000
+    found = two_tier_estimates_s(cluster, il.traffic.matrix(matrix))["direct"]
+    # An uplink of 12.5 GB/s: 80 us for 1 MB; the NIC of rank 0 sends its 4 MB in 80 us and two overheads.
+    assert 1e6 * found == pytest.approx(5 + max(80, 82) + 1 + 2)
