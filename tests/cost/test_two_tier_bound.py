@@ -5,7 +5,7 @@ import pytest
 
 from interlock.cost import lower_bound
 from interlock.problem import demand_problem
-from interlock.topology import cluster, dead_nic, slow_nic
+from interlock.topology import Fabric, cluster, dead_nic, slow_nic
 from interlock.traffic import matrix
 
 FREE = {"scale_up_latency": 0, "scale_out_latency": 0, "message_overhead": 0, "stage_overhead": 0}
@@ -120,3 +120,18 @@ def test_a_fabric_takes_its_part_only_where_the_receiving_port_is_the_limit():
     )
     assert bound(hosts, pairs(2, {(0, 1): GB})).seconds == pytest.approx(1 / 5)
     assert bound(hosts, pairs(2, {(1, 0): GB})).seconds == pytest.approx(1 / 5 / hosts.fabric.efficiency)
+
+
+@pytest.mark.parametrize("scale_out", ["flat", "rail", "rail-spine"])
+def test_only_receiving_ports_lose_what_the_fabric_takes(scale_out):
+    """Four fifths arrive: a server that sends to two others is as fast as its NICs, one that receives from two is not.
+
+    On rails each NIC also sends no faster than its two peers on the rail receive, which together have more than it.
+    """
+    lossy = Fabric("test", efficiency=0.8)
+    hosts = cluster("h200", servers=3, gpus_per_server=2, scale_out=scale_out, fabric=lossy, **FREE)
+    out = {(src, dst): GB for src in (0, 1) for dst in (2, 3, 4, 5) if scale_out != "rail" or src % 2 == dst % 2}
+    total = sum(out.values()) / GB
+    assert bound(hosts, pairs(6, out)).seconds == pytest.approx(total / 100)
+    into = {(dst, src): size for (src, dst), size in out.items()}
+    assert bound(hosts, pairs(6, into)).seconds == pytest.approx(total / 80)
