@@ -11,6 +11,9 @@ import pytest
 
 import interlock as il
 from interlock.interchange import Intent, format_of, read_foreign
+from interlock.planning import solve
+from interlock.problem import collective_problem
+from interlock.simulate import simulate
 from interlock.validate import check
 
 TACOS = """NPUs Count,3
@@ -36,6 +39,26 @@ def test_a_ring_of_tacos_is_an_all_gather_with_its_link_orders(tmp_path: Path) -
     assert found.problem.topology.bandwidth_bytes_per_s.tolist() == [50 * 2**30] * 3
     assert found.problem.topology.latency_s.tolist() == pytest.approx([500e-9] * 3)
     assert found.schedule.exclusive.all() and found.schedule.order.tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_schedule_of_links_can_be_placed_on_another_graph(tmp_path: Path) -> None:
+    """Each chunk crosses one link of a ring at a time: links of half the rate take twice as long."""
+    graph = il.topology.ring(4, bandwidth="50 GB/s", latency=0)
+    plan = solve(collective_problem(graph, il.all_gather("4 MB"), 1), "tacos")
+    plan.export("tacos-csv", tmp_path / "a.csv")
+    as_said = read_foreign(tmp_path / "a.csv")
+    slower = il.topology.ring(4, bandwidth="25 GB/s", latency=0)
+    placed = read_foreign(tmp_path / "a.csv", Intent(topology=slower))
+    times = [simulate(each.schedule, each.problem).makespan_s for each in (as_said, placed)]
+    assert times[1] == pytest.approx(2 * times[0], rel=1e-6)
+    assert check(placed.schedule, placed.problem).valid
+    path = il.topology.mesh(4, bandwidth="25 GB/s")  # the ring without the link that closes it
+    with pytest.raises(il.InvalidInput, match="has no such link"):
+        read_foreign(tmp_path / "a.csv", Intent(topology=path))
+    with pytest.raises(il.InvalidInput, match="say --topology, not --cluster"):
+        read_foreign(tmp_path / "a.csv", Intent(cluster=il.cluster("h200", servers=1, gpus_per_server=4)))
+    with pytest.raises(il.InvalidInput, match="has 4 GPUs but"):
+        read_foreign(tmp_path / "a.csv", Intent(topology=il.topology.ring(5, bandwidth="25 GB/s")))
 
 
 def test_later_versions_of_tacos_write_times_beside_chunks(tmp_path: Path) -> None:

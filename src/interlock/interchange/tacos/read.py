@@ -12,12 +12,13 @@ from interlock.collectives import Collective, CollectiveKind, collective
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import read_text
 from interlock.interchange.contract import ForeignSchedule, Intent
+from interlock.interchange.shared.chunks.goal import network_of
 from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.tacos.limits import COPYING, GIB, MAX_CHUNKS, MAX_RANKS, MAX_TRANSFERS
 from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule
-from interlock.topology import from_edges
+from interlock.topology import Topology, from_edges
 
 __all__ = ["read_schedule"]
 
@@ -40,14 +41,7 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     if intent.demand is not None:
         raise InvalidInput(f"{path}: TACOS' CSV does not say where a chunk is meant to end; use --collective")
     violations: list[str] = []
-    topology = from_edges(
-        [link[0] for link in table.links],
-        [link[1] for link in table.links],
-        [max(link[3] * GIB, 1e-9) for link in table.links],
-        [link[2] * 1e-9 for link in table.links],
-        num_ranks=table.num_ranks,
-        name=path.stem,
-    )
+    topology, link_of_row = _network(table, path, intent)
     owner = _owners(table, kind, intent.root, violations)
     everyone = np.arange(table.num_ranks, dtype=np.int32)
     ends = everyone if kind is not CollectiveKind.GATHER else np.array([intent.root], np.int32)
@@ -58,7 +52,29 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     )
     named = Collective(kind, table.num_chunks * table.chunk_bytes, None, intent.root)
     problem = Problem(topology, items, collective=named)
-    return ForeignSchedule("tacos-csv", _schedule(table), problem, tuple(violations))
+    return ForeignSchedule("tacos-csv", _schedule(table, link_of_row), problem, tuple(violations))
+
+
+def _network(table: _Table, path: Path, intent: Intent) -> tuple[Topology, NDArray[np.int32]]:
+    """The file's own links, or the graph that the user names, and which of its links each row of the file is."""
+    if intent.cluster is not None:
+        raise InvalidInput(f"{path} is a schedule of links between ranks: say --topology, not --cluster")
+    if intent.topology is None:
+        own = from_edges(
+            [link[0] for link in table.links],
+            [link[1] for link in table.links],
+            [max(link[3] * GIB, 1e-9) for link in table.links],
+            [link[2] * 1e-9 for link in table.links],
+            num_ranks=table.num_ranks,
+            name=path.stem,
+        )
+        return own, np.arange(len(table.links), dtype=np.int32)
+    graph = network_of(intent, table.num_ranks, str(path)).topology
+    links = {pair: k for k, pair in enumerate(zip(graph.link_src.tolist(), graph.link_dst.tolist(), strict=True))}
+    for (src, dst, _, _), row in zip(table.links, table.chunks, strict=True):
+        if row and (src, dst) not in links:
+            raise InvalidInput(f"{path} sends from rank {src} to rank {dst}; {graph.name} has no such link")
+    return graph, np.array([links.get((src, dst), -1) for src, dst, _, _ in table.links], np.int32)
 
 
 def _owners(table: _Table, kind: CollectiveKind, root: int, violations: list[str]) -> NDArray[np.int32]:
@@ -87,7 +103,7 @@ def _owners(table: _Table, kind: CollectiveKind, root: int, violations: list[str
     return owner.astype(np.int32)
 
 
-def _schedule(table: _Table) -> Schedule:
+def _schedule(table: _Table, link_of_row: NDArray[np.int32]) -> Schedule:
     """One message per chunk and link, each alone on its link, after the message that brought the chunk."""
     counts = np.array([len(row) for row in table.chunks], np.int64)
     link = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
@@ -109,7 +125,7 @@ def _schedule(table: _Table) -> Schedule:
         stage=place.astype(np.int32),
         slice=np.zeros(count, np.int32),
         size_bytes=size,
-        path=Ragged.single(link),
+        path=Ragged.single(link_of_row[link]),
         exclusive=np.ones(count, np.bool_),
         order=place.astype(np.int64),
         deps=Ragged.from_lists([] if earlier is None else [earlier] for earlier in feeder),
