@@ -104,7 +104,14 @@ def _resource_classes(topology: Topology, arcs: ArcSet, num_orbits: int) -> tupl
     if (sizes[np.unique(used)] != ranks).any():
         return None
     held = Ragged(arcs.path.offsets, used.astype(np.int32))
-    pairs = np.sort(held.row_of_value * np.int64(len(classes)) + used)
-    if (pairs[1:] == pairs[:-1]).any():
+    # All arcs of an orbit are used at once: they must share no link, and none may use two of a class.
+    orbit = (held.row_of_value % num_orbits).astype(np.int64)
+    if _has_doubles(orbit * topology.num_links + arcs.path.values):
+        return None
+    if _has_doubles(held.row_of_value * np.int64(len(classes)) + used):
         return None
     return held, len(classes)
+
+
+def _has_doubles(values: NDArray[np.int64]) -> bool:
+    return len(np.unique(values)) != len(values)
