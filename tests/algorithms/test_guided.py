@@ -188,7 +188,7 @@ def test_ways_through_two_layers_of_switches_are_found() -> None:
 
 
 def test_symmetry_is_not_used_where_it_puts_two_ranks_on_one_link() -> None:
-    """Declared symmetries may swap spines and leave ranks; those that move ranks do not, and both ways share a spine."""
+    """Declared symmetries may swap spines and leave ranks; those that move ranks leave the spines."""
     topology = il.topology.clos(2, 2, 2, bandwidth="10 GB/s", message_overhead="1 us")
     plan = il.synthesize(topology, il.all_gather("1 GiB"), "guided")
     assert makespan_us(plan) <= 1e6 * 1.01 * plan.bound.seconds

@@ -107,7 +107,7 @@ def test_ways_of_trees_are_counted_there_and_back() -> None:
         assert not isinstance(goal, str)
         arcs = arcs_of(line)
         ticks = arcs.ticks(10**6, 1e12)
-        found = proportioned_trees._solve(goal, arcs, ticks, ticks.per_byte, 1.0, Budget(limit=10**7, bound=Bound(0.0)))
+        found = proportioned_trees._solve(goal, arcs, ticks, ticks.per_byte, Budget(limit=10**7, bound=Bound(0.0)))
         assert found is not None
         assert proportioned_trees._hops(found, arcs) == pytest.approx(hops)
 

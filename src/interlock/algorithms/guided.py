@@ -141,7 +141,7 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
         for way in ways:
             if not way.fits(goal, graph):
                 continue
-            limit = left if way.own_transfers is None else min(left, 1) * way.own_transfers
+            limit = left if way.own_transfers is None or left <= 0 else way.own_transfers
             own = replace(budget, limit=limit, spent_before=spent, best_s=min(seconds_by_way.values(), default=np.inf))
             is_enough = False
             for answer in way.search(goal, graph, own):

@@ -17,9 +17,9 @@ from interlock.topology.lowering import DEAD_BANDWIDTH
 
 __all__ = ["ArcSet", "Ticks", "arcs_of"]
 
-MAX_ARCS = 4_000_000  # some 300 MB
-MAX_WAYS = 16  # equally short ways through switches kept between two nodes: more share out no better
-MAX_SWITCH_HOPS = 6  # up and down a tree of three layers
+MAX_ARCS = 4_000_000  # a cap on memory
+MAX_WAYS = 16  # equally short ways through switches kept between two nodes: a cap on arcs
+MAX_SWITCH_HOPS = 6  # up and down three layers of switches
 
 
 GraphColumns = tuple[

@@ -13,10 +13,10 @@ __all__ = ["Bound", "Budget", "check_counts", "in_order"]
 
 Made = TypeVar("Made")
 
-AT_THE_BOUND = 1.003  # of the least time any schedule could take: a further search could not gain what anyone notices
+AT_THE_BOUND = 1.003  # of the least time any schedule could take: there is nothing left to gain
 FAIR = 1.055  # of the proven bound: not worth more than a fair effort
-FAIR_EFFORT = 60_000  # transfers: a few hundredths of a second
-WORTH_A_THREAD = 10_000  # transfers: below, starting a thread takes longer than the work
+FAIR_EFFORT = 60_000  # transfers scheduled: a few hundredths of a second
+WORTH_A_THREAD = 10_000  # transfers: some milliseconds, below which a thread does not pay
 MOST = {"parts": 2**20, "starts": 2**20, "threads": 1024}  # that may be asked for
 
 

@@ -14,8 +14,8 @@ from interlock.schedule import Chunks
 
 __all__ = ["LEAST_CHUNK_BYTES", "Direction", "TreeGoal", "cut", "goal_of"]
 
-LEAST_CHUNK_BYTES = 64  # a cache line: no executor moves less at a time
-MORE_AND_MORE_PARTS = tuple(2**k for k in range(13))
+LEAST_CHUNK_BYTES = 64  # a cache line
+MORE_AND_MORE_PARTS = tuple(2**k for k in range(13))  # ends where overhead or the budget does
 
 
 class Direction(Enum):

@@ -21,9 +21,9 @@ from interlock.files import write_atomically
 
 __all__ = ["can_go_in_rounds", "greedy_rounds", "is_as_good_as_it_gets", "keep_table"]
 
-MAPPED_ABOVE_BYTES = 1 << 30  # a table is kept in a file
-TRANSFERS_PER_CALL = 8_000_000  # between two looks at the clock and the keyboard: a fraction of a second
-MANY_TRANSFERS = 2_000_000  # one table is all that is tried, and no trees are laid
+MAPPED_ABOVE_BYTES = 1 << 30  # a larger table is kept in a file
+TRANSFERS_PER_CALL = 8_000_000  # between two reports, where Ctrl-C is noticed: some tenths of a second
+MANY_TRANSFERS = 2_000_000  # from there on one table is all that is tried: a cap on time and memory
 CANDIDATES = (1, 6, 12, 12, 12, 12)  # chunks compared per link and round, attempt by attempt
 
 Table = NDArray[np.uint16] | NDArray[np.uint32]

@@ -24,7 +24,7 @@ from interlock.topology.lowering import DEAD_BANDWIDTH
 
 __all__ = ["has_one_root", "in_switch"]
 
-MOST_CHUNKS = 1024  # more would save less than a thousandth
+MOST_CHUNKS = 1024  # all but the last thousandth of the sums is copied while others are summed
 
 
 def has_one_root(goal: TreeGoal, graph: Graph) -> bool:

@@ -114,8 +114,8 @@ class Merging:
 
 
 SINGLE = Merging(1)
-ANY_NUMBER = 4096
-OVERHEAD_MATTERS = 0.004  # of a chunk's time: less than what a search ends at could not be gained by merging
+ANY_NUMBER = 4096  # more than ever wait for one arc
+OVERHEAD_MATTERS = 0.004  # of a chunk's time: merging could not gain more, and searches end at 0.003
 # Where overhead is a small part of a chunk's time, short messages keep the pipeline full; where it is large, chunks
 # must travel together, and are worth a short wait.
 SHORT_MESSAGES = tuple(Merging(most) for most in (2, 3, 4, 8))
@@ -123,7 +123,7 @@ ALL_THAT_WAIT = tuple(Merging(ANY_NUMBER, patience) for patience in (0.0, 0.1, 0
 # Messages that take about as long on links of any speed.
 LONG_MESSAGES = tuple(Merging(ANY_NUMBER, most_overheads=most) for most in (20.0, 30.0, 12.0, 45.0))
 LEAST_REFINEMENTS, MOST_REFINEMENTS = 2, 8
-REFINED_TRANSFERS = 60_000  # in all rounds together, where those are more than the least: a fair effort
+REFINED_TRANSFERS = 60_000  # in all refinements together: within a fair effort
 
 
 def overhead_share(arcs: ArcSet, chunks: Chunks) -> float:

@@ -21,7 +21,7 @@ from interlock.algorithms.synthesis.list_schedule import (
 
 __all__ = ["packed_trees"]
 
-QUICK_TRANSFERS = 50_000  # below, trees are laid with more care
+QUICK_TRANSFERS = 50_000  # below, trees are laid in more passes: within a fair effort
 SLACKS = (0.2, 0.0)  # shallow trees first, then the cheapest
 
 

@@ -18,7 +18,7 @@ from interlock.ragged import Ragged
 
 __all__ = ["balanced_paths", "path_tasks", "route"]
 
-MANY_PATHS = 20_000  # items are cut further only below: each takes a search of its own
+MANY_PATHS = 20_000  # items are cut further only below: a cap on time
 FEW_PATHS = 1_000  # below, a detour is worth many chunks
 
 

@@ -33,16 +33,16 @@ from interlock.schedule import Chunks
 
 __all__ = ["fits_a_program", "proportioned_trees"]
 
-MOST_ROWS = 700  # of the linear program, which keeps a square of them
-MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squared: some seconds
+MOST_ROWS = 700  # of the linear program, whose steps grow with their square
+MOST_EFFORT = 2_000_000_000  # its steps, each as long as its rows are many, squared: a cap on time
 MOST_STEPS = 10_000_000  # as many as the core takes
-EFFORT_PER_TRANSFER = 400  # numbers that the program changes while one transfer is scheduled
-MOST_TRANSFERS = 250_000  # at once
-TOLERANCE = 0.01  # of the busiest link's time
-HASTES = (1.0, 10.0)  # how much time on the way weighs beside price
+EFFORT_PER_TRANSFER = 400  # how much of it takes as long as to schedule a transfer
+MOST_TRANSFERS = 250_000  # in one schedule: a cap on time
+TOLERANCE = 0.01  # of the busiest link's time: the program ends there
+HASTE = 1.0  # time on the way weighs as much as price
 # One after the other over the slowest link of a tree, for each hop on the way.
 CHUNKS_PER_HOP = (15.0, 30.0, 8.0)
-LEAST_CHUNKS = 30
+LEAST_CHUNKS = 30  # filling and draining a tree takes some hops, each a chunk long
 # Messages of about the best length, more or less.
 ABOUT_THE_BEST = tuple(Merging(4096, most_of_best=part) for part in (1.7, 2.8, 1.1, 4.0))
 PACE = 0.5  # how strictly chunks keep their order
@@ -70,16 +70,15 @@ def fits_a_program(goal: TreeGoal, graph: Graph) -> bool:
 
 def proportioned_trees(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
     """As links are; then with overhead and time on the way in the prices, and messages of about the best length."""
-    if not budget.limit:
+    if budget.is_spent:
         return  # an answer is wanted at once
     arcs = graph.arcs
     ticks = arcs.ticks(4 * MOST_TRANSFERS, 2.0 * goal.total_bytes * goal.num_ranks)
-    found = _solve(goal, arcs, ticks, ticks.per_byte * float(goal.total_bytes), HASTES[0], budget)
+    found = _solve(goal, arcs, ticks, ticks.per_byte * float(goal.total_bytes), budget)
     if found is None:
         return
     hops = _hops(found, arcs)
     best_ticks: NDArray[np.float64] | None = None
-    priced, hop_ticks = ticks, ticks.per_byte * float(goal.total_bytes)
     if ticks.overhead.any():
         # Longer messages have less overhead, but are passed on later.
         whole = found.forest.peak_ticks
@@ -87,19 +86,18 @@ def proportioned_trees(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator
         priced = replace(ticks, per_byte=ticks.per_byte * (1.0 + ticks.overhead / best_ticks))
         chunk_ticks = np.minimum(ticks.per_byte * goal.total_bytes, whole) / (CHUNKS_PER_HOP[0] * hops)
         hop_ticks = np.maximum(best_ticks, chunk_ticks) + ticks.latency.astype(np.float64)
-    for haste in HASTES if best_ticks is not None else HASTES[:1]:
-        found = _solve(goal, arcs, priced, hop_ticks, haste, budget) if best_ticks is not None else found
+        found = _solve(goal, arcs, priced, hop_ticks, budget)
         if found is None:
+            return
+    for per_hop in CHUNKS_PER_HOP:
+        chunks, tree, when = _cut(goal, found, max(LEAST_CHUNKS, round(per_hop * hops)))
+        tasks = _tasks(goal, arcs, found, tree, when)
+        if len(tasks) > MOST_TRANSFERS:
             continue
-        for per_hop in CHUNKS_PER_HOP:
-            chunks, tree, when = _cut(goal, found, max(LEAST_CHUNKS, round(per_hop * hops)))
-            tasks = _tasks(goal, arcs, found, tree, when)
-            if len(tasks) > MOST_TRANSFERS:
-                continue
-            mergings = ABOUT_THE_BEST if overhead_share(arcs, chunks) >= OVERHEAD_MATTERS else (SINGLE,)
-            timed = fastest_merged(tasks, ListScheduler(arcs, ticks, chunks, best_ticks), mergings, budget)
-            if timed is not None:
-                yield TimedAnswer(chunks, arcs, ticks, timed)
+        mergings = ABOUT_THE_BEST if overhead_share(arcs, chunks) >= OVERHEAD_MATTERS else (SINGLE,)
+        timed = fastest_merged(tasks, ListScheduler(arcs, ticks, chunks, best_ticks), mergings, budget)
+        if timed is not None:
+            yield TimedAnswer(chunks, arcs, ticks, timed)
 
 
 def _hops(found: Proportions, arcs: ArcSet) -> float:
@@ -125,7 +123,6 @@ def _solve(
     arcs: ArcSet,
     ticks: Ticks,
     hop_ticks: NDArray[np.float64],
-    haste: float,
     budget: Budget,
 ) -> Proportions | None:
     """The best trees, in the order of their roots; None where they are not found in time."""
@@ -144,7 +141,7 @@ def _solve(
             *wanted_by(goal, np.zeros(1, np.int32)),
             _central_first(goal, arcs, ticks, hop_ticks) if is_free else np.zeros(0, np.int32),
             hop_ticks,
-            haste,
+            HASTE,
             TOLERANCE,
             most_steps,
         )

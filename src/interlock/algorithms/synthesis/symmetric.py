@@ -32,8 +32,8 @@ from interlock.schedule import Chunks
 
 __all__ = ["looks_alike", "symmetric"]
 
-GROWTHS = 8  # seeds tried
-MOST_CHUNKS = 1_000_000  # arriving at all ranks together, where we choose how many: so many rows are soon written
+GROWTHS = 8  # seeds tried, until one needs the least slots
+MOST_CHUNKS = 1_000_000  # arriving at all ranks together, where we choose how many: a cap on rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,12 @@ from interlock.schedule import Chunks
 
 __all__ = ["has_many_links", "is_good_for_many_links", "sweep", "tree_per_chunk"]
 
-MANY_LINKS = 6  # of each rank
-MOST_RANKS = 512  # a price is kept for every pair of ranks
-MOST_TRANSFERS = 1_000_000  # at once
+MANY_LINKS = 6  # of each rank: with fewer, the best arc now spoils too much for trees to come
+MOST_RANKS = 512  # a cap on time
+MOST_TRANSFERS = 1_000_000  # in one schedule: a cap on time
 TOO_MANY_ARCS = 500  # for trees laid with more care, unless these are far from the bound
-FAR_FROM_BOUND = 1.15
-CHUNKS_PER_ARC = (64, 128)
+FAR_FROM_BOUND = 1.15  # of the quick bound, which is often a few percent below what is possible
+CHUNKS_PER_ARC = (64, 128)  # so that a link of a sixteenth of the speed still has some
 SUMS_PER_ARC = (128, 256)
 HASTE = 0.3  # how much time on the way weighs beside price
 PASSES = 6
