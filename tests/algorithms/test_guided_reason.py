@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import interlock as il
 from interlock.algorithms import guided
 
+PAGE = Path(__file__).parents[2] / "docs/reference/guided.md"
 LINK = {"bandwidth": "50 GB/s", "message_overhead": "0.5 us"}
 
 
@@ -38,7 +41,8 @@ def test_what_was_tried_alone_is_said_to_be() -> None:
 
 @pytest.mark.parametrize("way", guided.IN_SWITCH + guided.COPIES + guided.SUMS_FOR_ALL, ids=lambda way: way.name)
 def test_every_way_says_what_it_is_for(way: guided.SearchWay) -> None:
-    assert way.name and way.purpose
+    """In the table, and in the same words on its page."""
+    assert f"| {way.name} | {way.purpose} |" in PAGE.read_text()
 
 
 def test_sums_and_copies_one_after_the_other_name_both_ways() -> None:
