@@ -9,7 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import interlock as il
+from interlock._native import _core
+from interlock.errors import InterlockError
 
 SETUP = """
 import itertools, numpy as np
@@ -66,3 +71,31 @@ def test_every_function_bears_or_refuses_changed_arguments() -> None:
     words = [sys.executable, str(tool), "--calls", "500", "--seconds", "240"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_numbers_whose_sums_would_wrap_are_refused() -> None:
+    i32, i64 = (lambda *values: np.array(values, np.int32)), (lambda *values: np.array(values, np.int64))
+    far = 2**62
+    for offset, length in ((far, 1), (1, far), (-1, 2), (2**63 - 1, 2**63 - 1)):
+        with pytest.raises(InterlockError, match=r"between 0 and 2\^62"):
+            _core.align_cuts(i64(0, 1), i64(1), i32(0), i64(offset), i64(length), 16)
+
+    def schedule(overhead: int, latency: int, ticks: int) -> int:
+        lanes, tasks = (i64(0, 1), i32(0), i64(overhead), i64(latency)), (i32(0, 0), i64(ticks, 1))
+        return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), 1)[2]
+
+    assert schedule(1, 2, 10) >= 13
+    for times in ((far, 0, 0), (0, far, 0), (0, 0, 2**63 - 1), (-1, 0, 0), (0, -1, 0)):
+        with pytest.raises(InterlockError, match=r"below 4e18 together|not be negative"):
+            schedule(*times)
+
+
+def test_demands_of_exabytes_are_cut_without_wrapping() -> None:
+    cluster = il.cluster("h200", servers=3, gpus_per_server=4)
+    rows = np.full((12, 12), 2**62 // 144 - 1)
+    rows[0, 11] = 3 * 2**53
+    np.fill_diagonal(rows, 0)
+    for algorithm in ("adaptive", "rails-split"):
+        plan = il.plan(cluster, il.traffic.matrix(rows), algorithm)
+        proof = plan.certificate(tolerance=1e-3)
+        assert proof.valid and proof.makespan_s < 1.2 * proof.lower_bound_s

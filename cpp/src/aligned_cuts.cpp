@@ -9,6 +9,7 @@
 namespace interlock {
 namespace {
 
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 62U;
 constexpr std::int64_t kVectorBytes = 16;  // the most that one load or store of a GPU's thread moves
 
 struct Cut {
@@ -48,6 +49,11 @@ void align_cuts(const MessagePieces& messages, std::int64_t align) {
     require(align >= 1 && align < std::int64_t{1} << 32U, "align must be between 1 and 2^32");
     require(messages.offset.size() == pieces && messages.length.size() == pieces && messages.piece_offsets.size() == count + 1,
             "every piece must have an item, offset and length");
+    for (std::size_t p = 0; p < pieces; ++p) {
+        require(messages.offset[p] >= 0 && messages.length[p] >= 0 && messages.offset[p] <= kMostBytes &&
+                    messages.length[p] <= kMostBytes - messages.offset[p],
+                "pieces must lie between 0 and 2^62");
+    }
     if (align == 1) return;
     const std::vector<Cut> cuts = find_cuts(messages);
     std::vector<std::int64_t> place(cuts.size());

@@ -22,10 +22,18 @@ void check(const LaneWork& work) {
     for (const std::int32_t resource : work.lane_resources.values) {
         require(resource >= 0 && resource < work.num_resources, "lanes must hold known resources");
     }
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+        require(work.lane_overhead_ticks[lane] >= 0 && work.lane_latency_ticks[lane] >= 0, "times must not be negative");
+    }
+    double total = 0;
     for (std::size_t task = 0; task < tasks; ++task) {
         require(work.task_lane[task] >= 0 && at(work.task_lane[task]) < lanes, "tasks must name known lanes");
         require(work.task_ticks[task] >= 0, "times must not be negative");
+        const std::size_t lane = at(work.task_lane[task]);
+        total += static_cast<double>(work.lane_overhead_ticks[lane]) + static_cast<double>(work.lane_latency_ticks[lane]) +
+                 static_cast<double>(work.task_ticks[task]);
     }
+    require(total < 4.0e18, "times of all tasks must be below 4e18 together");
     for (const std::int32_t next : work.successors.values) {
         require(next >= 0 && at(next) < tasks, "successors must be tasks");
     }

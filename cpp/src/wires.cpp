@@ -244,7 +244,8 @@ private:
         cut.first = cut.until = first;
         cut.bytes = last - first;
         cut.count = cut.in_flight = 1;
-        cut.is_small = 8 * lane.bytes < 7 * typical;
+        const double lane_bytes = static_cast<double>(lane.bytes), typical_bytes = static_cast<double>(typical);
+        cut.is_small = 8 * lane_bytes < 7 * typical_bytes;
         cut.sent = 0;
         cut.helped = {helped_before(load, first)};
         cut.own = {first - cut.helped.until};
@@ -252,11 +253,11 @@ private:
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
         // partner two are needed to keep the wire busy while an arrival is on its way.
-        const bool is_cut = hops && lane.bytes >= 2 * plan_.slice_bytes[to_size(segment.src_server)];
+        const bool is_cut = hops && lane.bytes / 2 >= plan_.slice_bytes[to_size(segment.src_server)];
         const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? typical_in_flight_ : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
-                                            : (2 * typical_in_flight_ * lane.bytes / std::max<std::int64_t>(typical, 1) + 1) / 2;
+                                            : (portion(2 * typical_in_flight_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
-            const std::int64_t of_pair = 4 * lane.bytes < typical ? 1 : 2;
+            const std::int64_t of_pair = 4 * lane_bytes < typical_bytes ? 1 : 2;
             cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
         if (hops) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from interlock.errors import InvalidInput, nearest
 from interlock.files import as_path
 from interlock.problem.step import Step
 from interlock.topology import Cluster, cluster, read_cluster
+from interlock.topology.toml_text import read_toml
 from interlock.traffic import Demand, matrix, parse
 
 __all__ = ["read_step", "step_presets"]
@@ -46,12 +46,7 @@ def read_step(path: str | Path) -> Step:
     file = as_path(path)
     if not file.is_file():
         raise InvalidInput(f"{str(path)[:128]} is no file, and no preset; {nearest(str(path)[:64], step_presets())}")
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise InvalidInput(f"{file} has {file.stat().st_size} bytes; at most {MAX_FILE_BYTES} are read")
-    try:
-        said = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{file} is not TOML: {str(error)[:200]}") from None
+    said = read_toml(file, MAX_FILE_BYTES)
     _known(said, {"name", "cluster", "task"}, "the file")
     made = Step(_cluster(said.get("cluster"), file), _words(said, "name", "the file", file.stem))
     tasks = said.get("task")

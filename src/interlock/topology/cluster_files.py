@@ -201,7 +201,7 @@ def _fault(value: object, where: str) -> Fault:
     held = dict(table(value, where))
     kind = held.pop("kind", None)
     if not isinstance(kind, str) or kind not in _FAULT_KEYS:
-        raise InvalidInput(f"{where}: kind={kind!r} is not a fault; {nearest(str(kind)[:64], _FAULT_KEYS)}")
+        raise InvalidInput(f"{where}: kind={str(kind)[:64]!r} is not a fault; {nearest(str(kind)[:64], _FAULT_KEYS)}")
     make, needed, optional = _FAULT_KEYS[kind]
     check_keys(held, needed | optional, where)
     missing = sorted(needed - set(held))

@@ -26,7 +26,7 @@ def read_toml(path: FilePath, max_bytes: int) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
         raise InvalidInput(f"{path} is not TOML: {reason}") from None
 
 

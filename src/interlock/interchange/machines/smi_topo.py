@@ -26,7 +26,7 @@ GENERATIONS = {18: (20.6, 400), 12: (20.0, 200), 8: (20.0, 200), 6: (20.0, 100),
 def looks_like_smi_topology(text: str) -> bool:
     """Whether a text has the matrix of `nvidia-smi topo -m` in it."""
     plain = ANSI.sub("", text)
-    return bool(re.search(r"^\s*GPU0\b.*\bX\b", plain, re.MULTILINE))
+    return bool(re.search(r"^[^\S\n]*GPU0\b.*\bX\b", plain, re.MULTILINE))
 
 
 def read_smi_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: float | None = None) -> list[Server]:
@@ -42,7 +42,7 @@ def read_smi_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: float
     codes = [[_code(path, rows, gpu, other, columns) for other in columns] for gpu in gpus]
     links = [[_links(codes[a][columns.index(gpus[b])]) for b in range(len(gpus))] for a in range(len(gpus))]
     made, nic_gbit = _scale_up(path, gpus, links, gpu, guesses)
-    names = dict(re.findall(r"^\s*(NIC[0-9]+):\s*(\S{1,64})\s*$", text, re.MULTILINE))
+    names = dict(re.findall(r"^[^\S\n]*(NIC[0-9]+):[^\S\n]*(\S{1,64})[^\S\n]*$", text, re.MULTILINE))
     rate = nic_gbit * GB / 8 if nic_bytes_per_s is None else nic_bytes_per_s
     if nics and nic_bytes_per_s is None:
         guesses.append(f"NIC rates are not in the matrix: counted as {nic_gbit} Gb/s each")
