@@ -102,3 +102,14 @@ def test_all_but_dead_link_carries_nothing_and_warns_of_nothing(recwarn: pytest.
     graph = from_edges([0, 0, 2], [1, 2, 1], [DEAD_BANDWIDTH, 1e11, 1e11], num_ranks=3)
     assert graph.routes(np.array([0], np.int32), np.array([2], np.int32))[0].tolist() == [1]
     assert not recwarn.list
+
+
+def test_a_medium_that_paths_would_cross_twice_is_refused() -> None:
+    """Both directions of a cable may share it; two that follow each other at a switch may not."""
+    ends = [0, 1, 2, 3, 3, 3], [3, 3, 3, 0, 1, 2]
+    for channel in ([0] * 6, [0, 1, 2, 3, 0, 5], [0, 0, 2, 3, 4, 0]):
+        with pytest.raises(il.InvalidInput, match=r"share channel 0 and follow each other at switch 3"):
+            il.topology.from_edges(*ends, "1 GB/s", num_ranks=3, channel=channel)
+    for channel in ([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1]):
+        hub = il.topology.from_edges(*ends, "1 GB/s", num_ranks=3, channel=channel)
+        assert il.synthesize(hub, il.all_gather(3000), "direct").certificate().valid

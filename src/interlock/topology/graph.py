@@ -301,8 +301,34 @@ def check_columns(topology: Topology) -> None:
     if len(loops):
         node = topology.link_src[loops[0]]
         raise InvalidInput(f"node {node} has a link to itself; every link joins two nodes")
+    _check_channels(topology)
     if topology.symmetries is not None:
         _check_permutations(topology.symmetries, nodes)
+
+
+def _check_channels(topology: Topology) -> None:
+    """Raise where whoever passes a switch would cross one channel twice: a path has one rate on every channel."""
+    links = topology.num_links
+    if not links or np.bincount(topology.channel, minlength=links).max() == 1:
+        return
+    ranks, nodes = topology.num_ranks, topology.num_nodes
+    ends = []  # of links at a switch, first those that enter it: channel and switch, neighbour, link
+    for switch, neighbour in ((topology.link_dst, topology.link_src), (topology.link_src, topology.link_dst)):
+        here = np.flatnonzero(switch >= ranks)
+        ends.append((topology.channel[here].astype(np.int64) * nodes + switch[here], neighbour[here], here))
+    (entered, sources, into), (left, targets, out) = ends
+    order = np.lexsort((targets, left))
+    first, last = (np.searchsorted(left[order], entered, side) for side in ("left", "right"))
+    leads_on = np.flatnonzero(first < last)
+    for place in (first, last - 1):  # neighbours of the lowest and of the highest number: one differs, if any does
+        follows = order[place[leads_on]]
+        bad = np.flatnonzero(targets[follows] != sources[leads_on])
+        if len(bad):
+            one, other = into[leads_on[bad[0]]], out[follows[bad[0]]]
+            raise InvalidInput(
+                f"links {one} and {other} share channel {topology.channel[one]} and follow each other at switch "
+                f"{topology.link_dst[one]}; a path must not cross a channel twice"
+            )
 
 
 def _check_permutations(permutations: NDArray[np.int32], num_nodes: int) -> None:
