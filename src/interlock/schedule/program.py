@@ -7,7 +7,7 @@ means is said in `docs/reference/program.md`; the native core (`cpp/src/rank_pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
@@ -75,8 +75,10 @@ class Program:
         for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
             if not values.size:
                 values.flags.writeable = False  # all others are read-only
-            part: Callable[[slice], Column] = values.__getitem__
-            columns.update(zip(names, map(part, map(slice, (0, *ends), ends)), strict=True))
+            first = 0
+            for name, last in zip(names, ends, strict=True):  # faster than any way without a loop
+                columns[name] = values[first:last]
+                first = last
         for name in _CLAIMS:
             columns[name] = columns[name].view(np.bool_)
         return cls(rank, MappingProxyType(columns), *native[3])
