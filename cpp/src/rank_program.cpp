@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -16,7 +18,6 @@ constexpr std::int64_t kAlignBytes = 64;  // of every region of scratch, so that
 
 std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
-std::uint8_t to_byte(Buffer buffer) { return static_cast<std::uint8_t>(buffer); }
 
 constexpr std::int64_t kNotOurs = -1;
 
@@ -31,6 +32,66 @@ struct Held {
     std::int64_t item, offset, length;
     Buffer buffer;
     std::int64_t start;
+};
+
+/// Where a message's bytes lie at this rank; its copies begin where those of the message before end.
+struct Landing {
+    std::int64_t start;
+    std::int32_t copies_end;
+    Buffer buffer;
+};
+
+/// Bytes that are copied before a send or after a receive, from or to a buffer.
+struct Copy {
+    std::int64_t start, to, bytes;
+    Buffer buffer;
+};
+
+/// Bytes of an accumulator that begin as what the rank contributes, or as nothing.
+struct Begin {
+    std::int64_t from, to, bytes;
+    Buffer buffer;
+};
+
+/// Writes columns end to end.
+template <typename T>
+class ColumnWriter {
+public:
+    ColumnWriter(JoinedColumns<T>& into, std::size_t columns, std::size_t values) : into_(into) {
+        into.values.resize(values);
+        into.ends.reserve(columns);
+    }
+    /// One more column: `value_of` its rows 0 to `count` - 1.
+    template <typename ValueOf>
+    void add(std::size_t count, ValueOf value_of) {
+        T* const at = into_.values.data() + next_;
+        for (std::size_t row = 0; row < count; ++row) at[row] = static_cast<T>(value_of(row));
+        next_ += count;
+        into_.ends.push_back(static_cast<std::int64_t>(next_));
+    }
+    /// One more column: a field of every row.
+    template <typename Row, typename Field>
+    void add(const std::vector<Row>& rows, Field Row::* field) {
+        static_assert(sizeof(Field) == sizeof(T));
+        if (!rows.empty()) copy_field(reinterpret_cast<const std::byte*>(&(rows[0].*field)), sizeof(Row), rows.size());
+        into_.ends.push_back(static_cast<std::int64_t>(next_));
+    }
+    void add(const std::vector<T>& column) {
+        std::ranges::copy(column, into_.values.begin() + static_cast<std::ptrdiff_t>(next_));
+        next_ += column.size();
+        into_.ends.push_back(static_cast<std::int64_t>(next_));
+    }
+
+private:
+    /// Out of line: one small loop for all columns is sooner at hand than a large one for each.
+    [[gnu::noinline]] void copy_field(const std::byte* from, std::size_t stride, std::size_t count) {
+        T* const at = into_.values.data() + next_;
+        for (std::size_t row = 0; row < count; ++row) std::memcpy(at + row, from + row * stride, sizeof(T));
+        next_ += count;
+    }
+
+    JoinedColumns<T>& into_;
+    std::size_t next_ = 0;
 };
 
 void append(std::vector<Run>& runs, std::size_t first, Run next) {
@@ -52,24 +113,10 @@ const PlacedItem* find(std::span<const PlacedItem> items, std::int64_t item) {
 class Lowering {
 public:
     Lowering(RankPart part, const RankLayout& layout) : sends_(std::move(part.sends)), receives_(std::move(part.receives)), layout_(layout) {
-        made_.send_tag = tags(sends_);
-        made_.receive_tag = tags(receives_);
-        split(sends_, made_.send_bytes, made_.send_peer, made_.send_phase, made_.send_stage, made_.send_round);
-        split(receives_, made_.receive_bytes, made_.receive_peer, made_.receive_phase, made_.receive_stage, made_.receive_round);
-        made_.receive_adds.assign(receives_.size(), 0);
-        made_.input_bytes = made_.output_bytes = layout.own_bytes;
-        for (const PlacedItem& item : layout.input) made_.input_bytes += item.length;
-        for (const PlacedItem& item : layout.output) made_.output_bytes += item.length;
-        made_.receive_start.reserve(receives_.size());
-        made_.send_start.reserve(sends_.size());
-        made_.receive_buffer.reserve(receives_.size());
-        made_.send_buffer.reserve(sends_.size());
-        made_.unpack_offsets.reserve(receives_.size() + 1);
-        made_.pack_offsets.reserve(sends_.size() + 1);
-        for (auto* column : {&made_.unpack_start, &made_.unpack_to, &made_.unpack_bytes}) column->reserve(receives_.pieces.size());
-        for (auto* column : {&made_.pack_start, &made_.pack_to, &made_.pack_bytes}) column->reserve(sends_.pieces.size());
-        made_.unpack_buffer.reserve(receives_.pieces.size());
-        made_.pack_buffer.reserve(sends_.pieces.size());
+        sent_.reserve(sends_.size());
+        received_.reserve(receives_.size());
+        packs_.reserve(sends_.pieces.size());
+        unpacks_.reserve(receives_.pieces.size());
     }
 
     RankProgram run(std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {
@@ -81,36 +128,77 @@ public:
         }
         pack(are_summed);
         order(are_summed, barriers);
-        queue();
-        made_.scratch_bytes = scratch_;
-        return std::move(made_);
+        return columns(are_summed);
     }
 
 private:
+    [[nodiscard]] RankProgram columns(bool are_summed) const {
+        RankProgram made;
+        made.input_bytes = made.output_bytes = layout_.own_bytes;
+        for (const PlacedItem& item : layout_.input) made.input_bytes += item.length;
+        for (const PlacedItem& item : layout_.output) made.output_bytes += item.length;
+        made.scratch_bytes = scratch_;
+        const std::size_t sends = sends_.size(), receives = receives_.size();
+        const std::size_t copies = packs_.size() + unpacks_.size();
+
+        ColumnWriter<std::int64_t> wide(made.wide, 18,
+                                        2 * (sends + receives) + 3 * (copies + starts_.size() + owns_.size()) + 2 * zeros_.size());
+        wide.add(sends_.rows, &RankRow::size_bytes);
+        wide.add(sent_, &Landing::start);
+        wide.add(receives_.rows, &RankRow::size_bytes);
+        wide.add(received_, &Landing::start);
+        for (const auto* of : {&packs_, &unpacks_}) {
+            wide.add(*of, &Copy::start);
+            wide.add(*of, &Copy::to);
+            wide.add(*of, &Copy::bytes);
+        }
+        wide.add(starts_, &Begin::from);
+        wide.add(starts_, &Begin::to);
+        wide.add(starts_, &Begin::bytes);
+        wide.add(zeros_, &Begin::to);
+        wide.add(zeros_, &Begin::bytes);
+        wide.add(owns_, &Begin::from);
+        wide.add(owns_, &Begin::to);
+        wide.add(owns_, &Begin::bytes);
+
+        const std::size_t rounds = (sends_.has_rounds ? sends : 0) + (receives_.has_rounds ? receives : 0);
+        ColumnWriter<std::int32_t> narrow(made.narrow, 15,
+                                          4 * sends + 5 * receives + rounds + 2 + 2 * (wait_offsets_.size() + wait_on_.size()));
+        for (const auto* rows : {&sends_, &receives_}) {
+            narrow.add(rows->rows, &RankRow::peer);
+            narrow.add(tags(*rows));
+            narrow.add(rows->rows, &RankRow::stage);
+            narrow.add(rows->has_rounds ? rows->size() : 0, [&](std::size_t row) { return (*rows)[row].round; });
+        }
+        narrow.add(places());
+        for (const auto* at : {&sent_, &received_}) {
+            narrow.add(at->size() + 1, [&](std::size_t row) { return row == 0 ? 0 : (*at)[row - 1].copies_end; });
+        }
+        narrow.add(wait_offsets_);
+        narrow.add(wait_on_);
+        narrow.add(release_offsets_);
+        narrow.add(release_to_);
+
+        ColumnWriter<std::uint8_t> bytes(made.bytes, 10, 2 * sends + 4 * receives + copies + starts_.size() + zeros_.size());
+        bytes.add(sent_, &Landing::buffer);
+        bytes.add(sends_.rows, &RankRow::phase);
+        bytes.add(received_, &Landing::buffer);
+        bytes.add(receives_.rows, &RankRow::phase);
+        bytes.add(receives, [&](std::size_t row) { return are_summed ? receives_[row].adds : std::uint8_t{0}; });
+        bytes.add(receives, [&](std::size_t row) { return is_queued(row); });
+        bytes.add(packs_, &Copy::buffer);
+        bytes.add(unpacks_, &Copy::buffer);
+        bytes.add(starts_, &Begin::buffer);
+        bytes.add(zeros_, &Begin::buffer);
+        return made;
+    }
+
     /// Number messages with each peer; both ends count alike, so they agree.
     static std::vector<std::int32_t> tags(const RankRows& rows) {
         if (rows.size() == 0) return {};
         std::vector<std::int32_t> next(to_size(std::ranges::max(rows.rows, {}, &RankRow::peer).peer) + 1, 0), made(rows.size());
         for (std::size_t row = 0; row < rows.size(); ++row) made[row] = next[to_size(rows[row].peer)]++;
         return made;
-    }
-
-    static void split(const RankRows& rows, std::vector<std::int64_t>& bytes, std::vector<std::int32_t>& peer,
-                      std::vector<std::uint8_t>& phase, std::vector<std::int32_t>& stage, std::vector<std::int32_t>& round) {
-        const std::size_t count = rows.size();
-        bytes.resize(count);
-        peer.resize(count);
-        phase.resize(count);
-        stage.resize(count);
-        round.resize(rows.has_rounds ? count : 0);
-        for (std::size_t n = 0; n < count; ++n) {
-            const RankRow& row = rows[n];
-            bytes[n] = row.size_bytes;
-            peer[n] = row.peer;
-            phase[n] = row.phase;
-            stage[n] = row.stage;
-            if (rows.has_rounds) round[n] = row.round;
-        }
     }
 
     std::int64_t take(std::int64_t bytes) {
@@ -120,7 +208,6 @@ private:
     /// Items that are only copied: bytes arrive once, straight into the output where they fit in one run.
     void place_copies() {
         std::vector<std::int64_t> final_start;  // per piece of a message; kNotOurs where it is passed on
-        made_.unpack_offsets.push_back(0);
         for (std::size_t row = 0; row < receives_.size(); ++row) {
             final_start.clear();
             const auto pieces = receives_.pieces_of(row);
@@ -135,10 +222,8 @@ private:
             in_place = in_place && !pieces.empty() && next - final_start.front() == receives_[row].size_bytes;
             const std::int64_t landing = in_place ? final_start.front() : take(receives_[row].size_bytes);
             const Buffer buffer = in_place ? Buffer::kOutput : Buffer::kScratch;
-            made_.receive_buffer.push_back(to_byte(buffer));
-            made_.receive_start.push_back(landing);
             std::int64_t at = landing;
-            const std::size_t first = made_.unpack_bytes.size();
+            const std::size_t first = unpacks_.size();
             for (std::size_t p = 0; p < pieces.size(); ++p) {
                 const auto& [item, offset, length] = pieces[p];
                 const bool is_ours = final_start[p] != kNotOurs;
@@ -146,7 +231,7 @@ private:
                 if (!in_place && is_ours) unpack(first, at, Buffer::kOutput, final_start[p], length);
                 at += length;
             }
-            made_.unpack_offsets.push_back(to_int32(made_.unpack_bytes.size()));
+            received_.push_back({landing, to_int32(unpacks_.size()), buffer});
         }
         const auto before = [](const Held& a, const Held& b) { return std::tie(a.item, a.offset) < std::tie(b.item, b.offset); };
         if (!std::ranges::is_sorted(held_, before)) std::sort(held_.begin(), held_.end(), before);
@@ -158,15 +243,17 @@ private:
     }
 
     void keep(std::int64_t from, std::int64_t to, std::int64_t bytes) {
-        if (bytes == 0) return;
-        if (!made_.own_bytes.empty() && made_.own_from.back() + made_.own_bytes.back() == from &&
-            made_.own_to.back() + made_.own_bytes.back() == to) {
-            made_.own_bytes.back() += bytes;
-            return;
+        if (bytes > 0) join(owns_, {from, to, bytes, Buffer::kOutput});
+    }
+
+    /// One more, or more of the last where both sides go on.
+    static void join(std::vector<Begin>& parts, const Begin& next) {
+        Begin* const last = parts.empty() ? nullptr : &parts.back();
+        if (last != nullptr && last->buffer == next.buffer && last->from + last->bytes == next.from && last->to + last->bytes == next.to) {
+            last->bytes += next.bytes;
+        } else {
+            parts.push_back(next);
         }
-        made_.own_from.push_back(from);
-        made_.own_to.push_back(to);
-        made_.own_bytes.push_back(bytes);
     }
 
     /// Items that are summed: each has one accumulator here, which sends read from and receives write to.
@@ -189,78 +276,53 @@ private:
             held_.push_back({item, 0, bytes, buffer, start});
             begin(find(layout_.input, item), buffer, start, bytes);
         }
-        made_.unpack_offsets.push_back(0);
         for (std::size_t row = 0; row < receives_.size(); ++row) {
-            std::int64_t at = take(receives_[row].size_bytes);
-            made_.receive_buffer.push_back(to_byte(Buffer::kScratch));
-            made_.receive_start.push_back(at);
-            made_.receive_adds[row] = receives_[row].adds;
-            const std::size_t first = made_.unpack_bytes.size();
+            const std::int64_t landing = take(receives_[row].size_bytes);
+            std::int64_t at = landing;
+            const std::size_t first = unpacks_.size();
             for (const auto& [item, offset, length] : receives_.pieces_of(row)) {
                 const Held& total = *std::ranges::lower_bound(held_, item, {}, &Held::item);
                 unpack(first, at, total.buffer, total.start + offset, length);
                 at += length;
             }
-            made_.unpack_offsets.push_back(to_int32(made_.unpack_bytes.size()));
+            received_.push_back({landing, to_int32(unpacks_.size()), Buffer::kScratch});
         }
     }
 
     /// An accumulator's first value: what the rank contributes, or nothing.
     void begin(const PlacedItem* given, Buffer buffer, std::int64_t to, std::int64_t bytes) {
         if (given == nullptr) {
-            made_.zero_buffer.push_back(to_byte(buffer));
-            made_.zero_start.push_back(to);
-            made_.zero_bytes.push_back(bytes);
-            return;
+            zeros_.push_back({0, to, bytes, buffer});
+        } else {
+            join(starts_, {given->start, to, bytes, buffer});
         }
-        const bool joins = !made_.start_bytes.empty() && made_.start_buffer.back() == to_byte(buffer) &&
-                           made_.start_from.back() + made_.start_bytes.back() == given->start &&
-                           made_.start_to.back() + made_.start_bytes.back() == to;
-        if (joins) {
-            made_.start_bytes.back() += bytes;
-            return;
-        }
-        made_.start_buffer.push_back(to_byte(buffer));
-        made_.start_from.push_back(given->start);
-        made_.start_to.push_back(to);
-        made_.start_bytes.push_back(bytes);
     }
 
     /// One more copy of a receive's; neighbours on both sides are joined.
     void unpack(std::size_t first, std::int64_t from, Buffer buffer, std::int64_t to, std::int64_t bytes) {
-        const std::size_t count = made_.unpack_bytes.size();
-        if (count > first && made_.unpack_buffer.back() == to_byte(buffer) &&
-            made_.unpack_start.back() + made_.unpack_bytes.back() == from &&
-            made_.unpack_to.back() + made_.unpack_bytes.back() == to) {
-            made_.unpack_bytes.back() += bytes;
-            return;
+        Copy* const last = unpacks_.size() > first ? &unpacks_.back() : nullptr;
+        if (last != nullptr && last->buffer == buffer && last->start + last->bytes == from && last->to + last->bytes == to) {
+            last->bytes += bytes;
+        } else {
+            unpacks_.push_back({from, to, bytes, buffer});
         }
-        made_.unpack_start.push_back(from);
-        made_.unpack_buffer.push_back(to_byte(buffer));
-        made_.unpack_to.push_back(to);
-        made_.unpack_bytes.push_back(bytes);
     }
 
     /// Where the bytes of each send lie; they are sent from there if that is one run, and it does not change meanwhile.
     void pack(bool must_pack) {
         std::vector<Run> runs;
-        made_.pack_offsets.push_back(0);
         for (std::size_t row = 0; row < sends_.size(); ++row) {
             runs.clear();
             for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_[row].peer, must_pack, runs);
             const bool in_place = !must_pack && runs.size() == 1 && runs[0].length == sends_[row].size_bytes;
-            made_.send_buffer.push_back(to_byte(in_place ? runs[0].buffer : Buffer::kScratch));
-            made_.send_start.push_back(in_place ? runs[0].start : take(sends_[row].size_bytes));
-            std::int64_t to = made_.send_start.back();
-            for (const auto& [buffer, start, length] : runs) {
+            const std::int64_t start = in_place ? runs[0].start : take(sends_[row].size_bytes);
+            std::int64_t to = start;
+            for (const auto& [buffer, from, length] : runs) {
                 if (in_place) break;
-                made_.pack_buffer.push_back(to_byte(buffer));
-                made_.pack_start.push_back(start);
-                made_.pack_to.push_back(to);
-                made_.pack_bytes.push_back(length);
+                packs_.push_back({from, to, length, buffer});
                 to += length;
             }
-            made_.pack_offsets.push_back(to_int32(made_.pack_bytes.size()));
+            sent_.push_back({start, to_int32(packs_.size()), in_place ? runs[0].buffer : Buffer::kScratch});
         }
     }
 
@@ -292,14 +354,14 @@ private:
     void order(bool are_summed, std::span<const std::int32_t> barriers) {
         const std::size_t num_sends = sends_.size(), num_moves = num_sends + receives_.size();
         const std::size_t steps = num_moves + barriers.size();
-        made_.wait_offsets.assign(1, 0);
-        made_.wait_offsets.reserve(steps + 1);
-        made_.wait_on.reserve(sends_.deps.size());
+        wait_offsets_.assign(1, 0);
+        wait_offsets_.reserve(steps + 1);
+        wait_on_.reserve(sends_.deps.size());
         const auto close = [&] {
-            const auto first = made_.wait_on.begin() + made_.wait_offsets.back();
-            if (!std::is_sorted(first, made_.wait_on.end())) std::sort(first, made_.wait_on.end());
-            made_.wait_on.erase(std::unique(first, made_.wait_on.end()), made_.wait_on.end());
-            made_.wait_offsets.push_back(to_int32(made_.wait_on.size()));
+            const auto first = wait_on_.begin() + wait_offsets_.back();
+            if (!std::is_sorted(first, wait_on_.end())) std::sort(first, wait_on_.end());
+            wait_on_.erase(std::unique(first, wait_on_.end()), wait_on_.end());
+            wait_offsets_.push_back(to_int32(wait_on_.size()));
         };
         std::vector<std::size_t> segment(barriers.empty() ? 0 : num_moves);  // barriers before each move
         for (std::size_t step = 0; step < num_moves; ++step) {
@@ -308,57 +370,59 @@ private:
             const std::size_t row = is_send ? step : step - num_sends;
             // Bytes that are only copied never overwrite anything: their receives need no order of their own.
             if (is_send || are_summed) {
-                for (const std::int32_t dep : rows.deps_of(row)) made_.wait_on.push_back(to_int32(row_of(dep) + (is_receive(dep) ? num_sends : 0)));
+                for (const std::int32_t dep : rows.deps_of(row)) wait_on_.push_back(to_int32(row_of(dep) + (is_receive(dep) ? num_sends : 0)));
             }
             if (!barriers.empty()) {
                 segment[step] = static_cast<std::size_t>(std::ranges::upper_bound(barriers, rows[row].stage) - barriers.begin());
-                if (segment[step] > 0) made_.wait_on.push_back(to_int32(num_moves + segment[step] - 1));
+                if (segment[step] > 0) wait_on_.push_back(to_int32(num_moves + segment[step] - 1));
             }
             close();
         }
         for (std::size_t barrier = 0; barrier < barriers.size(); ++barrier) {
             for (std::size_t step = 0; step < num_moves; ++step) {
-                if (segment[step] == barrier) made_.wait_on.push_back(to_int32(step));
+                if (segment[step] == barrier) wait_on_.push_back(to_int32(step));
             }
-            if (barrier > 0) made_.wait_on.push_back(to_int32(num_moves + barrier - 1));
+            if (barrier > 0) wait_on_.push_back(to_int32(num_moves + barrier - 1));
             close();
         }
-        made_.release_offsets.assign(steps + 1, 0);
-        for (const std::int32_t earlier : made_.wait_on) ++made_.release_offsets[to_size(earlier) + 1];
-        std::partial_sum(made_.release_offsets.begin(), made_.release_offsets.end(), made_.release_offsets.begin());
-        std::vector<std::int32_t> next(made_.release_offsets.begin(), made_.release_offsets.end() - 1);
-        made_.release_to.resize(made_.wait_on.size());
+        release_offsets_.assign(steps + 1, 0);
+        for (const std::int32_t earlier : wait_on_) ++release_offsets_[to_size(earlier) + 1];
+        std::partial_sum(release_offsets_.begin(), release_offsets_.end(), release_offsets_.begin());
+        std::vector<std::int32_t> next(release_offsets_.begin(), release_offsets_.end() - 1);
+        release_to_.resize(wait_on_.size());
         for (std::size_t step = 0; step < steps; ++step) {
-            for (auto n = to_size(made_.wait_offsets[step]); n < to_size(made_.wait_offsets[step + 1]); ++n) {
-                made_.release_to[to_size(next[to_size(made_.wait_on[n])]++)] = to_int32(step);
+            for (auto n = to_size(wait_offsets_[step]); n < to_size(wait_offsets_[step + 1]); ++n) {
+                release_to_[to_size(next[to_size(wait_on_[n])]++)] = to_int32(step);
             }
         }
     }
 
-    /// Which receives are let in one after the other, and in which order: those that hold their links alone, or wait for a
-    /// message from another rank to this one. The order respects every dependency.
-    void queue() {
-        const std::size_t count = receives_.size();
-        made_.receive_queued.resize(count);
-        for (std::size_t row = 0; row < count; ++row) {
-            made_.receive_queued[row] = receives_[row].exclusive;
-            for (const std::int32_t dep : receives_.deps_of(row)) {
-                if (is_receive(dep) && receives_[row_of(dep)].peer != receives_[row].peer) made_.receive_queued[row] = 1;
-            }
-        }
-        std::vector<std::int32_t> turn(count);
+    /// Whether a receive is let in in turn: those that hold their links alone, or wait for a message from another rank to this.
+    [[nodiscard]] bool is_queued(std::size_t row) const {
+        return receives_[row].exclusive != 0 || std::ranges::any_of(receives_.deps_of(row), [&](std::int32_t dep) {
+                   return is_receive(dep) && receives_[row_of(dep)].peer != receives_[row].peer;
+               });
+    }
+
+    /// In which order receives are let in; it respects every dependency.
+    [[nodiscard]] std::vector<std::int32_t> places() const {
+        std::vector<std::int32_t> turn(receives_.size()), place(receives_.size());
         std::iota(turn.begin(), turn.end(), 0);
-        const auto place = [&](std::int32_t row) { return receives_[to_size(row)].place; };
-        if (!std::ranges::is_sorted(receives_.rows, {}, &RankRow::place)) std::ranges::stable_sort(turn, {}, place);
-        made_.receive_place.resize(count);
-        for (std::size_t n = 0; n < count; ++n) made_.receive_place[to_size(turn[n])] = to_int32(n);
+        if (!std::ranges::is_sorted(receives_.rows, {}, &RankRow::place)) {
+            std::ranges::stable_sort(turn, {}, [&](std::int32_t row) { return receives_[to_size(row)].place; });
+        }
+        for (std::size_t n = 0; n < turn.size(); ++n) place[to_size(turn[n])] = to_int32(n);
+        return place;
     }
 
     RankRows sends_, receives_;
     const RankLayout& layout_;
     std::vector<Held> held_;  // by item and offset
     std::int64_t scratch_ = 0;
-    RankProgram made_;
+    std::vector<Landing> sent_, received_;
+    std::vector<Copy> packs_, unpacks_;
+    std::vector<Begin> starts_, zeros_, owns_;
+    std::vector<std::int32_t> wait_offsets_, wait_on_, release_offsets_, release_to_;
 };
 
 }  // namespace

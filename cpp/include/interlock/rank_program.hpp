@@ -23,18 +23,19 @@ struct RankLayout {
     bool is_pairs = false;  ///< whether items go from one rank to one other: the output's are passed on to nobody
 };
 
-/// What one rank runs, in columns. Sends are steps 0 to S - 1, receives S to S + R - 1, barriers follow.
+/// Columns of one type end to end, and where each ends.
+template <typename T>
+struct JoinedColumns {
+    std::vector<T> values;
+    std::vector<std::int64_t> ends;
+};
+
+/// What one rank runs, in columns, which `interlock.schedule.program` names in this order. Sends are steps 0 to S - 1, receives
+/// S to S + R - 1, barriers follow.
 struct RankProgram {
-    std::vector<std::int64_t> send_bytes, send_start, receive_bytes, receive_start;
-    std::vector<std::int32_t> send_peer, send_tag, send_stage, send_round, receive_peer, receive_tag, receive_stage, receive_round,
-        receive_place;
-    std::vector<std::uint8_t> send_buffer, send_phase, receive_buffer, receive_phase, receive_adds, receive_queued;
-    std::vector<std::int64_t> pack_start, pack_to, pack_bytes, unpack_start, unpack_to, unpack_bytes;
-    std::vector<std::int32_t> pack_offsets, unpack_offsets;
-    std::vector<std::uint8_t> pack_buffer, unpack_buffer;
-    std::vector<std::int32_t> wait_offsets, wait_on, release_offsets, release_to;
-    std::vector<std::int64_t> start_from, start_to, start_bytes, zero_start, zero_bytes, own_from, own_to, own_bytes;
-    std::vector<std::uint8_t> start_buffer, zero_buffer;
+    JoinedColumns<std::int64_t> wide;
+    JoinedColumns<std::int32_t> narrow;
+    JoinedColumns<std::uint8_t> bytes;
     std::int64_t input_bytes = 0, output_bytes = 0;  ///< of items, and of bytes that stay
     std::int64_t scratch_bytes = 0;
 };
