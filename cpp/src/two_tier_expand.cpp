@@ -298,7 +298,7 @@ private:
                 leg(route.out, route.in, MessagePhase::kScaleOut);
                 leg(route.in, route.to, MessagePhase::kLocal);
             }
-            const std::int64_t slices = std::clamp<std::int64_t>(taken / (4 * plan_.least_part_bytes), 1, kRelaySlices);
+            const std::int64_t slices = relay_slices(taken, plan_.least_part_bytes);
             const std::int64_t parts = num_legs == 1 ? std::min<std::int64_t>(slices, kLoopParts) : slices;
             std::int32_t before = kNone;
             for (std::int64_t slice = 0; slice < parts; ++slice) {
@@ -327,7 +327,7 @@ private:
             const std::int64_t taken = std::min(bytes, way.bytes), first = bytes - taken;
             bytes = first;
             std::int32_t before = kNone;
-            const std::int64_t slices = std::clamp<std::int64_t>(taken / (4 * plan_.least_part_bytes), 1, kRelaySlices);
+            const std::int64_t slices = relay_slices(taken, plan_.least_part_bytes);
             for (std::int64_t slice = 0; slice < slices; ++slice) {
                 const std::int64_t start = first + portion(taken, slice, slices);
                 const std::int64_t length = first + portion(taken, slice + 1, slices) - start;
@@ -535,6 +535,10 @@ private:
 };
 
 }  // namespace
+
+std::int32_t relay_slices(std::int64_t bytes, std::int64_t least_part_bytes) {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(bytes / (4 * least_part_bytes), 1, kRelaySlices));
+}
 
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
     require(plan.only_rank == kEveryone, "rows of one rank are no schedule");

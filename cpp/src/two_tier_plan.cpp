@@ -5,6 +5,7 @@
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
 #include "interlock/two_tier/ledger.hpp"
+#include "interlock/two_tier/queues.hpp"
 #include "interlock/two_tier/slices.hpp"
 
 namespace interlock {
@@ -17,8 +18,7 @@ constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers 
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers gets routes of its own
-constexpr std::size_t kFewToMatch = 3;  // servers; with more, other tiles make up for NICs that do not match
-constexpr double kMatched = 0.98;       // of the slower end's rate, that rails must use
+constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
 constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
 
 class Planner {
@@ -30,13 +30,19 @@ public:
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
         double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
         const double slices_per_lane = slices > 0 ? slices : slices_.choose();
-        const auto cut = [&](Way way) { return Slicing{slices_per_lane, slices_.lane_flows(way, slices_per_lane), slices_.bytes(way, slices_per_lane), slices_.flow_bytes()}; };
-        const bool has_rails = all_tiles_have_rails(), must_count = ledger_.ports_matter() || !is_even();
-        const auto use_of = [&](const TwoTierDecision& decision) { return must_count ? count_lanes(demand_, ports_, decision) : PortUse{}; };
+        const auto cut = [&](TwoTierDecision& decision) {
+            decision.lane_flows = slices_.lane_flows(decision.way, slices_per_lane);
+            decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
+        };
+        const bool has_rails = all_tiles_have_rails();
+        // Sums suffice where ports inside servers have time to spare and NICs are alike.
+        const bool must_follow = ports_.ranks() <= kMostFollowed && (ledger_.ports_matter() || !is_even() || ports_.couples_ends() || costs_.fan_in > 0);
+        const auto follow = [&](const TwoTierDecision& decision) { return queue_seconds(demand_, decision, ports_, costs_); };
         TwoTierDecision burst, staged, detour;
         if (wanted(Way::kBurst) && has_rails) {
             burst = make_burst();
-            predicted_s[1] = ledger_.burst_seconds(cut(Way::kBurst), use_of(burst));
+            cut(burst);
+            predicted_s[1] = must_follow ? follow(burst) : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes});
         }
         const auto is_any = [&] { return std::ranges::any_of(predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
@@ -46,20 +52,26 @@ public:
         const auto may_gain = [&](double least_s) { return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s); };
         if (wanted(Way::kDetour) && may_be_whole && may_gain(ledger_.least_detour_seconds()) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
             detour = make_detour();
-            const PortUse use = count_routes(demand_, ports_, detour.assignment);
-            if (detour.assignment.is_whole) predicted_s[3] = ledger_.detour_seconds(detour.assignment, use, cut(Way::kDetour));
+            cut(detour);
+            if (detour.assignment.is_whole) predicted_s[3] = must_follow ? follow(detour) : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
         const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged = make_staged(stages_s);
-            predicted_s[2] = staged.pace == Pace::kExclusive ? ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s}, cut(Way::kStaged), use_of(staged))
-                                                            : ledger_.window_seconds(cut(Way::kBurst), use_of(staged));
+            cut(staged);
+            if (staged.pace == Pace::kExclusive) {
+                predicted_s[2] = must_follow ? follow(staged) : ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s});
+            } else {
+                predicted_s[2] = ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
+            }
         }
         require(is_any(),
                 only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
-        const auto best = only >= 0 ? only : static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
+        auto best = only >= 0 ? only : static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
+        // Of two that cannot be told apart, the lanes of a burst follow traffic that drifts.
+        if (best == 3 && predicted_s[1] < (1 + kToldApart) * predicted_s[3]) best = 1;
         TwoTierDecision decision = best == 1 ? std::move(burst) : best == 2 ? std::move(staged) : best == 3 ? std::move(detour) : started(Way::kDirect);
         std::ranges::copy(predicted_s, decision.predicted_s);
         // Traffic inside servers can wait unless there is much of it and little scale-up to spare.
@@ -67,11 +79,10 @@ public:
         if (has_low_ratio && ledger_.near_seconds() > kMuchNear * ledger_.cut_s()) {
             decision.local_window = static_cast<std::int32_t>(rates_.width);
         }
-        if (!costs_.is_switched) decision.local_window = static_cast<std::int32_t>(rates_.width);  // each on a link of its own
+        // Each has a link of its own, or nothing else wants the ports.
+        if (!costs_.is_switched || tiles_.largest_far == 0) decision.local_window = static_cast<std::int32_t>(rates_.width);
         if (decision.way == Way::kDirect) return decision;
         if (decision.way == Way::kDetour && !decision.assignment.has_hops) decision.local_window = static_cast<std::int32_t>(rates_.width);
-        decision.lane_flows = slices_.lane_flows(decision.way, slices_per_lane);
-        decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
         return decision;
     }
 
@@ -148,7 +159,7 @@ private:
         return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
     }
     [[nodiscard]] bool crosses_rails() const {
-        return ledger_.joins_own() && (is_even() || rails_mismatch()) && costs_.fan_in == 0;
+        return ledger_.joins_own() && is_even() && costs_.fan_in == 0;
     }
 
     /// Pairs inside servers, all at once: flows share ports evenly, so each is cut in parts of about equal size.
@@ -185,24 +196,6 @@ private:
             if (!joined) return false;
         }
         return true;
-    }
-
-    /// Whether there are so few servers, and such unlike NICs on the rails between two of them, that rails waste some of them.
-    [[nodiscard]] bool rails_mismatch() const {
-        if (tiles_.servers > kFewToMatch) return false;
-        for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
-            if (tile / tiles_.servers == tile % tiles_.servers || tiles_.bytes[tile] == 0) continue;
-            double out = 0, in = 0, matched = 0;
-            for (std::size_t rail = 0; rail < tiles_.width; ++rail) {
-                const double src = rates_.nic[tile / tiles_.servers * tiles_.width + rail];
-                const double dst = rates_.nic[tile % tiles_.servers * tiles_.width + rail];
-                out += src;
-                in += dst;
-                matched += std::min(src, dst);
-            }
-            if (matched < kMatched * std::min(out, in)) return true;
-        }
-        return false;
     }
 
     std::span<const std::int64_t> demand_;

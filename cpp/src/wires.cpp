@@ -75,9 +75,7 @@ public:
           ranks_(plan.servers * plan.width),
           lanes_out_(plan.pace == Pace::kWindow ? ranks_ : 0),
           lanes_in_(lanes_out_.size()),
-          typical_in_flight_(plan.lane_flows),
-          advances_evenly_(plan.is_pair_burst || plan.lane_flows > usual_flows(plan.servers) ||
-                           (plan.assignment != nullptr && plan.assignment->has_far())) {
+          typical_in_flight_(plan.lane_flows) {
         require(plan.lane_flows > 0, "a lane needs at least one flow");
         if (plan.assignment != nullptr && plan.assignment->has_far()) parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
     }
@@ -315,11 +313,10 @@ private:
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
         if (plan_.pace == Pace::kBurst) {
-            // Lanes that share NICs evenly advance slice by slice together. Those with flows in proportion to their size advance
-            // by equal parts of the whole, and large ones keep their own time.
+            // Lanes have flows in proportion to their size and advance by equal parts of the whole; large ones keep their own time.
             wire.keeps_own_time = cut.in_flight > typical_in_flight_;
             const std::int64_t evenly = slice * (plan_.is_pair_burst ? kMostSlices : kLargeWaves) / cut.count;
-            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : advances_evenly_ ? evenly : slice;
+            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : evenly;
             const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
             wire.balance_wave = static_cast<std::int32_t>(2 * wave * most_turns_);
             // What small lanes bring is passed on before large ones have ended.
@@ -391,7 +388,6 @@ private:
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::int64_t typical_in_flight_;  // slices of a lane of average size
-    bool advances_evenly_;            // whether all lanes have flows in proportion to their size
     WireTable table_;
 };
 

@@ -61,8 +61,8 @@ struct TwoTierPlan {
     }
 };
 
-/// Slices of a typical lane on the wire at once where unlike lanes need not end together: two keep the wires of few servers busy.
-inline constexpr std::int32_t usual_flows(std::size_t servers) { return servers <= 4 ? 2 : 1; }
+/// Slices of a typical lane on the wire at once: one keeps it busy while the arrival of the other is on its way.
+inline constexpr std::int32_t kUsualFlows = 2;
 
 /// The rows of a schedule: messages in columns, pieces beside them.
 struct ScheduleRows {
@@ -87,6 +87,9 @@ ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const T
 /// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s, and between others as
 /// (2 + s) * ranks + d.
 RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
+
+/// Slices of what goes around a link inside a server: each hops on when it has come.
+std::int32_t relay_slices(std::int64_t bytes, std::int64_t least_part_bytes);
 
 /// Slices that a stretch of `lane_bytes` is cut into.
 std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);

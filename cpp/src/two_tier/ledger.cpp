@@ -7,18 +7,13 @@
 namespace interlock {
 namespace {
 
-// Of the time in which a NIC and a scale-up port are both busy with bytes that hop between them, that one waits for the other.
-constexpr double kWaiting = 0.12;
-constexpr double kPortsMatter = 0.5;  // of the NICs' time, that ports inside servers take before anything waits for them
+constexpr double kPortsMatter = 0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
 constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single partner at a time idles for them
 // Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile up, and
 // what that costs. Above, its port sets the time and is served first.
 constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
 constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers is counted
 constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
-constexpr double kMostWaves = 128;         // of one lane
-constexpr double kMostRelaySlices = 32;    // of bytes that go around a link inside a server
-constexpr std::size_t kMostReceivers = 8;  // that are looked at for senders in a crowd
 
 }  // namespace
 
@@ -258,53 +253,6 @@ double Ledger::likeness() const {
     return squares > 0 ? bytes * bytes / squares / all : 1.0;
 }
 
-double Ledger::nic_seconds(const PortUse& use) const {
-    double most = 0;
-    for (std::size_t port = 0; port < use.bytes.size(); ++port) {
-        const bool is_inside = port >= 2 * ranks_ && port < ports_.first_uplink();
-        if (!is_inside && use.bytes[port] > 0) most = std::max(most, use.bytes[port] / std::max(rate_[port], 1e-9));
-    }
-    return most;
-}
-
-Ledger::Waves Ledger::count_waves(const Slicing& cut) const {
-    Waves waves{std::vector<double>(tiles_.servers, 1.0), std::vector<double>(tiles_.servers, 1.0)};
-    if (cut.bytes.empty()) return waves;
-    for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
-        const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
-        if (src == dst) continue;
-        const double lane = static_cast<double>(tiles_.bytes[tile]) / static_cast<double>(tiles_.width);
-        const double slices = std::clamp(std::round(lane / static_cast<double>(cut.bytes[src])), 1.0, kMostWaves);
-        waves.out[src] = std::max(waves.out[src], slices);
-        waves.in[dst] = std::max(waves.in[dst], slices);
-    }
-    return waves;
-}
-
-double Ledger::end_seconds(double nic_s, double after_s, const PortUse& use, const Slicing& cut, double waiting) const {
-    const Waves waves = count_waves(cut);
-    double end = nic_s > 0 ? nic_s + after_s : 0.0;
-    for (std::size_t port = 2 * ranks_; port < std::min(use.bytes.size(), ports_.first_uplink()); ++port) {
-        if (use.bytes[port] <= 0) continue;
-        const std::size_t place = port - 2 * ranks_;
-        double messages = 0;
-        if (ports_.is_mesh) {
-            const std::size_t server = place / rates_.width / rates_.width;
-            messages = use.hops[port] > 0 ? std::max(waves.out[server], waves.in[server]) : 0.0;
-        } else if (place < ranks_) {
-            messages = waves.out[place / rates_.width] * use.given_to[place] + waves.in[place / rates_.width] * use.passed_to[place];
-        }
-        const double busy = use.bytes[port] / rate_[port] + costs_.message_overhead_s * messages;
-        // A port with time to spare catches up.
-        const double ratio = nic_s > 0 ? std::min(1.0, busy / nic_s) : 0.0;
-        const double waits = waiting * std::min(use.hops[port] / rate_[port], nic_s) * ratio * ratio;
-        end = std::max({end, busy + waits + move_seconds(), nic_s > 0 ? nic_s + waits + after_s : 0.0});
-    }
-    return end;
-}
-
-double Ledger::inside_seconds(const PortUse& use) const { return use.bytes.empty() ? near_seconds() : end_seconds(0, 0, use, {}, 0); }
-
 double Ledger::most_port_seconds() const {
     const auto width = static_cast<double>(rates_.width);
     double most = 0;
@@ -336,76 +284,48 @@ bool Ledger::has_busy_receiver() const {
     return mean_partners() >= kManyPartners && share > kBusyReceiver && share < kShortReceiver && !ports_.is_mesh;
 }
 
-double Ledger::burst_seconds(const Slicing& cut, const PortUse& use) const {
-    double loops = nic_seconds(use);
-    // Inside a single server all neighbours of a GPU send to its NIC at once.
-    if (tiles_.servers == 1 && loops > 0) loops /= goodput(static_cast<double>(rates_.width - 1), static_cast<double>(tiles_.bytes[0]) / static_cast<double>(rates_.width * rates_.width));
-    const double wire = std::max(balanced_seconds(cut, true), loops) * (has_busy_receiver() ? kBusyReceiverLoss : 1.0);
-    if (wire <= 0) return costs_.stage_overhead_s + inside_seconds(use);
+double Ledger::burst_seconds(const Slicing& cut) const {
+    const double wire = balanced_seconds(cut, true) * (has_busy_receiver() ? kBusyReceiverLoss : 1.0);
+    if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
-    // The next slice of a lane leaves when one before it has arrived, and lanes of one size all wait at once.
-    double waits = tiles_.servers == 1 ? 0 : partners == 1 ? 2 : 1;
-    if (is_balanced() && usual_flows(tiles_.servers) == 1) waits += cut.slices - 1;
+    // The last slice of a lane leaves when the one before it has arrived, with a single partner those before it too.
+    const double waits = partners == 1 ? 2 : 1;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (cut.slices * partners) + move_seconds();
-    // Between two servers lanes swap bytes until no port has too much to pass on, and moves take turns: nothing waits.
-    const bool is_evened = tiles_.servers == 2 && !ports_.is_mesh && joins_own_;
-    // With a single partner, a GPU passes on what its NIC brings one message after the other, each on one link.
-    double passed = 0;
-    if (tiles_.servers == 2 && !use.passed.empty()) passed = std::ranges::max(use.passed) / ports_.link_rate() + costs_.scale_out_latency_s;
-    return costs_.stage_overhead_s + std::max({inside_seconds(use), passed, end_seconds(wire, costs_.scale_out_latency_s * (1 + waits) + last, use, cut, is_evened ? 0.0 : kWaiting)});
+    return costs_.stage_overhead_s + std::max({near_seconds(), most_port_seconds(), wire + costs_.scale_out_latency_s * (1 + waits) + last});
 }
 
-double Ledger::staged_seconds(const Stages& stages, const Slicing& cut, const PortUse& use) const {
-    if (stages.segments.empty()) return costs_.stage_overhead_s + inside_seconds(use);
+double Ledger::staged_seconds(const Stages& stages) const {
+    if (stages.segments.empty()) return costs_.stage_overhead_s + near_seconds();
     // Partners of one stage do not all start at once, and what some lack must come from their neighbours first.
     const double gap = 2 * costs_.message_overhead_s + (is_balanced() ? 0.0 : move_seconds());
-    const double wire = std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds(), nic_seconds(use)}) + gap * stages.num_stages;
+    const double wire = std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds()}) + gap * stages.num_stages;
     double late = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server) late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
-    return std::max(inside_seconds(use), end_seconds(wire + stage_port_seconds() + late, costs_.scale_out_latency_s + last, use, cut, kWaiting));
+    return std::max(near_seconds(), wire + stage_port_seconds() + late + costs_.scale_out_latency_s + last);
 }
 
-double Ledger::window_seconds(const Slicing& cut, const PortUse& use) const {
-    const double wire = std::max(balanced_seconds(cut, false), nic_seconds(use));
-    if (wire <= 0) return costs_.stage_overhead_s + inside_seconds(use);
+double Ledger::window_seconds(const Slicing& cut) const {
+    const double wire = balanced_seconds(cut, false);
+    if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     // Every slice waits for the arrival of the one before, in one lane after the other.
     const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
-    return costs_.stage_overhead_s + std::max(inside_seconds(use), end_seconds(wire, costs_.scale_out_latency_s * (1 + turns) + last, use, cut, kWaiting));
+    return costs_.stage_overhead_s + std::max({near_seconds(), most_port_seconds(), wire + costs_.scale_out_latency_s * (1 + turns) + last});
 }
 
-double Ledger::detour_seconds(const Assignment& spread, const PortUse& use, const Slicing& cut) const {
-    const auto flow = static_cast<double>(cut.flow_bytes), slice = static_cast<double>(std::ranges::max(cut.bytes));
-    const double mean = std::max(1.0, mean_partners());
-    // Slices of a lane one after the other.
-    const auto turns = [&](double lane) {
-        const double many = std::clamp(lane / slice, 1.0, 128.0), flows = std::max(1.0, std::round(lane / flow));
-        return flows > 1 ? std::max(many / flows, 4.0) : many;
-    };
-    // What the last slices bring has nothing to hide behind; half of it is there when the last wire ends. Along rails bytes hop
-    // before the wire or after it, and those that hop before it come last.
+double Ledger::detour_seconds(const Assignment& spread, const Slicing& cut) const {
+    const double slice = static_cast<double>(std::ranges::max(cut.bytes)), mean = std::max(1.0, mean_partners());
+    // What the last slices bring has nothing to hide behind; half of it is there when the last wire ends.
     double last = 0;
-    for (std::size_t rank = 0; rank < ranks_ && !ports_.couples_ends(); ++rank) {
-        if (use.restored[rank] > 0) last = std::max(last, use.restored[rank] / turns(static_cast<double>(loads_.in_far[rank]) / mean) / ports_.link_rate() / 2);
+    for (std::size_t rank = 0; rank < ranks_ && !spread.in_bytes.empty(); ++rank) {
+        const auto shares = std::span(spread.in_bytes).subspan(rank * rates_.width, rates_.width);
+        const double restored = static_cast<double>(std::accumulate(shares.begin(), shares.end(), -shares[rank % rates_.width]));
+        const double slices = std::max(1.0, static_cast<double>(loads_.in_far[rank]) / mean / slice);
+        last = std::max(last, restored / slices / ports_.link_rate() / 2);
     }
-    const double crowd = crowd_;
-    // The next slice of the largest lane leaves when one before it has arrived; others have the NIC meanwhile, half of the time.
-    const double waits = std::max(0.0, turns(std::min(use.largest_hop, static_cast<double>(tiles_.largest_far))) / cut.lane_flows - 1) / 2 * costs_.scale_out_latency_s;
-    const double after = costs_.scale_out_latency_s + (spread.has_hops ? last + waits + 2 * move_seconds() : 0.0);
-    return costs_.stage_overhead_s + std::max(chain_seconds(spread), end_seconds(spread.nic_s * crowd, after, use, {}, kWaiting));
-}
-
-double Ledger::chain_seconds(const Assignment& spread) const {
-    double most = 0;
-    const double slice = 4 * (costs_.message_overhead_s * rates_.scale_up + 1);
-    for (const auto& [route, bytes] : spread.near) {
-        const bool hops = route.relay >= 0 || route.out != route.from || route.in != route.to;
-        if (!hops) continue;
-        const double slices = std::clamp(std::floor(static_cast<double>(bytes) / slice), 1.0, kMostRelaySlices);
-        most = std::max(most, static_cast<double>(bytes) / ports_.link_rate() + slices * (costs_.scale_up_latency_s + costs_.message_overhead_s) + move_seconds());
-    }
-    return most;
+    const double after = costs_.scale_out_latency_s + (spread.has_hops ? last + 2 * move_seconds() : 0.0);
+    return costs_.stage_overhead_s + std::max(spread.nic_s * crowd_ + after, spread.up_s + costs_.scale_up_latency_s);
 }
 
 double Ledger::least_staged_seconds() const {

@@ -9,7 +9,7 @@
 
 #include "interlock/nic_targets.hpp"
 #include "interlock/tiles.hpp"
-#include "interlock/two_tier/port_use.hpp"
+#include "interlock/two_tier/assignment.hpp"
 #include "interlock/two_tier_plan.hpp"
 
 namespace interlock {
@@ -19,9 +19,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How lanes are sliced.
 struct Slicing {
     double slices = 1;                ///< of an average lane
-    std::int32_t lane_flows = 1;      ///< slices of it on the wire at once
     std::vector<std::int64_t> bytes;  ///< [servers] of one slice
-    std::int64_t flow_bytes = 1;      ///< of a lane, for which one slice is on the wire
 };
 
 /// The ledger: how long each port of the cluster is busy under a way of moving a demand, and what messages, latencies, stage
@@ -54,13 +52,13 @@ public:
     /// Every pair on its own; `kNever` where that cannot be, as with the other ways.
     [[nodiscard]] double direct_seconds() const;
     /// Balanced over NICs, all at once.
-    [[nodiscard]] double burst_seconds(const Slicing& cut, const PortUse& use) const;
+    [[nodiscard]] double burst_seconds(const Slicing& cut) const;
     /// Balanced, one partner at a time.
-    [[nodiscard]] double staged_seconds(const Stages& stages, const Slicing& cut, const PortUse& use) const;
+    [[nodiscard]] double staged_seconds(const Stages& stages) const;
     /// A few partners at a time: each turn waits for an arrival.
-    [[nodiscard]] double window_seconds(const Slicing& cut, const PortUse& use) const;
+    [[nodiscard]] double window_seconds(const Slicing& cut) const;
     /// Straight ways as long as no port is above the level of an assignment.
-    [[nodiscard]] double detour_seconds(const Assignment& spread, const PortUse& use, const Slicing& cut) const;
+    [[nodiscard]] double detour_seconds(const Assignment& spread, const Slicing& cut) const;
     /// What `staged_seconds` and `detour_seconds` never say less than.
     [[nodiscard]] double least_staged_seconds() const;
     [[nodiscard]] double least_detour_seconds() const;
@@ -77,21 +75,6 @@ public:
     [[nodiscard]] double likeness() const;
 
 private:
-    /// When the last port is done: NICs that take `nic_s` and then `after_s`, with the ports inside servers that feed them.
-    /// @param waiting of the time in which both are busy, that one waits for the other
-    [[nodiscard]] double end_seconds(double nic_s, double after_s, const PortUse& use, const Slicing& cut, double waiting) const;
-    /// Slices of the largest tile that leaves or reaches each server, [servers] each: so often its GPUs give to a neighbour or
-    /// pass on to one.
-    struct Waves {
-        std::vector<double> out, in;
-    };
-    [[nodiscard]] Waves count_waves(const Slicing& cut) const;
-    /// The longest chain of slices that go around a link: each leaves when the one before it is there.
-    [[nodiscard]] double chain_seconds(const Assignment& spread) const;
-    /// Ports inside servers alone, counted where they matter.
-    [[nodiscard]] double inside_seconds(const PortUse& use) const;
-    /// The NIC or uplink that passes on most.
-    [[nodiscard]] double nic_seconds(const PortUse& use) const;
     /// Part of a receiver's rate that many senders leave.
     [[nodiscard]] double goodput(double senders, double bytes_per_sender) const;
     /// How many times longer the busiest receivers take with everybody's own senders at once.

@@ -24,6 +24,8 @@ public:
     [[nodiscard]] std::int64_t pair_bytes() const;
 
 private:
+    [[nodiscard]] double overhead_bytes() const;  ///< that a NIC could send while it begins a message
+    [[nodiscard]] double busiest_bytes() const;   ///< of the busiest NIC
     const Ledger& ledger_;
     const Rates& rates_;
     const TwoTierCosts& costs_;

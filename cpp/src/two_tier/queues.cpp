@@ -1,0 +1,353 @@
+#include "interlock/two_tier/queues.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "interlock/wires.hpp"
+
+namespace interlock {
+namespace {
+
+std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
+std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
+
+/// Work that reaches a port at some time.
+struct Job {
+    double ready_s, work_s;
+};
+
+/// When a port that never pauses is done with all of them.
+double end_of(std::vector<Job>& jobs) {
+    std::ranges::sort(jobs, {}, &Job::ready_s);
+    double done = 0;
+    for (const Job& job : jobs) done = std::max(done, job.ready_s) + job.work_s;
+    return done;
+}
+
+/// Slices that one pair of NICs carries.
+struct LaneFlow {
+    std::int32_t src, dst;
+    double bytes = 0;
+    std::int32_t slices = 0, flows = 0;  // flows: slices on the wire at once, of equal parts of it
+    std::vector<double> slice_bytes;     // in the order in which they leave
+    [[nodiscard]] double bytes_in_flight() const { return bytes * flows / std::max(1, slices); }
+};
+
+/// When all slices of a lane have left NICs that it has for itself: each leaves when an earlier one has arrived.
+double alone_seconds(const LaneFlow& lane, double rate, double latency_s, double overhead_s) {
+    std::vector<double> on_wire(lane.slice_bytes.begin(), lane.slice_bytes.begin() + std::min(lane.flows, lane.slices));
+    std::vector<double> arrivals;  // that let a slice go, latest first
+    std::size_t next = on_wire.size();
+    double now = 0;
+    for (double& bytes : on_wire) bytes += overhead_s * rate;
+    while (!on_wire.empty() || !arrivals.empty()) {
+        const double arrives = arrivals.empty() ? 1e300 : arrivals.back();
+        const auto first = std::ranges::min_element(on_wire);
+        const double leaves = on_wire.empty() ? 1e300 : now + *first * static_cast<double>(on_wire.size()) / rate;
+        const double until = std::min(arrives, leaves), sent = (until - now) * rate / static_cast<double>(std::max<std::size_t>(1, on_wire.size()));
+        now = until;
+        if (arrives <= leaves) {
+            for (double& bytes : on_wire) bytes -= sent;
+            arrivals.pop_back();
+            if (next < lane.slice_bytes.size()) on_wire.push_back(lane.slice_bytes[next++] + overhead_s * rate);
+            continue;
+        }
+        on_wire.erase(first);
+        for (double& bytes : on_wire) bytes -= sent;
+        if (next < lane.slice_bytes.size()) arrivals.insert(arrivals.begin(), now + latency_s);
+    }
+    return now;
+}
+
+/// Moves inside servers of one phase, one per (server, wave, from, to), as they will be written.
+class Moves {
+public:
+    Moves(const Ports& ports, std::int32_t waves)
+        : waves_(to_size(waves)), width_(ports.width), bytes_(ports.ranks() * waves_ * width_, 0.0), moment_s_(bytes_.size(), 0.0) {}
+
+    [[nodiscard]] std::size_t at(std::int32_t wave, std::int32_t from, std::int32_t to) const {
+        const std::size_t src = to_size(from), dst = to_size(to);
+        return ((src / width_ * waves_ + to_size(wave)) * width_ + src % width_) * width_ + dst % width_;
+    }
+    double& bytes(std::size_t move) { return bytes_[move]; }
+    double& moment_s(std::size_t move) { return moment_s_[move]; }  ///< when it is done, or may begin
+
+    /// What every move takes of each port that it occupies, in the order in which they leave.
+    template <typename Visit>
+    void for_each(const Ports& ports, std::span<const double> rate, double overhead_s, Visit visit) const {
+        for (std::size_t move = 0; move < bytes_.size(); ++move) {
+            if (bytes_[move] <= 0) continue;
+            const std::size_t first = move / (width_ * width_ * waves_) * width_;
+            const RoutePorts on(ports, {to_int32(first + move / width_ % width_), to_int32(first + move % width_), -1, -1, -1});
+            double overhead = overhead_s;  // at the first
+            for (const std::size_t port : on.all()) visit(move, port, bytes_[move] / rate[port] + std::exchange(overhead, 0.0));
+        }
+    }
+
+private:
+    std::size_t waves_, width_;
+    std::vector<double> bytes_, moment_s_;
+};
+
+class Queues {
+public:
+    Queues(std::span<const std::int64_t> demand, const TwoTierDecision& decision, const Ports& ports, const TwoTierCosts& costs)
+        : demand_(demand),
+          decision_(decision),
+          ports_(ports),
+          costs_(costs),
+          rate_(ports.rates()),
+          table_(cut_wires(demand, DecidedPlan(demand, decision, kEveryone).plan())),
+          jobs_(ports.count()),
+          at_once_s_(ports.count(), 0.0),
+          wire_bytes_(table_.wires.size(), 0.0),
+          ready_s_(table_.wires.size(), 0.0),
+          arrives_s_(table_.wires.size(), 0.0) {}
+
+    double run() {
+        Moves before(ports_, table_.num_waves), after(ports_, table_.num_waves);
+        for (const WirePiece& piece : table_.pieces) {
+            const Wire& wire = table_.wires[to_size(piece.wire)];
+            const auto bytes = static_cast<double>(piece.length);
+            wire_bytes_[to_size(piece.wire)] += bytes;
+            if (piece.sender != wire.src) before.bytes(before.at(wire.balance_wave, piece.sender, wire.src)) += bytes;
+            if (piece.receiver != wire.dst) after.bytes(after.at(wire.restore_wave, wire.dst, piece.receiver)) += bytes;
+        }
+        double end = stay_inside();
+        give(before);
+        end = std::max(end, decision_.pace == Pace::kExclusive ? take_turns() : flow());
+        pass_on(after);
+        for (std::size_t port = 2 * ports_.ranks(); port < ports_.first_uplink(); ++port) {
+            if (at_once_s_[port] > 0) jobs_[port].push_back({costs_.stage_overhead_s, at_once_s_[port]});
+            if (!jobs_[port].empty()) end = std::max(end, end_of(jobs_[port]) + costs_.scale_up_latency_s);
+        }
+        return end;
+    }
+
+private:
+    [[nodiscard]] RoutePorts hop(std::int32_t from, std::int32_t to) const { return {ports_, {from, to, -1, -1, -1}}; }
+    [[nodiscard]] RoutePorts wire(std::int32_t out, std::int32_t in) const { return {ports_, {out, in, out, in, -1}}; }
+
+    void add_near(std::int32_t from, std::int32_t to, double bytes, double messages) {
+        if (from == to) return;
+        const RoutePorts on = hop(from, to);
+        for (const std::size_t port : on.all()) at_once_s_[port] += bytes / rate_[port];
+        at_once_s_[on.all().front()] += messages * costs_.message_overhead_s;
+    }
+    void add_loop(std::int32_t out, std::int32_t in, double bytes, std::int32_t parts) {
+        const std::size_t port = ports_.out(to_size(out));
+        lanes_.push_back({out, in, bytes, parts, parts, {}});
+        jobs_[port].push_back({costs_.stage_overhead_s, bytes / rate_[port] + parts * costs_.message_overhead_s});
+    }
+
+    /// Traffic inside servers: straight, around a link or by NICs.
+    /// @returns when the longest chain of slices around a link is over
+    double stay_inside() {
+        const std::size_t ranks = ports_.ranks(), width = ports_.width;
+        for (std::size_t src = 0; src < ranks; ++src) {
+            for (std::size_t dst = src / width * width; dst < (src / width + 1) * width; ++dst) {
+                const std::int64_t bytes = demand_[src * ranks + dst];
+                if (bytes > 0) add_near(to_int32(src), to_int32(dst), static_cast<double>(bytes), 1);
+            }
+        }
+        double end = 0;
+        const auto around = [&](const Route& route, double bytes) {
+            add_near(route.from, route.to, -bytes, 0);
+            const std::int32_t slices = relay_slices(static_cast<std::int64_t>(bytes), decision_.least_part_bytes);
+            const std::int32_t first = route.relay >= 0 ? route.relay : route.out, second = route.relay >= 0 ? route.relay : route.in;
+            add_near(route.from, first, bytes, slices);
+            if (first != second || route.relay < 0) add_loop(first, second, bytes, slices);
+            add_near(second, route.to, bytes, slices);
+            // Each slice leaves when the one before it is there.
+            const double slice_s = costs_.scale_up_latency_s + costs_.message_overhead_s;
+            if (first != route.from || second != route.to) {
+                end = std::max(end, costs_.stage_overhead_s + bytes / ports_.link_rate() + (slices + 1) * slice_s);
+            }
+        };
+        for (const HeavyPair& pair : decision_.heavy_pairs) {
+            if (pair.nic_bytes <= 0) continue;
+            const auto bytes = static_cast<double>(pair.nic_bytes);
+            add_near(pair.src, pair.dst, -bytes, 0);
+            add_loop(pair.src, pair.dst, bytes, pair.parts);
+        }
+        for (const NearRelay& way : decision_.near_relays) around({way.src, way.dst, -1, -1, way.relay}, static_cast<double>(way.bytes));
+        for (const auto& [route, bytes] : decision_.assignment.near) around(route, static_cast<double>(bytes));
+        return end;
+    }
+
+    /// What hops to NICs of neighbours, wave by wave, shares the ports evenly with what stays inside the server.
+    void give(Moves& moves) {
+        std::vector<double> moved_s(ports_.count(), 0.0), clock_s(ports_.count(), 0.0);
+        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t, std::size_t port, double seconds) { moved_s[port] += seconds; });
+        for (std::size_t port = 0; port < moved_s.size(); ++port) at_once_s_[port] += moved_s[port];
+        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
+            clock_s[port] += seconds;
+            const double done_s = costs_.stage_overhead_s + clock_s[port] * at_once_s_[port] / moved_s[port] + costs_.scale_up_latency_s;
+            moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
+        });
+        for (const WirePiece& piece : table_.pieces) {
+            const Wire& wire = table_.wires[to_size(piece.wire)];
+            if (piece.sender == wire.src) continue;
+            double& ready = ready_s_[to_size(piece.wire)];
+            ready = std::max(ready, moves.moment_s(moves.at(wire.balance_wave, piece.sender, wire.src)));
+        }
+    }
+
+    /// All lanes at once: a lane ends with the last of its NICs and uplinks.
+    double flow() {
+        const std::size_t ranks = ports_.ranks();
+        std::vector<std::int32_t> lane_at(ranks * ranks, -1), lane_of(table_.wires.size());
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const Wire& wire = table_.wires[id];
+            std::int32_t& lane = lane_at[to_size(wire.src) * ranks + to_size(wire.dst)];
+            if (lane < 0) {
+                lane = to_int32(lanes_.size());
+                lanes_.push_back({.src = wire.src, .dst = wire.dst, .slice_bytes = {}});
+            }
+            lane_of[id] = lane;
+            lanes_[to_size(lane)].bytes += wire_bytes_[id];
+            ++lanes_[to_size(lane)].slices;
+            lanes_[to_size(lane)].slice_bytes.push_back(wire_bytes_[id]);
+            lanes_[to_size(lane)].flows += wire.after[0] == kNoWire;
+            const std::size_t port = ports_.out(to_size(wire.src));
+            jobs_[port].push_back({std::max(ready_s_[id], costs_.stage_overhead_s), wire_bytes_[id] / rate_[port] + costs_.message_overhead_s});
+        }
+        const std::vector<double> lane_end = end_lanes();
+        // Backwards, so that of the slices on the wire together the last is met first.
+        std::vector<double> left(lanes_.size()), together(lanes_.size());
+        std::vector<std::int32_t> slice(lanes_.size());
+        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+            left[lane] = lanes_[lane].bytes;
+            slice[lane] = lanes_[lane].slices;
+        }
+        for (std::size_t id = table_.wires.size(); id-- > 0;) {
+            const std::size_t lane = to_size(lane_of[id]);
+            const LaneFlow& flow = lanes_[lane];
+            if (slice[lane] == flow.slices || slice[lane] % std::max(1, flow.flows) == 0) together[lane] = left[lane] / flow.bytes;
+            --slice[lane];
+            left[lane] -= wire_bytes_[id];
+            const double paced_s = costs_.stage_overhead_s + (lane_end[lane] - costs_.stage_overhead_s) * together[lane];
+            const double rate = std::min(rate_[ports_.out(to_size(flow.src))], rate_[ports_.in(to_size(flow.dst))]);
+            const double alone_s = ready_s_[id] + wire_bytes_[id] / rate + costs_.message_overhead_s;
+            arrives_s_[id] = std::max(paced_s, alone_s) + costs_.scale_out_latency_s;
+        }
+        double last = 0;
+        for (const double arrives : arrives_s_) last = std::max(last, arrives);
+        for (const double end : lane_end) last = std::max(last, end + costs_.scale_out_latency_s);
+        return last;
+    }
+
+    /// When each lane is over: the queues of its ports are, and all its slices have followed each other.
+    std::vector<double> end_lanes() {
+        const std::size_t ranks = ports_.ranks();
+        std::vector<double> load(ports_.count(), 0.0), end(ports_.count(), 0.0), lane_end(lanes_.size(), 0.0);
+        std::vector<std::vector<std::int32_t>> into(costs_.fan_in > 0 ? ranks : 0);
+        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+            const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);
+            for (const std::size_t port : on.all()) load[port] += lanes_[lane].bytes;
+            if (!into.empty()) into[to_size(lanes_[lane].dst)].push_back(to_int32(lane));
+        }
+        for (std::size_t port = 0; port < end.size(); ++port) {
+            if (load[port] <= 0) continue;
+            const bool is_crowded = !into.empty() && port >= ranks && port < 2 * ranks;
+            const double busy_s = is_crowded ? crowd_seconds(into[port - ranks], rate_[port]) : load[port] / rate_[port];
+            end[port] = port < ranks ? end_of(jobs_[port]) : costs_.stage_overhead_s + busy_s;
+        }
+        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+            const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);
+            const LaneFlow& flow = lanes_[lane];
+            double rate = rate_[on.all().front()];
+            for (const std::size_t port : on.all()) {
+                lane_end[lane] = std::max(lane_end[lane], end[port]);
+                rate = std::min(rate, rate_[port]);
+            }
+            const double most_s = flow.bytes / rate + flow.slices * (costs_.scale_out_latency_s + costs_.message_overhead_s);
+            if (flow.slices <= flow.flows || costs_.stage_overhead_s + most_s <= lane_end[lane]) continue;
+            lane_end[lane] = std::max(lane_end[lane], costs_.stage_overhead_s + alone_seconds(flow, rate, costs_.scale_out_latency_s, costs_.message_overhead_s));
+        }
+        return lane_end;
+    }
+
+    /// Seconds of a receiver that loses by many senders: who has least to send is done first, and the loss shrinks.
+    double crowd_seconds(std::vector<std::int32_t>& into, double rate) const {
+        const auto bytes_per_flow = [&](std::int32_t lane) { return lanes_[to_size(lane)].bytes / std::max(1, lanes_[to_size(lane)].flows); };
+        std::ranges::sort(into, {}, bytes_per_flow);
+        double flows = 0, in_flight = 0, seconds = 0, before = 0;
+        for (const std::int32_t lane : into) {
+            flows += lanes_[to_size(lane)].flows;
+            in_flight += lanes_[to_size(lane)].bytes_in_flight();
+        }
+        for (std::size_t n = 0; n < into.size(); ++n) {
+            const LaneFlow& flow = lanes_[to_size(into[n])];
+            const auto senders = to_int32(into.size() - n);
+            seconds += (bytes_per_flow(into[n]) - before) * flows / (rate * costs_.congestion.goodput(senders, in_flight / senders));
+            before = bytes_per_flow(into[n]);
+            flows -= flow.flows;
+            in_flight -= flow.bytes_in_flight();
+        }
+        return seconds;
+    }
+
+    /// One partner at a time, in the order of the wires; each rank opens one stage after the other.
+    double take_turns() {
+        const std::size_t ranks = ports_.ranks();
+        std::vector<double> out(ranks, 0.0), in(ranks, 0.0), opened(ranks, 0.0), load(ports_.count(), 0.0);
+        std::vector<std::int32_t> stage(ranks, -1);
+        double last = 0;
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const Wire& turn = table_.wires[id];
+            const std::size_t src = to_size(turn.src), dst = to_size(turn.dst);
+            double start_s = std::max({out[src], in[dst], ready_s_[id]});
+            if (std::exchange(stage[src], turn.stage) != turn.stage) opened[src] = std::max(opened[src], start_s) + costs_.stage_overhead_s;
+            start_s = std::max(start_s, opened[src]);
+            const double rate = std::min(rate_[ports_.out(src)], rate_[ports_.in(dst)]);
+            out[src] = in[dst] = start_s + costs_.message_overhead_s + wire_bytes_[id] / rate;
+            arrives_s_[id] = out[src] + costs_.scale_out_latency_s;
+            last = std::max(last, arrives_s_[id]);
+            const RoutePorts on = wire(turn.src, turn.dst);
+            for (const std::size_t port : on.all()) load[port] += wire_bytes_[id];
+        }
+        for (const LaneFlow& loop : lanes_) {
+            const RoutePorts on = wire(loop.src, loop.dst);
+            for (const std::size_t port : on.all()) load[port] += loop.bytes;
+        }
+        for (std::size_t port = 0; port < load.size(); ++port) {
+            if (load[port] > 0) last = std::max(last, costs_.stage_overhead_s + load[port] / rate_[port] + costs_.scale_out_latency_s);
+        }
+        return last;
+    }
+
+    /// What wires bring for neighbours, when it is there.
+    void pass_on(Moves& moves) {
+        for (const WirePiece& piece : table_.pieces) {
+            const Wire& wire = table_.wires[to_size(piece.wire)];
+            if (piece.receiver == wire.dst) continue;
+            double& ready = moves.moment_s(moves.at(wire.restore_wave, wire.dst, piece.receiver));
+            ready = std::max(ready, arrives_s_[to_size(piece.wire)]);
+        }
+        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
+            jobs_[port].push_back({moves.moment_s(move), seconds});
+        });
+    }
+
+    std::span<const std::int64_t> demand_;
+    const TwoTierDecision& decision_;
+    const Ports& ports_;
+    const TwoTierCosts& costs_;
+    std::vector<double> rate_;
+    WireTable table_;
+    std::vector<LaneFlow> lanes_;
+    std::vector<std::vector<Job>> jobs_;  // per port
+    std::vector<double> at_once_s_;       // per port, work that nothing holds back
+    std::vector<double> wire_bytes_, ready_s_, arrives_s_;  // per wire
+};
+
+}  // namespace
+
+double queue_seconds(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, const Ports& ports,
+                     const TwoTierCosts& costs) {
+    return Queues(demand_bytes, decision, ports, costs).run();
+}
+
+}  // namespace interlock
