@@ -18,8 +18,7 @@ def main() -> None:
     step.move("combine", demand.transposed(), after=experts)
     step.move("gradients", il.reduce_scatter("512 MiB", group=[0, 8]), ready="0.1 ms")
     made = il.compare(step)
-    times = {plan.algorithm: plan.simulate().tasks for plan in made.plans}
-    picture = step_picture(times, made.results[0].lower_bound_s).replace("currentColor", "#808080")
+    picture = step_picture(made).replace("currentColor", "#808080").replace('width="100%"', 'width="760"')
     Path(__file__).parents[1].joinpath("docs/images/step.svg").write_text(picture + "\n")
     print(made)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -269,3 +270,14 @@ def test_collectives_run_beside_gloos_own(capsys: pytest.CaptureFixture[str]) ->
     assert all(row["valid"] and row["measured_s"] > row["lower_bound_s"] > 0 for row in rows)
     assert run(["lab", "run", "--collective", "all-reduce", *shape, "--traffic", "uniform"]) == 2
     assert "--traffic has no effect here" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_called_what_it_is() -> None:
+    pytest.importorskip("torch")
+    from interlock.lab.ranks import RankFailed, Ranks, Seat
+
+    with Ranks([Seat()] * 3) as ranks:
+        os.kill(ranks.pids[1], signal.SIGKILL)
+        with pytest.raises(RankFailed, match=r"^rank 1: its process was killed by SIGKILL$"):
+            ranks.call(id)

@@ -197,6 +197,7 @@ LAB_ROWS = [
         "gap": measured_s / 0.125 - 1,
         "plan_s": 0.001,
         "exchange_s": 0.002,
+        "total_s": measured_s + 0.003,
         "repeats": 5,
     }
     for name, measured_s in (("native", 0.25), ("adaptive", 0.1875))

@@ -86,6 +86,7 @@ def alone(megabytes: int, latency: str = "0 us", overhead: str = "0 us") -> Resu
     return il.plan(cluster, traffic, algorithm="direct").simulate()
 
 
+BUSIEST = "its busiest link (NIC of rank 0, sending)"
 LESS = (
     "its busiest link (NIC of rank 0, sending) has 1 MB to carry instead of 3 MB (NIC of rank 0, sending): "
     "3.00x less time, although that is at work 87 % of the time instead of 95 %"
@@ -103,12 +104,12 @@ LESS = (
         (
             ((1,), 20),
             ((1, "10 us"), 30),
-            "that link is at work 100 % of the time, not 67 %",
+            f"{BUSIEST} is at work 100 % of the time, not 67 %",
         ),
         (
             ((2,), 40),
             ((1, "60 us"), 80),
-            "that link is at work 100 % of the time, not 25 %, although its busiest link has 2.00x as long to carry",
+            f"{BUSIEST} is at work 100 % of the time, not 25 %, although its busiest link has 2.00x as long to carry",
         ),
     ],
 )

@@ -6,6 +6,8 @@ Exit 0: good. 1: the answer is "no" (an invalid plan, a missed bar). 2: bad inpu
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from typing import Annotated
 
@@ -88,7 +90,17 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt:  # before there was anything to interrupt
         code = _interrupted()
+    if code == EXIT_CODE:
+        _leave(code)
     sys.exit(code)
+
+
+def _leave(code: int) -> None:
+    """End with this code: Python itself ends by SIGINT where Ctrl-C came inside `exec` of a text, whoever caught it."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:

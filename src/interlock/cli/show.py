@@ -89,8 +89,8 @@ def table_lines(
     for place in sorted(loose, key=lambda p: -widths[p]):
         less = min(over, max(0, widths[place] - LEAST_WORDS))
         widths[place], over = widths[place] - less, over - less
-    if over > 0:
-        return [header[k] for k in kept], _facts(header, rows, kept)
+    if width is not None and over > 0:
+        return [header[k] for k in kept], _facts(header, rows, kept, width)
     left = {0, *loose}
     lines = []
     for row in [header, *rows] if not is_pairs else rows:
@@ -117,12 +117,13 @@ def _needs(header: Sequence[str], rows: Sequence[Sequence[str]], kept: list[int]
     return sum(max(map(len, _column(header, rows, k))) for k in kept) + len(GAP) * (len(kept) - 1)
 
 
-def _facts(header: Sequence[str], rows: Sequence[Sequence[str]], kept: list[int]) -> list[str]:
+def _facts(header: Sequence[str], rows: Sequence[Sequence[str]], kept: list[int], width: int) -> list[str]:
     """A row after the other, a fact per line."""
     lines = ["; ".join(header[k] for k in kept)]
     for row in rows:
         lines += [row[kept[0]], *(f"  {header[k]} {row[k]}" for k in kept[1:])]
-    return lines
+    wrapper = textwrap.TextWrapper(width, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
+    return [part for line in lines for part in wrapper.wrap(line)]
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

@@ -6,6 +6,7 @@ with the process that asked for them, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -36,6 +37,7 @@ __all__ = ["Outcome", "RankContext", "RankFailed", "Ranks", "Seat"]
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 180.0
+AFTER_A_DEATH_S = 10.0  # for survivors to answer; torch's own calls wait for the dead as long as their timeout allows
 NAMESPACE_FOLDER = "/run/netns"
 
 
@@ -135,17 +137,20 @@ class Ranks:
     def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float = 300.0) -> list[Any]:
         """Run ``function(context, *arguments)`` on every rank; give their values, or raise the first error."""
         self.post(function, *arguments)
-        outcomes = self.collect(timeout_s)
+        outcomes = self.collect(timeout_s, after_a_death_s=AFTER_A_DEATH_S)
         self._raise_errors(outcomes)
         return [outcome.value for outcome in outcomes]
 
     def post(self, function: Callable[..., Any], *arguments: Any, ranks: Sequence[int] | None = None) -> None:
         """Start a function on every rank (or on some) without waiting; it must be importable by name."""
         for rank in range(self.num_ranks) if ranks is None else ranks:
-            self._pipes[rank].send((function, arguments))
+            with contextlib.suppress(BrokenPipeError):  # its process is gone, as `collect` will say
+                self._pipes[rank].send((function, arguments))
 
-    def collect(self, timeout_s: float, ranks: Sequence[int] | None = None) -> list[Outcome]:
-        """Wait for the outcome of the last `post`."""
+    def collect(
+        self, timeout_s: float, ranks: Sequence[int] | None = None, *, after_a_death_s: float = float("inf")
+    ) -> list[Outcome]:
+        """Wait for the outcome of the last `post`; once a process has ended, only so long for the others."""
         deadline_s = time.monotonic() + timeout_s
         asked = list(range(self.num_ranks)) if ranks is None else list(ranks)
         outcomes: dict[int, Outcome] = {}
@@ -158,7 +163,8 @@ class Ranks:
                     value, error = self._pipes[rank].recv()
                     outcomes[rank] = Outcome(rank, value, error)
                 except (EOFError, ConnectionResetError):
-                    outcomes[rank] = Outcome(rank, error="its process ended", answered=False)
+                    deadline_s = min(deadline_s, time.monotonic() + after_a_death_s)
+                    outcomes[rank] = Outcome(rank, error=_how_it_ended(self._processes[rank]), answered=False)
         silent = Outcome(0, error=f"no answer within {timeout_s:g} s", answered=False)
         return [outcomes.get(rank, Outcome(rank, error=silent.error, answered=False)) for rank in asked]
 
@@ -183,10 +189,19 @@ class Ranks:
         self.close()
 
     def _raise_errors(self, outcomes: Sequence[Outcome]) -> None:
-        failed = [outcome for outcome in outcomes if outcome.error is not None]
+        failed = sorted((outcome for outcome in outcomes if outcome.error is not None), key=lambda one: one.answered)
         if failed:
             others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             raise RankFailed(f"rank {failed[0].rank}{others}: {failed[0].error}")
+
+
+def _how_it_ended(process: BaseProcess) -> str:
+    """Words for a process whose pipe is closed."""
+    process.join(5)
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"its process was killed by {signal.Signals(-code).name}"
+    return "its process ended" if code is None else f"its process ended with exit code {code}"
 
 
 def _enter(seat: Seat, owner: int) -> None:

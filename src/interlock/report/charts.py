@@ -72,9 +72,9 @@ class _Axis:
         return [k * step for k in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
 
     def _log_ticks(self, about: int) -> list[float]:
-        """Powers of ten, or more often where there are few of them in sight."""
+        """Powers of ten, or as many more as there is room for where few of them are in sight."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        for times in ((1, 2, 5), (1, 3), (1,)):
+        for times in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
             ticks = [t * 10.0**k for k in range(first, last + 1) for t in times]
             shown = [t for t in ticks if self.low * (1 - 1e-9) <= t <= self.high * (1 + 1e-9)]
             if len(shown) <= about:
@@ -224,7 +224,7 @@ def _percent(part: float) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:.4g}"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def style_of(place: int) -> tuple[str, str, str]:

@@ -48,7 +48,8 @@ def lab_page(
     facts = {"problem": title, "seed": str(demand.seed), "repetitions": str(rows[0]["repeats"])}
     page = Page(f"Interlock lab: {title}", "measured", command, facts | {"times are": HONEST})
     words = _words(rows)
-    header = ["algorithm", "measured", "least", "most", "predicted", "bound", "over bound", "exchange", "planning"]
+    header = ["algorithm", "measured", "least", "most", "predicted", "bound", "over bound"]
+    header += ["exchange", "planning", "total"]
     body = f'<p class="note">{html.escape(words)}</p>'
     body += table([*header, "bytes"], [_cells(row) for row in rows], [str(row["algorithm"]) for row in rows])
     body += _bars(rows)
@@ -74,7 +75,7 @@ def _words(rows: Sequence[Mapping[str, object]]) -> str:
 def _cells(row: Mapping[str, object]) -> list[str]:
     fields = ("measured_s", "measured_least_s", "measured_most_s", "predicted_s", "lower_bound_s")
     seconds = [format_seconds(_number(row, field)) for field in fields]
-    rest = [format_seconds(_number(row, field)) for field in ("exchange_s", "plan_s")]
+    rest = [format_seconds(_number(row, field)) for field in ("exchange_s", "plan_s", "total_s")]
     return [
         str(row["algorithm"]),
         *seconds,

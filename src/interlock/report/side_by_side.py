@@ -45,8 +45,8 @@ def add_side_by_side(page: Page, made: Comparison) -> None:
     what = "NIC" if isinstance(results[0].topology.router, TwoTierRoutes) else "rank"
     options = "".join(f"<option>{html.escape(name)}</option>" for name in order)
     caption = (
-        f"Every {what} a row: on the left what it sends, on the right how busy it is over time, darker for busier; "
-        f"both on one time axis, the bound as a dashed line."
+        f"Every {what} a row: on the left what it sends, on the right how busy it is over time, a stronger colour for "
+        f"busier; both on one time axis, the bound as a dashed line."
     )
     page.section(
         "Side by side (simulated)",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
 from pathlib import Path
 
 from interlock.comparison import Comparison
@@ -11,48 +10,59 @@ from interlock.files import write_text
 from interlock.report.charts import figure
 from interlock.report.compare_page import compare_page, save_traces
 from interlock.report.page import COLOURS
-from interlock.simulate.result import TaskTimes
 from interlock.units import format_seconds
 
 __all__ = ["save_step_page", "step_picture"]
 
-WIDTH, LABEL, ROW, TITLE = 760, 150, 18, 24  # pixels
+LABEL, END = 30.0, 4.0  # per cent of the width that names take, and that stays free behind the last task
+ROW, TITLE, KEY = 18, 24, 22  # pixels
 
 
 def save_step_page(made: Comparison, path: Path, command: str) -> None:
     """Write the page, and beside it the full trace of every timeline that it thins."""
     text = compare_page(made, command, save_traces(made.plans, path))
-    times = {plan.algorithm: plan.simulate().tasks for plan in made.plans}
     words = "When each task runs, from its first message or computation to its last, in each way; simulated."
-    picture = figure(words, step_picture(times, made.results[0].lower_bound_s), "tasks")
+    picture = figure(words, step_picture(made), "tasks")
     place = text.index("<section") if "<section" in text else text.index("</body>")
     write_text(path, text[:place] + f"<section><h2>Tasks (simulated)</h2>{picture}</section>" + text[place:])
 
 
-def step_picture(times: Mapping[str, Mapping[str, TaskTimes]], bound_s: float) -> str:
-    """An SVG with a row per task and a block per way, on one axis of time; a line where no plan can end sooner."""
+def step_picture(made: Comparison) -> str:
+    """An SVG with a row per task and a block per way, on one axis of time; a line where no plan can end sooner.
+
+    Colours are kinds of tasks. Only the length of bars follows the width of the page, so that names stay legible.
+    """
+    step, bound_s = made.problem.step, made.results[0].lower_bound_s
+    assert step is not None
+    kind_by_task = {task.name: task.kind for task in step.tasks}
+    colours = dict(zip(dict.fromkeys(kind_by_task.values()), COLOURS, strict=False))
+    times = {plan.algorithm: plan.simulate().tasks for plan in made.plans}
     last_s = max(each.finish_s for tasks in times.values() for each in tasks.values())
-    scale = (WIDTH - LABEL - 80) / last_s
+    scale = (100 - LABEL - END) / max(last_s, bound_s)
     parts, y = [], 0
+    for place, (kind, colour) in enumerate(colours.items()):
+        parts.append(f'<rect x="{100 * place / len(colours):.1f}%" y="4" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{100 * place / len(colours):.1f}%" dx="15" y="13">{html.escape(kind)}</text>')
+    y += KEY
+    top = y
     for way, tasks in times.items():
-        end_s = max(each.finish_s for each in tasks.values())
-        title = f"{html.escape(way)}: {format_seconds(end_s)}"
+        title = f"{html.escape(way)}: {format_seconds(max(each.finish_s for each in tasks.values()))}"
         parts.append(f'<text x="0" y="{y + 16}" font-weight="bold">{title}</text>')
         y += TITLE
-        for number, (name, each) in enumerate(tasks.items()):
-            x, width = LABEL + scale * each.start_s, max(1.0, scale * (each.finish_s - each.start_s))
-            colour = COLOURS[number % len(COLOURS)]
+        for name, each in tasks.items():
+            x, width = LABEL + scale * each.start_s, max(0.2, scale * (each.finish_s - each.start_s))
             told = f"{html.escape(name)}: {format_seconds(each.start_s)} to {format_seconds(each.finish_s)}"
             parts.append(f'<text x="0" y="{y + 13}">{html.escape(name[:22])}</text>')
             parts.append(
-                f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{ROW - 6}" fill="{colour}">'
-                f"<title>{told}</title></rect>"
+                f'<rect x="{x:.2f}%" y="{y + 3}" width="{width:.2f}%" height="{ROW - 6}" '
+                f'fill="{colours[kind_by_task[name]]}"><title>{told}</title></rect>'
             )
             y += ROW
         y += 8
     x = LABEL + scale * bound_s
-    parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{y}" stroke="currentColor" stroke-dasharray="3 3"/>')
-    parts.append(f'<text x="{x + 4:.1f}" y="{y + 12}">bound {format_seconds(bound_s)}</text>')
-    size = f'viewBox="0 0 {WIDTH} {y + 18}" width="100%"'
+    line = f'x1="{x:.2f}%" x2="{x:.2f}%" y1="{top}" y2="{y}"'
+    parts.append(f'<line {line} stroke="currentColor" stroke-dasharray="3 3"/>')
+    parts.append(f'<text x="{x:.2f}%" y="{y + 12}" text-anchor="end">bound {format_seconds(bound_s)}</text>')
     style = 'font-family="sans-serif" font-size="12" fill="currentColor"'
+    size = f'width="100%" height="{y + 18}" style="height: {y + 18}px"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style} role="img">{"".join(parts)}</svg>'

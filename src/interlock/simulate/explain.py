@@ -128,7 +128,8 @@ def explain_against(faster: Result, slower: Result, name: str, other: str) -> st
             f"{format_bytes(b.bytes_moved)} ({b.name}): {load:.2f}x less time"
         )
     if use > 1.005:
-        reasons.append(f"that link is at work {100 * a.busy_share:.0f} % of the time, not {100 * b.busy_share:.0f} %")
+        link = "that link" if reasons else f"its busiest link ({a.name})"
+        reasons.append(f"{link} is at work {100 * a.busy_share:.0f} % of the time, not {100 * b.busy_share:.0f} %")
     because = " and ".join(reasons) or "of many small differences"
     if load < 0.995:
         because += f", although its busiest link has {1 / load:.2f}x as long to carry"

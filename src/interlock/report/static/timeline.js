@@ -344,7 +344,7 @@ class Timeline {
       const y = (row - this.r0 + 0.5) * step;
       if (y > 4 && y < this.height - 4) ink.fillText(this.names[row], this.left - 6, y, this.left - 8);
     }
-    const span = this.t1 - this.t0, rough = span / Math.max(2, Math.floor(this.width / 110));
+    const span = this.t1 - this.t0, rough = span / Math.max(5, Math.floor(this.width / 110));
     const power = 10 ** Math.floor(Math.log10(rough)), tick = power * [1, 2, 5, 10].find((times) => times * power >= rough);
     ink.textBaseline = "top";
     ink.textAlign = "center";
