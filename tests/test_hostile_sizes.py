@@ -212,3 +212,20 @@ def test_very_many_chunks_are_not_written_for_tacos(tmp_path: Path, monkeypatch:
     with pytest.raises(LimitExceeded, match=r"the schedule moves [0-9]+ chunks of"):
         plan.export("tacos-csv", tmp_path / "out.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_of_too_many_lines_or_rows_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    for lines, says in (("1\n" * 8193, "8193 rows; at most 8192"), ("\n\r" * 600_000, "has 1200000 lines; at most")):
+        file.write_text(lines, newline="")
+        with pytest.raises(LimitExceeded, match=says):
+            read_demand(file)
+    with pytest.raises(LimitExceeded, match="has 1200000 lines; at most 1000000 are read"):
+        read_topology(file)
+
+
+@pytest.mark.parametrize("row", ["0 18", "0,18", " 0  18 ", "0, 18", "0;18", "0,18,", "0\t18"])
+def test_plain_and_odd_lines_are_read_alike(tmp_path: Path, row: str) -> None:
+    file = tmp_path / "m.txt"
+    file.write_text(f"{row}\n7 0\n")
+    assert read_demand(file).bytes_matrix.tolist() == [[0, 18], [7, 0]]

@@ -15,6 +15,7 @@ __all__ = [
     "as_path",
     "check_file",
     "check_target",
+    "lines_of",
     "read_text",
     "remove_unfinished",
     "show_page",
@@ -22,6 +23,7 @@ __all__ = [
     "write_text",
 ]
 
+MAX_LINES = 1_000_000  # of a table of text
 _unfinished: set[str] = set()  # files that are being written
 
 FilePath = str | os.PathLike[str]
@@ -69,6 +71,14 @@ def read_text(path: FilePath, max_bytes: int) -> str:
     if "\0" in text:
         raise InvalidInput(f"{file}: byte {text.index(chr(0))} is NUL; this is not a text file")
     return text
+
+
+def lines_of(text: str, path: FilePath) -> list[str]:
+    """The lines of a text that was read, if there are at most `MAX_LINES`."""
+    ends = sum(text.count(end) for end in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+    if ends > MAX_LINES:
+        raise LimitExceeded(f"{path} has {ends} lines; at most {MAX_LINES} are read")
+    return text.splitlines()
 
 
 def check_target(path: FilePath) -> Path:

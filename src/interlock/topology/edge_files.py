@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from interlock.errors import InvalidInput, nearest
-from interlock.files import FilePath, read_text, write_text
+from interlock.files import FilePath, lines_of, read_text, write_text
 from interlock.topology.graph import Topology, from_edges
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
@@ -36,22 +36,22 @@ _COLUMNS |= {what + end: (what, unit) for what in ("latency", "message_overhead"
 
 def read_edges(path: FilePath, unsaid: Mapping[str, Quantity] = MappingProxyType({})) -> Topology:
     """A topology from an edge-list CSV file; `unsaid` holds what columns that it lacks would say."""
-    text = read_text(path, MAX_FILE_BYTES)
+    lines = lines_of(read_text(path, MAX_FILE_BYTES), path)
     try:
-        return _from_csv(text, Path(path).stem, unsaid)
+        return _from_csv(lines, Path(path).stem, unsaid)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
 
 
 def has_column(path: FilePath, what: str) -> bool:
     """Whether an edge list says the bandwidth, latency or message overhead of its links."""
-    lines = [line for line in read_text(path, MAX_FILE_BYTES).splitlines() if line.strip()[:1] not in ("", "#")]
+    text = read_text(path, MAX_FILE_BYTES)
+    lines = [line for line in lines_of(text, path) if line.strip()[:1] not in ("", "#")]
     cells = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
     return any(_COLUMNS.get(cell, ("",))[0] == what for cell in cells)
 
 
-def _from_csv(text: str, name: str, unsaid: Mapping[str, Quantity]) -> Topology:
-    lines = text.splitlines()
+def _from_csv(lines: list[str], name: str, unsaid: Mapping[str, Quantity]) -> Topology:
     is_comment = [line.lstrip().startswith("#") for line in lines]
     said = _said([line for line, comment in zip(lines, is_comment, strict=True) if comment])
     kept = enumerate(zip(lines, is_comment, strict=True), 1)

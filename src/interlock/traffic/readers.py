@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, LimitExceeded, nearest
-from interlock.files import FilePath, check_file, read_text
+from interlock.files import FilePath, check_file, lines_of, read_text
 from interlock.memory import check_memory
 from interlock.traffic.demand import MAX_RANKS, Demand, matrix
 
@@ -74,23 +74,36 @@ def read_integers(path: FilePath) -> NDArray[np.int64]:
     """A table of whole numbers from a text file, ``[rows, columns]``."""
     text = read_text(path, MAX_TEXT_BYTES)
     rows: list[NDArray[np.int64]] = []  # a line at a time: words take ten times the memory of numbers
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text, path), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        cells = re.split(r"[,;]\s*|\s+", line.strip().rstrip(",;"))
+        plain = _plain(line)
+        cells = re.split(r"[,;]\s*|\s+", line.strip().rstrip(",;")) if plain is None else plain
         width = len(rows[0]) if rows else len(cells)
-        if width > MAX_RANKS or (len(rows) + 1) * width > MAX_ENTRIES:
+        if width > MAX_RANKS or len(rows) == MAX_RANKS or (len(rows) + 1) * width > MAX_ENTRIES:
             raise LimitExceeded(
-                f"{path}, line {number}: {width} columns; at most {MAX_RANKS} and {MAX_ENTRIES} cells are read"
+                f"{path}, line {number}: {width} columns, {len(rows) + 1} rows; at most {MAX_RANKS} of each and "
+                f"{MAX_ENTRIES} cells are read"
             )
         if len(cells) != width:
             raise InvalidInput(
                 f"{path}: line {number} has {len(cells)} cells but the first has {width}; rows must match"
             )
-        rows.append(_numbers(cells, f"{path}: line {number}"))
+        rows.append(_numbers(cells, f"{path}: line {number}") if isinstance(cells, list) else cells)
     if not rows:
         raise InvalidInput(f"{path} is empty; a matrix of whole numbers is needed")
     return np.stack(rows)
+
+
+def _plain(line: str) -> NDArray[np.int64] | None:
+    """The numbers of a line of nothing but digits with blanks or single commas between them; None for any other."""
+    words = line.strip()
+    if (" " in words and "," in words) or ",," in words or words[:1] == ",":
+        return None
+    if not words.isascii() or not words.replace(",", "").replace(" ", "").isdigit():
+        return None
+    made = np.fromstring(words, np.int64, sep="," if "," in words else " ")
+    return made if made.max() <= 2**62 else None  # what is beyond is named by its column, cell by cell
 
 
 def _numbers(cells: list[str], where: str) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
 Kind = TypeVar("Kind", bound=type)
 
 MAX_CONTAINERS = 2_000_000
-MAX_VALUES = 8_000_000
+MAX_VALUES = 4_000_000
 
 
 def read_json(path: Path) -> Json:
