@@ -545,6 +545,8 @@ def gpu_checks() -> str:
     lines = [[one["check"], one["result"], f"{one['seconds']} s", one["said"].strip("= ")] for one in checks]
     machine = cast(dict[str, str], result["machine"])
     took = f"All of it in {result['checks_s']} s, at commit {machine['commit']} on {machine['date']}."
+    if "checks_note" in result:
+        took += f" {result['checks_note']}"
     return markdown(["check", "result", "took", "said"], lines) + f"\n{took}\n"
 
 

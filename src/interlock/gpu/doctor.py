@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from interlock.gpu.device import missing
 
-__all__ = ["findings"]
+__all__ = ["findings", "nccl_version"]
 
 
 def findings() -> list[tuple[str, bool, str]]:
@@ -48,13 +49,25 @@ def _version(package: str) -> str:
 
 
 def _nccl() -> tuple[bool, str]:
-    import torch
-
-    if not torch.distributed.is_nccl_available():
+    number = nccl_version()
+    if number is None:
         return False, "torch was built without it"
-    number = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
     words = ".".join(str(part) for part in number)
     return True, words + ("" if number >= (2, 30) else "; several ranks on one GPU need 2.30 or later")
+
+
+def nccl_version() -> tuple[int, ...] | None:
+    """Of a library that was loaded before torch, or else of the one that torch was built with; None without any."""
+    import torch
+
+    number = ctypes.c_int(0)
+    try:
+        ctypes.CDLL(None).ncclGetVersion(ctypes.byref(number))
+    except AttributeError:
+        if not torch.distributed.is_nccl_available():
+            return None
+        return tuple(torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
+    return number.value // 10000, number.value % 10000 // 100, number.value % 100
 
 
 def _ipc() -> tuple[bool, str]:

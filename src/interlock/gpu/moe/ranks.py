@@ -147,5 +147,11 @@ class Ranks:
         row_bytes = sent[0].shape[1] * sent[0].element_size()
         made = plan(self._cluster, matrix(rows * row_bytes), algorithm=self._algorithm, align=row_bytes)
         executor = Executor(made)
-        executor(sent, wanted)
-        self._kept.append(executor)
+        parts = [torch.split(each, row) for each, row in zip(sent, rows.tolist(), strict=True)]
+        others = [torch.cat([*part[:rank], *part[rank + 1 :]]) for rank, part in enumerate(parts)]
+        come = [torch.empty_like(each[: len(each) - int(rows[rank, rank])]) for rank, each in enumerate(wanted)]
+        executor(others, come)
+        for rank, (target, got) in enumerate(zip(wanted, come, strict=True)):  # a plan leaves out what stays
+            before = int(rows[:rank, rank].sum())
+            torch.cat([got[:before], parts[rank][rank], got[before:]], out=target)
+        self._kept.append((executor, others, come))
