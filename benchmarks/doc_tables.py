@@ -439,6 +439,12 @@ def synthesis_quality() -> str:
     return markdown(list(keys), cells) + f"\nSeeds from {result['seed']} on, which nothing was tuned on.\n"
 
 
+def ways() -> str:
+    """What is lost without each way of `guided`."""
+    result = stored("ways")
+    return _ratios(rows_of(result)) + f"\n{result['problems']} problems, seed {result['seed']}.\n"
+
+
 def _ratios(rows: list[Row]) -> str:
     """Rows as they are, ratios with three digits after the point."""
     header = list(dict.fromkeys(key for row in rows for key in row))
@@ -650,7 +656,7 @@ WRITERS = (
     *FAST,
     *LAB,
 )
-SYNTHESIS = (synthesis, synthesis_growth, synthesis_quality)
+SYNTHESIS = (synthesis, synthesis_growth, synthesis_quality, ways)
 TABLES: dict[str, Callable[[], str]] = {table.__name__: table for table in (*WRITERS, *SYNTHESIS)}
 
 

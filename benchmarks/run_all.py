@@ -36,6 +36,7 @@ RUNS = {
     "sweep": ([], 5),
     "synthesis": ([], 10),
     "synthesis_quality": ([], 15),
+    "ways": (["--seed", "7200"], 12),
 }
 
 
