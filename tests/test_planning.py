@@ -120,3 +120,15 @@ def test_simulating_the_ways_is_never_slower_than_predicting(algorithm: str) -> 
     for refused in ({"algorithm": "fast"}, {"algorithm": "adaptive", "way": "burst"}):
         with pytest.raises(InvalidInput, match="effort='simulate' chooses among the ways"):
             il.plan(cluster, demand, effort="simulate", **refused)  # type: ignore[arg-type]
+
+
+def test_a_plan_that_was_compared_says_how_long_it_takes() -> None:
+    broken = il.cluster("h200", servers=2, faults=[il.dead_nic(server=0, gpu=5)])
+    plan = il.plan(broken, il.traffic.zipf(broken, 0.8, "4 MB", seed=1))
+    assert plan.predicted_s == pytest.approx(plan.simulate().makespan_s, rel=0.01)
+
+
+def test_a_plan_that_was_simulated_says_how_long_it_takes() -> None:
+    cluster = il.cluster("mi300x", servers=1)
+    plan = il.plan(cluster, il.traffic.sparse(cluster, bytes_per_gpu="16 MB", seed=3), effort="simulate")
+    assert plan.predicted_s == pytest.approx(plan.simulate().makespan_s, rel=0.01)

@@ -477,7 +477,7 @@ def fastest_simulated(problem: Problem, algorithm: str, *, seed: int = 0, align:
     times = {name: plan.simulate(SIMULATED).makespan_s for name, plan in made.items()}
     best = min(times, key=times.__getitem__)
     words = f"{best}: simulated {', '.join(f'{name} {seconds * 1e6:.0f} us' for name, seconds in times.items())}"
-    made[best].compact = Chosen(_unwrapped(made[best].compact), made[best].algorithm, lambda: words)
+    made[best].compact = Chosen(_unwrapped(made[best].compact), made[best].algorithm, lambda: words, times[best])
     return made[best]
 
 

@@ -31,6 +31,7 @@ class Chosen:
     compact: CompactSchedule
     algorithm: str
     words: Callable[[], str]
+    timed_s: float | None = None  # where candidates were compared
 
     @property
     def reason(self) -> str:
@@ -39,7 +40,9 @@ class Chosen:
 
     @property
     def predicted_s(self) -> float | None:
-        """Seconds that the schedule is predicted to take; None where its algorithm predicts nothing."""
+        """Seconds that the schedule was timed at or is predicted to take; None where neither is known."""
+        if self.timed_s is not None:
+            return self.timed_s
         said = getattr(self.compact, "predicted_s", None)
         return None if said is None else float(said)
 
@@ -102,7 +105,7 @@ def auto(
             best = compare_on_faults(problem, time_of, build)
         else:
             best = compare(problem, time_of, build)
-        return Chosen(best.compact, best.name, best.reason)
+        return Chosen(best.compact, best.name, best.reason, best.seconds.get(best.name))
     name = _choose(problem, parameters)
     assert name is not None
     chosen = registry.get(name)
