@@ -41,6 +41,7 @@ class Sizes:
     experts: int
     top_k: int = 2
     blocks: int = 1
+    learning_rate: float = 0.003
     device: str = "cpu"
 
     @property
@@ -194,7 +195,7 @@ def train(context: RankContext, cluster: il.Cluster | None, sizes: Sizes) -> tup
     exchange = ilt.AllToAll(cluster, group, hosts=hosts)
     ways = {"torch": TorchExperts(group, sizes.experts), "interlock": ilt.Experts(exchange, sizes.experts)}
     models = {way: Model(sizes, rank, ranks).to(sizes.device) for way in WAYS}
-    optimisers = {way: torch.optim.Adam(models[way].parameters(), lr=0.003) for way in WAYS}
+    optimisers = {way: torch.optim.Adam(models[way].parameters(), lr=sizes.learning_rate) for way in WAYS}
     draw = torch.Generator().manual_seed(100 + rank)
     losses: dict[str, list[float]] = {way: [] for way in WAYS}
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -246,9 +247,8 @@ def main() -> None:
         with Network(spec) as network, ranks_in(network) as ranks:
             results = ranks.call(train, spec.to_cluster(), sizes)
     elif options.cuda:
-        sizes = Sizes(
-            options.steps, sequences=16, length=256, hidden=1024, inner=512, experts=32, blocks=2, device="cuda"
-        )
+        shape = {"hidden": 1024, "inner": 512, "experts": 32, "blocks": 2}
+        sizes = Sizes(options.steps, sequences=16, length=256, **shape, learning_rate=0.0003, device="cuda")
         results = on_gpus(sizes)
     else:
         sizes = Sizes(options.steps, sequences=4, length=32, hidden=64, inner=32, experts=8)
