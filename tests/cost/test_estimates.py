@@ -105,6 +105,17 @@ def test_estimates_inside_and_between_are_those_of_a_pencil(
     assert {name: 1e6 * found[name] for name in wanted} == pytest.approx(wanted)
 
 
+def test_a_pair_on_a_mesh_has_all_of_its_link_and_a_rail_as_many_uplinks_as_servers() -> None:
+    pair = il.cluster("h200", servers=1, gpus_per_server=2, scale_up="mesh", **COSTS)
+    found = two_tier_estimates_s(pair, il.traffic.matrix([[0, 900_000], [0, 0]]))["direct"]
+    assert 1e6 * found == pytest.approx(5 + 2 + 900 / 450)
+    rails = il.cluster("h200", servers=3, gpus_per_server=2, scale_out="rail-spine", oversubscription=8.0, **COSTS)
+    matrix = np.zeros((6, 6), np.int64)
+    matrix[0, 3] = 3_000_000  # over 3 x 50 / 8 GB/s: 160 us
+    found = two_tier_estimates_s(rails, il.traffic.matrix(matrix))["direct"]
+    assert 1e6 * found == pytest.approx(5 + 160 + 1 + 2)
+
+
 def test_what_rails_send_to_themselves_crosses_no_spine() -> None:
     """Two rails, 4:1: rail 0 sends 3 MB along itself, 1 MB to rail 1, rail 1 half a MB back."""
     cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_out="rail-spine", oversubscription=8.0, **COSTS)

@@ -23,7 +23,7 @@ from interlock.report.claims import (
     judge_together,
 )
 from interlock.report.reproduce import PAPERS, SOURCES, reproduce
-from interlock.report.reproduce_fast import source_rail_load
+from interlock.report.reproduce_fast import padding_s, source_rail_load
 
 BAND = Published(1.2, 1.3)
 
@@ -167,3 +167,13 @@ def test_every_paper_has_a_source() -> None:
 def test_an_unknown_paper_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidInput, match="did you mean 'rails'"):
         reproduce(["rials"])
+
+
+@pytest.mark.parametrize("preset", ["h200", "mi300x-100g"])
+@pytest.mark.parametrize("skew", [0.0, 0.8])
+def test_what_padding_costs_is_the_largest_pair_and_not_the_fabric(preset: str, skew: float) -> None:
+    """Shifts of one size follow each other without loss, whatever the congestion control: 24 of them at 4x8."""
+    cluster = il.cluster(preset, servers=4)
+    demand = il.traffic.zipf(cluster, skew, "512 MB", seed=7)
+    took_s = il.plan(cluster, demand, algorithm="padded").simulate(1e-3).makespan_s
+    assert took_s == pytest.approx(padding_s(cluster, demand), rel=0.02)
