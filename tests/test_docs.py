@@ -108,6 +108,12 @@ def test_every_how_to_has_a_picture() -> None:
     ] == []
 
 
+def test_files_that_the_architecture_names_exist() -> None:
+    named = re.findall(r"`((?:src|cpp|docs)/[\w./-]+)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(named) > 40
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]

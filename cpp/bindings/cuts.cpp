@@ -1,12 +1,12 @@
-#include "interlock/cuts.hpp"
+#include "interlock/synthesis/cuts.hpp"
 
 #include <nanobind/stl/pair.h>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "interlock/lengths.hpp"
-#include "interlock/shortest.hpp"
-#include "interlock/sum_lengths.hpp"
+#include "interlock/synthesis/lengths.hpp"
+#include "interlock/synthesis/shortest.hpp"
+#include "interlock/synthesis/sum_lengths.hpp"
 
 namespace interlock::bindings {
 

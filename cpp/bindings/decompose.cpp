@@ -1,4 +1,4 @@
-#include "interlock/decompose.hpp"
+#include "interlock/two_tier/decompose.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>

@@ -1,4 +1,4 @@
-#include "interlock/digest.hpp"
+#include "interlock/schedule/digest.hpp"
 
 #include "arrays.hpp"
 #include "bindings.hpp"

@@ -1,4 +1,4 @@
-#include "interlock/fast.hpp"
+#include "interlock/two_tier/fast.hpp"
 
 #include "arrays.hpp"
 #include "bindings.hpp"

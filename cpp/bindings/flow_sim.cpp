@@ -1,4 +1,4 @@
-#include "interlock/flow_sim.hpp"
+#include "interlock/simulate/flow_sim.hpp"
 
 #include <nanobind/stl/tuple.h>
 

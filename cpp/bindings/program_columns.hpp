@@ -4,7 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
-#include "interlock/rank_program.hpp"
+#include "interlock/schedule/rank_program.hpp"
 
 namespace interlock::bindings {
 

@@ -1,9 +1,9 @@
-#include "interlock/rail_shares.hpp"
+#include "interlock/two_tier/rail_shares.hpp"
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/rails_split.hpp"
+#include "interlock/two_tier/rails_split.hpp"
 #include "schedule_columns.hpp"
 
 namespace interlock::bindings {

@@ -1,4 +1,4 @@
-#include "interlock/schedule_check.hpp"
+#include "interlock/validate/schedule_check.hpp"
 
 #include <nanobind/stl/tuple.h>
 
@@ -6,7 +6,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "interlock/scratch.hpp"
+#include "interlock/validate/scratch.hpp"
 
 namespace interlock::bindings {
 

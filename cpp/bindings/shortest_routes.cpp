@@ -1,4 +1,4 @@
-#include "interlock/shortest_routes.hpp"
+#include "interlock/synthesis/shortest_routes.hpp"
 
 #include <nanobind/stl/pair.h>
 

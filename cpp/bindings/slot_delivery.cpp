@@ -1,4 +1,4 @@
-#include "interlock/slot_delivery.hpp"
+#include "interlock/validate/slot_delivery.hpp"
 
 #include <nanobind/stl/tuple.h>
 

@@ -1,4 +1,4 @@
-#include "interlock/step_order.hpp"
+#include "interlock/schedule/step_order.hpp"
 
 #include <nanobind/stl/tuple.h>
 

@@ -4,15 +4,15 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "interlock/greedy_match.hpp"
-#include "interlock/list_schedule.hpp"
-#include "interlock/path_routing.hpp"
-#include "interlock/random_match.hpp"
-#include "interlock/slot_replay.hpp"
-#include "interlock/translate.hpp"
-#include "interlock/tree_packing.hpp"
-#include "interlock/tree_shares.hpp"
-#include "interlock/tree_sweeps.hpp"
+#include "interlock/synthesis/greedy_match.hpp"
+#include "interlock/synthesis/list_schedule.hpp"
+#include "interlock/synthesis/path_routing.hpp"
+#include "interlock/synthesis/random_match.hpp"
+#include "interlock/synthesis/slot_replay.hpp"
+#include "interlock/synthesis/translate.hpp"
+#include "interlock/synthesis/tree_packing.hpp"
+#include "interlock/synthesis/tree_shares.hpp"
+#include "interlock/synthesis/tree_sweeps.hpp"
 
 namespace interlock::bindings {
 

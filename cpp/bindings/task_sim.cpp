@@ -1,4 +1,4 @@
-#include "interlock/task_sim.hpp"
+#include "interlock/simulate/task_sim.hpp"
 
 #include <nanobind/stl/tuple.h>
 

@@ -1,4 +1,4 @@
-#include "interlock/two_tier.hpp"
+#include "interlock/two_tier/two_tier.hpp"
 
 #include <nanobind/stl/tuple.h>
 
@@ -8,9 +8,9 @@
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
-#include "interlock/port_loads.hpp"
-#include "interlock/two_tier_plan.hpp"
-#include "interlock/two_tier_program.hpp"
+#include "interlock/two_tier/port_loads.hpp"
+#include "interlock/two_tier/two_tier_plan.hpp"
+#include "interlock/two_tier/two_tier_program.hpp"
 #include "program_columns.hpp"
 #include "schedule_columns.hpp"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "interlock/arc_graph.hpp"
+#include "interlock/synthesis/arc_graph.hpp"
 
 /// An arc from every node to every other, each a resource of its own, all alike.
 struct CompleteGraph {

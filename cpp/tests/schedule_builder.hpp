@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "interlock/path_check.hpp"
-#include "interlock/schedule_table.hpp"
+#include "interlock/schedule/schedule_table.hpp"
+#include "interlock/validate/path_check.hpp"
 
 namespace interlock::testing {
 

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/arborescence.hpp"
-#include "interlock/arc_graph.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/synthesis/arborescence.hpp"
+#include "interlock/synthesis/arc_graph.hpp"
 
 using interlock::Arborescence;
 using interlock::scramble;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/column_program.hpp"
+#include "interlock/synthesis/column_program.hpp"
 
 using namespace interlock;
 

@@ -1,4 +1,4 @@
-#include "interlock/cuts.hpp"
+#include "interlock/synthesis/cuts.hpp"
 
 #include <cstdint>
 #include <limits>
@@ -6,8 +6,8 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/lengths.hpp"
-#include "interlock/shortest.hpp"
+#include "interlock/synthesis/lengths.hpp"
+#include "interlock/synthesis/shortest.hpp"
 
 using namespace interlock;
 

@@ -1,4 +1,4 @@
-#include "interlock/delivery.hpp"
+#include "interlock/validate/delivery.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/digest.hpp"
+#include "interlock/schedule/digest.hpp"
 
 using interlock::digest64;
 

@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/flow_sim.hpp"
+#include "interlock/simulate/flow_sim.hpp"
 
 using namespace interlock;
 

@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/greedy_match.hpp"
+#include "interlock/synthesis/greedy_match.hpp"
 
 using namespace interlock;
 

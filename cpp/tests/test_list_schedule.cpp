@@ -3,7 +3,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/list_schedule.hpp"
+#include "interlock/synthesis/list_schedule.hpp"
 
 using namespace interlock;
 

@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/matching.hpp"
+#include "interlock/two_tier/matching.hpp"
 
 using interlock::ShrinkingMatching;
 

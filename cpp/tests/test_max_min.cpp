@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/max_min.hpp"
+#include "interlock/simulate/max_min.hpp"
 
 using interlock::Csr;
 using interlock::MaxMinShare;

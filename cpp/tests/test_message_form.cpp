@@ -1,4 +1,4 @@
-#include "interlock/message_form.hpp"
+#include "interlock/validate/message_form.hpp"
 
 #include <cstdint>
 #include <limits>

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/near_relays.hpp"
-#include "interlock/tiles.hpp"
+#include "interlock/two_tier/near_relays.hpp"
+#include "interlock/two_tier/tiles.hpp"
 
 using namespace interlock;
 

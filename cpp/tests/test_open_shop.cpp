@@ -3,7 +3,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/open_shop.hpp"
+#include "interlock/two_tier/open_shop.hpp"
 
 using interlock::open_shop;
 using interlock::open_shop_bound;

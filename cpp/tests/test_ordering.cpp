@@ -1,4 +1,4 @@
-#include "interlock/ordering.hpp"
+#include "interlock/validate/ordering.hpp"
 
 #include <algorithm>
 #include <random>

@@ -1,4 +1,4 @@
-#include "interlock/path_check.hpp"
+#include "interlock/validate/path_check.hpp"
 
 #include <array>
 #include <random>

@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/port_swaps.hpp"
+#include "interlock/two_tier/port_swaps.hpp"
 
 using namespace interlock;
 

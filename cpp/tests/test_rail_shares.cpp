@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/rail_shares.hpp"
+#include "interlock/two_tier/rail_shares.hpp"
 
 using interlock::rail_shares;
 

@@ -3,7 +3,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/random_match.hpp"
+#include "interlock/synthesis/random_match.hpp"
 
 using namespace interlock;
 

@@ -1,4 +1,4 @@
-#include "interlock/schedule_check.hpp"
+#include "interlock/validate/schedule_check.hpp"
 
 #include <array>
 #include <random>

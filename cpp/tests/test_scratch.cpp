@@ -1,4 +1,4 @@
-#include "interlock/scratch.hpp"
+#include "interlock/validate/scratch.hpp"
 
 #include <vector>
 

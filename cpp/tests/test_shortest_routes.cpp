@@ -2,7 +2,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/shortest_routes.hpp"
+#include "interlock/synthesis/shortest_routes.hpp"
 
 using interlock::InvalidInput;
 using interlock::RoutedGraph;

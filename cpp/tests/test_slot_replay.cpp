@@ -3,7 +3,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/slot_replay.hpp"
+#include "interlock/synthesis/slot_replay.hpp"
 
 using interlock::replay_slots;
 

@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/sum_lengths.hpp"
+#include "interlock/synthesis/sum_lengths.hpp"
 
 using interlock::crowded_sum;
 using interlock::SumBound;

@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/task_sim.hpp"
+#include "interlock/simulate/task_sim.hpp"
 
 using namespace interlock;
 

@@ -3,7 +3,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/translate.hpp"
+#include "interlock/synthesis/translate.hpp"
 
 using namespace interlock;
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/path_routing.hpp"
-#include "interlock/tree_packing.hpp"
+#include "interlock/synthesis/path_routing.hpp"
+#include "interlock/synthesis/tree_packing.hpp"
 
 using namespace interlock;
 

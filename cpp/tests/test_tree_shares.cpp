@@ -6,7 +6,7 @@
 
 #include "check.hpp"
 #include "complete_graph.hpp"
-#include "interlock/tree_shares.hpp"
+#include "interlock/synthesis/tree_shares.hpp"
 
 using namespace interlock;
 

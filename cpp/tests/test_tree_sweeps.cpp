@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "complete_graph.hpp"
-#include "interlock/tree_sweeps.hpp"
+#include "interlock/synthesis/tree_sweeps.hpp"
 
 using namespace interlock;
 

@@ -6,7 +6,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/two_tier_plan.hpp"
+#include "interlock/two_tier/two_tier_plan.hpp"
 
 using namespace interlock;
 

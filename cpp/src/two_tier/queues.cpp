@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "interlock/wires.hpp"
+#include "interlock/two_tier/wires.hpp"
 
 namespace interlock {
 namespace {

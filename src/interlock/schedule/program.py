@@ -2,7 +2,7 @@
 
 Three buffers: the caller's input and output, and scratch that whoever runs the program owns. Bytes are sent and
 received in place where they lie in one run; otherwise they are packed into or landed in scratch. What every column
-means is said in `docs/reference/program.md`; the native core (`cpp/src/rank_program.cpp`) makes them.
+means is said in `docs/reference/program.md`; the native core (`cpp/src/schedule/rank_program.cpp`) makes them.
 """
 
 from __future__ import annotations

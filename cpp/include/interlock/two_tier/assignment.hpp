@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "interlock/nic_targets.hpp"
+#include "interlock/two_tier/nic_targets.hpp"
 #include "interlock/two_tier/ports.hpp"
 
 namespace interlock {

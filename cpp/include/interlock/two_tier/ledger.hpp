@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "interlock/nic_targets.hpp"
-#include "interlock/tiles.hpp"
 #include "interlock/two_tier/assignment.hpp"
-#include "interlock/two_tier_plan.hpp"
+#include "interlock/two_tier/nic_targets.hpp"
+#include "interlock/two_tier/tiles.hpp"
+#include "interlock/two_tier/two_tier_plan.hpp"
 
 namespace interlock {
 

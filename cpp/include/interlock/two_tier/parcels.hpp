@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "interlock/lanes.hpp"
 #include "interlock/two_tier/assignment.hpp"
+#include "interlock/two_tier/lanes.hpp"
 
 namespace interlock {
 

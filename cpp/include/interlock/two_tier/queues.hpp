@@ -4,7 +4,7 @@
 #include <span>
 
 #include "interlock/two_tier/ports.hpp"
-#include "interlock/two_tier_plan.hpp"
+#include "interlock/two_tier/two_tier_plan.hpp"
 
 namespace interlock {
 

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "interlock/synthesis/arc_graph.hpp"
+
+namespace interlock {
+
+/// Dijkstra's search, again and again over the same arcs; ties go to the arc found first.
+class ShortestTree {
+public:
+    /// Follows arcs from `tail` to `head`; both must outlive the searches.
+    ShortestTree(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head)
+        : head_(head),
+          leaving_(num_nodes, tail),
+          distance_(static_cast<std::size_t>(num_nodes)),
+          arc_into_(static_cast<std::size_t>(num_nodes)) {}
+
+    /// Finds the shortest way from `root` to every node; lengths must not be negative.
+    void search(std::int32_t root, std::span<const double> length) {
+        std::ranges::fill(distance_, std::numeric_limits<double>::infinity());
+        std::ranges::fill(arc_into_, -1);
+        distance_[static_cast<std::size_t>(root)] = 0.0;
+        order_.clear();
+        heap_.assign(1, {0.0, root});
+        while (!heap_.empty()) {
+            const auto [here, node] = heap_.front();
+            std::ranges::pop_heap(heap_, std::greater<>{});
+            heap_.pop_back();
+            if (here > distance_[static_cast<std::size_t>(node)]) continue;
+            order_.push_back(node);
+            for (const std::int32_t arc : leaving_[node]) {
+                const std::int32_t next = head_[static_cast<std::size_t>(arc)];
+                const double reached = here + length[static_cast<std::size_t>(arc)];
+                if (reached < distance_[static_cast<std::size_t>(next)]) {
+                    distance_[static_cast<std::size_t>(next)] = reached;
+                    arc_into_[static_cast<std::size_t>(next)] = arc;
+                    heap_.emplace_back(reached, next);
+                    std::ranges::push_heap(heap_, std::greater<>{});
+                }
+            }
+        }
+    }
+
+    [[nodiscard]] std::span<const double> distance() const { return distance_; }
+    /// Nodes that were reached, nearest first: each after the one that it was reached from.
+    [[nodiscard]] std::span<const std::int32_t> order() const { return order_; }
+    [[nodiscard]] std::span<const std::int32_t> arc_into() const { return arc_into_; }
+
+private:
+    std::span<const std::int32_t> head_;
+    Adjacency leaving_;
+    std::vector<double> distance_;
+    std::vector<std::int32_t> arc_into_, order_;
+    std::vector<std::pair<double, std::int32_t>> heap_;
+};
+
+}  // namespace interlock

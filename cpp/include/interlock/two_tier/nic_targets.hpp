@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/two_tier/tiles.hpp"
+
+namespace interlock {
+
+/// Rates of a two-tier cluster, bytes per second.
+struct Rates {
+    std::size_t servers = 0, width = 0;
+    std::span<const double> nic;  ///< [ranks], 0 where a NIC is dead or missing
+    double scale_up = 0;          ///< of one GPU's port, each direction
+};
+
+/// What each rank sends and receives, far (to other servers) and near (inside its own), [ranks] each.
+struct RankLoads {
+    std::vector<std::int64_t> out_far, in_far, out_near, in_near;
+};
+RankLoads rank_loads(const Tiles& tiles);
+
+/// Seconds that no plan can beat: the NICs of a server, and both ports of a rank.
+double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rates);
+
+/// Seconds, from `least_s` on, in which bytes could flow through the ports of every rank, to a hundredth.
+/// @param joins_own whether the NICs of one server reach each other
+double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own);
+
+/// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere. The NICs of a server
+/// without targets, all 0, may share as they like up to what they can carry.
+struct NicTargets {
+    std::vector<std::int64_t> out_bytes, in_bytes, most_bytes;
+    std::vector<std::uint8_t> hot_ends;  ///< bits: whose scale-up ports have hardly any time to spare
+    [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
+};
+
+/// A pair of ranks of one server whose bytes keep a port busy for much of the time: it goes in parts that do not wait, and
+/// where its ports cannot do it in time and the NICs can reach each other, some of its bytes take the NICs.
+struct HeavyPair {
+    std::int32_t src, dst;  ///< ranks
+    std::int32_t parts;
+    std::int64_t nic_bytes;
+};
+
+/// How bytes between neighbours may take NICs.
+struct Loops {
+    bool joins_own = false;     ///< whether the NICs of one server reach each other
+    bool may_displace = false;  ///< whether far bytes of a GPU whose port has time may make room on its NIC
+    bool one_to_one = false;    ///< whether a NIC may have one neighbour only
+};
+
+std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
+                                   double seconds, const Loops& loops);
+
+/// Every pair of a single server whose NICs reach each other: both tiers carry it in proportion to their rates.
+std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
+
+/// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes more of
+/// their own bytes, and they help others less.
+/// @param pairs inside servers whose bytes take NICs too
+NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
+
+/// Loads in proportion to rates, whatever the traffic; equal shares where all rates are.
+NicTargets rate_targets(const Rates& rates);
+
+}  // namespace interlock

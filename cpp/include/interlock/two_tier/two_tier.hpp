@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/schedule/rank_rows.hpp"
+#include "interlock/two_tier/assignment.hpp"
+#include "interlock/two_tier/lane_table.hpp"
+#include "interlock/two_tier/near_relays.hpp"
+
+namespace interlock {
+
+/// A stretch of one tile that goes over the wire in one stage.
+struct Segment {
+    std::int32_t src_server;
+    std::int32_t dst_server;
+    std::int32_t stage;
+    std::int64_t first_byte;  ///< within the tile
+    std::int64_t bytes;
+};
+
+/// How the wire is shared between the tiles of a server.
+enum class Pace : std::int32_t {
+    kBurst = 0,      ///< all at once; the slices of one lane follow each other, large lanes with several in flight
+    kExclusive = 1,  ///< every NIC serves one partner at a time, in the order of the segments; links keep that order
+    kWindow = 2,     ///< every NIC serves a few partners at a time: a lane waits for an earlier one at either end
+};
+
+inline constexpr std::int32_t kEveryone = -1;
+
+/// A two-tier All-to-Allv, decided but not written out.
+struct TwoTierPlan {
+    std::size_t servers = 0, width = 0;
+    std::span<const Segment> segments;  ///< in the order in which they start
+    const LaneTable& lanes;
+    std::span<const std::int64_t> slice_bytes;  ///< [servers] size of slices of each server's lanes; 0: not sliced
+    Pace pace = Pace::kBurst;
+    std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
+    std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
+    std::span<const HeavyPair> heavy_pairs;  ///< inside servers, by src and dst
+    /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the other.
+    bool is_pair_burst = false;
+    std::int32_t lane_flows = 2;        ///< slices of a typical lane on the wire at once
+    std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
+    std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
+    bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
+    std::span<const NearRelay> near_relays{};  ///< by src and dst
+    std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
+    const Assignment* assignment = nullptr;    ///< what takes which NICs, and which bytes inside servers do not go straight
+    /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut.
+    std::int32_t only_rank = kEveryone;
+    std::int64_t typical_lane_bytes = 0;  ///< of the server with the largest average; 0: to be found from the segments
+
+    /// Whether a server's tiles and moves are wanted.
+    [[nodiscard]] bool wants(std::size_t server) const {
+        if (only_rank == kEveryone) return true;
+        const auto rank = static_cast<std::size_t>(only_rank);
+        return server * width <= rank && rank < (server + 1) * width;
+    }
+};
+
+/// Slices of a typical lane on the wire at once: one keeps it busy while the arrival of the other is on its way.
+inline constexpr std::int32_t kUsualFlows = 2;
+
+/// The rows of a schedule: messages in columns, pieces beside them.
+struct ScheduleRows {
+    std::vector<std::int32_t> src, dst, stage, slice;
+    std::vector<std::uint8_t> phase;
+    std::vector<std::int64_t> size_bytes, order;
+    std::vector<std::int64_t> dep_offsets{0};
+    std::vector<std::int32_t> deps;
+    std::vector<std::int64_t> piece_offsets{0};
+    std::vector<std::int32_t> item;
+    std::vector<std::int64_t> offset, length;
+};
+
+/// Phases as the schedule numbers them.
+enum class MessagePhase : std::uint8_t { kLocal = 0, kBalance = 1, kScaleOut = 2, kRedistribute = 3 };
+
+/// Writes out every message and piece: local traffic, balance, wire, redistribution, in this order.
+///
+/// @param demand_bytes row-major [ranks, ranks]; items are its non-zero entries off the diagonal, row by row
+ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
+
+/// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s, and between others as
+/// (2 + s) * ranks + d.
+RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
+
+/// Slices of what goes around a link inside a server: each hops on when it has come.
+std::int32_t relay_slices(std::int64_t bytes, std::int64_t least_part_bytes);
+
+/// Slices that a stretch of `lane_bytes` is cut into.
+std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);
+
+/// Where slice `slice` of `count` begins in a stretch of `bytes`; the first and last few are smaller.
+std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t count);
+
+}  // namespace interlock

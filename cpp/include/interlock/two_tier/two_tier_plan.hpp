@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/simulate/flow_sim.hpp"
+#include "interlock/two_tier/near_relays.hpp"
+#include "interlock/two_tier/nic_targets.hpp"
+#include "interlock/two_tier/two_tier.hpp"
+
+namespace interlock {
+
+/// What planning knows of a cluster besides its rates.
+struct TwoTierCosts {
+    double scale_up_latency_s = 0, scale_out_latency_s = 0;
+    double message_overhead_s = 0;  ///< holds the sending port, per message
+    double stage_overhead_s = 0;    ///< when a rank starts a stage
+    std::int32_t fan_in = 0;        ///< senders that a receiver tolerates; 0: any number
+    Congestion congestion;          ///< what a receiver loses to more
+    bool crosses_rails = true;      ///< whether NIC i reaches NIC j of another server
+    double uplink_bytes_per_s = 0;  ///< what all NICs of a server share; 0: nothing
+    bool is_switched = true;        ///< whether a GPU's whole scale-up rate can go to one neighbour
+};
+
+/// How the bytes between servers travel.
+enum class Way : std::int32_t {
+    kDirect = 0,  ///< every pair on its own, all at once
+    kBurst = 1,   ///< balanced over the NICs of each server, all at once
+    kStaged = 2,  ///< balanced, every NIC with one partner at a time, or as many as the fabric tolerates
+    kDetour = 3,  ///< every pair on its own, all at once, but for what other NICs of the server must take over
+};
+inline constexpr std::size_t kNumWays = 4;
+
+/// A decided plan; `DecidedPlan` is what `expand_two_tier` writes out.
+struct TwoTierDecision {
+    std::size_t servers = 0, width = 0;
+    Way way = Way::kDirect;
+    double predicted_s[kNumWays] = {};
+    std::vector<Segment> segments;  ///< of a staged plan; otherwise every tile is one segment
+    NicTargets targets;
+    std::vector<std::int64_t> slice_bytes;  ///< [servers]
+    std::int32_t num_stages = 1;
+    std::int32_t num_rounds = 1;  ///< parts of the traffic between which scratch is emptied
+    Pace pace = Pace::kBurst;
+    std::int32_t window = 1;
+    std::int32_t local_window = 2;
+    std::int32_t lane_flows = 2;
+    std::int64_t least_part_bytes = 1;
+    std::int64_t most_port_bytes = 0;
+    bool loops_in_turn = false;
+    bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
+    std::vector<HeavyPair> heavy_pairs;
+    std::vector<NearRelay> near_relays;
+    std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
+    Assignment assignment;  ///< of a detour
+    std::int64_t flow_bytes = 1;
+    std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
+};
+
+/// A decision with the tiles and lanes that follow from it and its demand; it keeps views of both.
+class DecidedPlan {
+public:
+    /// @param rank whose part alone is wanted, or kEveryone
+    DecidedPlan(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, std::int32_t rank);
+    DecidedPlan(const DecidedPlan&) = delete;
+    DecidedPlan& operator=(const DecidedPlan&) = delete;
+
+    [[nodiscard]] const TwoTierPlan& plan() const { return plan_; }
+    [[nodiscard]] std::int64_t tile_bytes(std::size_t src, std::size_t dst) const { return tiles_.bytes[src * tiles_.servers + dst]; }
+
+private:
+    Tiles tiles_;
+    LaneTable lanes_;
+    std::vector<Segment> whole_;  // where the decision has no segments
+    TwoTierPlan plan_;
+};
+
+/// Decides how to move a demand, by predicted time.
+///
+/// @param only considers this way alone where it is not negative
+/// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
+TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
+                              const Ports& ports, std::int32_t only, std::int32_t slices);
+
+/// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
+LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
+                   bool crosses_rails);
+
+/// The earlier decision for new traffic: shares follow the demand, stages are stretched to it.
+TwoTierDecision scaled(const TwoTierDecision& decision, std::span<const std::int64_t> demand_bytes);
+
+/// Every tile with bytes as one segment of stage 0, or as `rounds` equal parts, part k of all tiles in stage k.
+std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds = 1);
+
+/// Segments of an earlier demand stretched to a new one, each tile in proportion; tiles that had nothing come last.
+std::vector<Segment> scale_segments(std::span<const Segment> segments, const Tiles& tiles);
+
+/// Segments of a staged plan: one-to-one, in the order they start, in at most 2.5 stages per server and 4 more.
+struct Stages {
+    std::vector<Segment> segments;
+    std::int32_t num_stages = 0;
+    double seconds = 0;  ///< when the last segment ends, stage overheads included
+};
+Stages make_stages(const Tiles& tiles, const Rates& rates, double stage_overhead_s);
+
+}  // namespace interlock

@@ -1,0 +1,164 @@
+#include "interlock/simulate/flow_waits.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
+#include "interlock/simulate/admission.hpp"
+
+namespace interlock {
+namespace {
+
+void check_ids(std::span<const std::int32_t> ids, std::size_t limit, const char* rule) {
+    for (const std::int32_t id : ids) require(id >= 0 && static_cast<std::size_t>(id) < limit, rule);
+}
+
+/// Rows by key from (key, value) pairs; values keep the order they come in.
+class RowBuilder {
+public:
+    explicit RowBuilder(std::size_t num_rows) : counts_(num_rows + 1, 0) {}
+    void count(std::int32_t row) { ++counts_[static_cast<std::size_t>(row) + 1]; }
+    void start() {
+        std::partial_sum(counts_.begin(), counts_.end(), counts_.begin());
+        rows_.offsets = counts_;
+        rows_.values.resize(static_cast<std::size_t>(counts_.back()));
+    }
+    void put(std::int32_t row, std::int32_t value) {
+        rows_.values[static_cast<std::size_t>(counts_[static_cast<std::size_t>(row)]++)] = value;
+    }
+    Rows take() { return std::move(rows_); }
+
+private:
+    std::vector<std::int64_t> counts_;
+    Rows rows_;
+};
+
+/// Messages that hold each link alone, in the order they hold it.
+Rows exclusive_users(const FlowProblem& problem) {
+    RowBuilder builder(problem.channel_by_link.size());
+    const std::size_t num_messages = problem.size_bytes.size();
+    for (std::size_t m = 0; m < num_messages; ++m) {
+        if (problem.is_exclusive[m] == 0) continue;
+        for (const std::int32_t link : problem.path[m]) {
+            if (link < problem.num_ordered_links) builder.count(link);
+        }
+    }
+    builder.start();
+    for (std::size_t m = 0; m < num_messages; ++m) {
+        if (problem.is_exclusive[m] == 0) continue;
+        for (const std::int32_t link : problem.path[m]) {
+            if (link < problem.num_ordered_links) builder.put(link, static_cast<std::int32_t>(m));
+        }
+    }
+    Rows users = builder.take();
+    const auto before = [&](std::int32_t a, std::int32_t b) {
+        return problem.order[static_cast<std::size_t>(a)] < problem.order[static_cast<std::size_t>(b)];
+    };
+    for (std::size_t link = 0; link + 1 < users.offsets.size(); ++link) {
+        const auto first = users.values.begin() + users.offsets[link];
+        const auto last = users.values.begin() + users.offsets[link + 1];
+        if (!std::is_sorted(first, last, before)) std::stable_sort(first, last, before);
+    }
+    return users;
+}
+
+}  // namespace
+
+Waits::Waits(const FlowProblem& problem) {
+    const std::size_t num_messages = problem.size_bytes.size();
+    num_open.resize(num_messages);
+    RowBuilder dependents(num_messages);
+    for (std::size_t m = 0; m < num_messages; ++m) {
+        num_open[m] = static_cast<std::int32_t>(problem.deps[m].size());
+        for (const std::int32_t dep : problem.deps[m]) dependents.count(dep);
+    }
+    dependents.start();
+    for (std::size_t m = 0; m < num_messages; ++m) {
+        for (const std::int32_t dep : problem.deps[m]) dependents.put(dep, static_cast<std::int32_t>(m));
+    }
+    after_arrival = dependents.take();
+
+    const Rows users = exclusive_users(problem);
+    RowBuilder successors(num_messages);
+    const auto for_each_succession = [&](auto visit) {
+        for (std::size_t link = 0; link + 1 < users.offsets.size(); ++link) {
+            const auto row = users.view()[link];
+            for (std::size_t k = 1; k < row.size(); ++k) visit(row[k - 1], row[k]);
+        }
+    };
+    for_each_succession([&](std::int32_t earlier, std::int32_t later) {
+        successors.count(earlier);
+        ++num_open[static_cast<std::size_t>(later)];
+    });
+    successors.start();
+    for_each_succession([&](std::int32_t earlier, std::int32_t later) { successors.put(earlier, later); });
+    after_sending = successors.take();
+
+    epoch.resize(num_messages);
+    RowBuilder by_epoch(problem.barriers.size() + 1);
+    for (std::size_t m = 0; m < num_messages; ++m) {
+        const auto behind = std::upper_bound(problem.barriers.begin(), problem.barriers.end(), problem.stage[m]);
+        epoch[m] = static_cast<std::int32_t>(behind - problem.barriers.begin());
+        if (epoch[m] > 0) ++num_open[m];
+        by_epoch.count(epoch[m]);
+    }
+    by_epoch.start();
+    for (std::size_t m = 0; m < num_messages; ++m) by_epoch.put(epoch[m], static_cast<std::int32_t>(m));
+    in_epoch = by_epoch.take();
+}
+
+Rows channel_paths(const FlowProblem& problem) {
+    Rows channels;
+    channels.offsets.assign(problem.path.offsets.begin(), problem.path.offsets.end());
+    channels.values.reserve(problem.path.values.size());
+    for (const std::int32_t link : problem.path.values) {
+        channels.values.push_back(problem.channel_by_link[static_cast<std::size_t>(link)]);
+    }
+    std::vector<std::int32_t> last_user(problem.capacity_bytes_per_s.size(), -1);
+    for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
+        for (const std::int32_t c : channels.view()[m]) {
+            auto& user = last_user[static_cast<std::size_t>(c)];
+            if (user == static_cast<std::int32_t>(m)) {
+                throw InvalidInput("message " + std::to_string(m) + ": its path crosses channel " + std::to_string(c) +
+                                   " twice");
+            }
+            user = static_cast<std::int32_t>(m);
+        }
+    }
+    return channels;
+}
+
+void check_flow_problem(const FlowProblem& problem) {
+    const std::size_t num_messages = problem.size_bytes.size();
+    const std::size_t num_channels = problem.capacity_bytes_per_s.size();
+    require(num_messages < (std::size_t{1} << 31), "more than 2^31 messages");
+    require(problem.is_receiving_port.size() == num_channels, "is_receiving_port must have one entry per channel");
+    for (const double capacity : problem.capacity_bytes_per_s) {
+        require(capacity > 0 && capacity < 1e300, "capacities must be positive and finite");
+    }
+    check_ids(problem.channel_by_link, num_channels, "channel_by_link names a channel that is not there");
+    require(problem.latency_s.size() == num_messages && problem.overhead_s.size() == num_messages &&
+                problem.stage.size() == num_messages && problem.is_exclusive.size() == num_messages &&
+                problem.order.size() == num_messages,
+            "message columns must have one entry per message");
+    for (std::size_t m = 0; m < num_messages; ++m) {
+        require(problem.size_bytes[m] >= 0, "sizes must not be negative");
+        require(problem.latency_s[m] >= 0 && problem.latency_s[m] < 1e300, "latencies must be finite, at least 0");
+        require(problem.overhead_s[m] >= 0 && problem.overhead_s[m] < 1e300, "overheads must be finite, at least 0");
+    }
+    problem.path.check(num_messages, "path");
+    problem.deps.check(num_messages, "deps");
+    problem.senders.check(num_messages, "senders");
+    check_ids(problem.path.values, problem.channel_by_link.size(), "path names a link that is not there");
+    check_ids(problem.deps.values, num_messages, "deps name a message that is not there");
+    check_ids(problem.senders.values, kMostNodes, "senders must be between 0 and 999,999");
+    require(std::is_sorted(problem.barriers.begin(), problem.barriers.end()), "barriers must ascend");
+    require(problem.stage_overhead_s >= 0 && problem.stage_overhead_s < 1e300, "stage_overhead_s must be at least 0");
+    require(problem.tolerance >= 0 && problem.tolerance < 1, "tolerance must be at least 0 and below 1");
+    require(problem.level.empty() || problem.level.size() == num_messages, "level must have one entry per message");
+    check_ids(problem.level, Admission::kLevels, "levels must be between 0 and 63");
+}
+
+}  // namespace interlock

@@ -1,0 +1,128 @@
+#include "interlock/simulate/task_sim.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <tuple>
+
+namespace interlock {
+namespace {
+
+struct Waiting {
+    std::int64_t priority;
+    std::int32_t task;
+    bool operator>(const Waiting& other) const {
+        return std::tie(priority, task) > std::tie(other.priority, other.task);
+    }
+};
+
+struct Event {
+    double time_s;
+    std::int32_t task;
+    bool is_release;  // a place comes free; otherwise the task becomes ready
+    bool operator>(const Event& other) const {
+        // Places are freed before tasks become ready, so that a task ready at that moment may take one.
+        return std::tuple(time_s, !is_release, task) > std::tuple(other.time_s, !other.is_release, other.task);
+    }
+};
+
+template <typename T>
+using MinHeap = std::priority_queue<T, std::vector<T>, std::greater<>>;
+
+void check(const TaskGraph& graph) {
+    const std::size_t tasks = graph.resource.size();
+    require(graph.duration_s.size() == tasks && graph.delay_s.size() == tasks && graph.priority.size() == tasks,
+            "tasks must have one resource, duration, delay and priority each");
+    require(tasks < (1ULL << 31), "there are too many tasks");
+    graph.deps.check(tasks, "deps");
+    for (const std::int32_t places : graph.capacity) require(places > 0, "every resource needs at least one place");
+    for (std::size_t t = 0; t < tasks; ++t) {
+        require(graph.resource[t] >= 0 && static_cast<std::size_t>(graph.resource[t]) < graph.capacity.size(),
+                "a task names a resource that does not exist");
+        require(std::isfinite(graph.duration_s[t]) && graph.duration_s[t] >= 0.0, "durations must be finite and not negative");
+        require(std::isfinite(graph.delay_s[t]) && graph.delay_s[t] >= 0.0, "delays must be finite and not negative");
+    }
+    for (const std::int32_t dep : graph.deps.values) {
+        require(dep >= 0 && static_cast<std::size_t>(dep) < tasks, "a dependency names a task that does not exist");
+    }
+}
+
+/// For each task, the tasks that wait for it.
+struct Successors {
+    std::vector<std::int64_t> offsets;
+    std::vector<std::int32_t> values;
+
+    explicit Successors(const Csr<std::int32_t>& deps, std::size_t tasks) : offsets(tasks + 1, 0), values(deps.values.size()) {
+        for (const std::int32_t dep : deps.values) ++offsets[static_cast<std::size_t>(dep) + 1];
+        for (std::size_t t = 0; t < tasks; ++t) offsets[t + 1] += offsets[t];
+        std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
+        for (std::size_t t = 0; t < tasks; ++t) {
+            for (const std::int32_t dep : deps[t]) {
+                values[static_cast<std::size_t>(next[static_cast<std::size_t>(dep)]++)] = static_cast<std::int32_t>(t);
+            }
+        }
+    }
+};
+
+}  // namespace
+
+TaskTimes run_tasks(const TaskGraph& graph) {
+    check(graph);
+    const std::size_t tasks = graph.resource.size();
+    const Successors successors(graph.deps, tasks);
+    std::vector<std::int32_t> missing(tasks);
+    std::vector<double> ready_s(tasks, 0.0);
+    std::vector<std::int32_t> free(graph.capacity.begin(), graph.capacity.end());
+    std::vector<MinHeap<Waiting>> queue(graph.capacity.size());
+    MinHeap<Event> events;
+    TaskTimes times;
+    times.start_s.assign(tasks, 0.0);
+    times.finish_s.assign(tasks, 0.0);
+    times.busy_s.assign(graph.capacity.size(), 0.0);
+    for (std::size_t t = 0; t < tasks; ++t) {
+        missing[t] = static_cast<std::int32_t>(graph.deps[t].size());
+        if (missing[t] == 0) events.push({0.0, static_cast<std::int32_t>(t), false});
+    }
+    std::vector<std::size_t> touched;
+    std::size_t done = 0;
+    while (!events.empty()) {
+        const double now_s = events.top().time_s;
+        touched.clear();
+        // Everything of this moment first, then hand out places: priority decides among all that are ready.
+        while (!events.empty() && events.top().time_s == now_s) {
+            const Event event = events.top();
+            events.pop();
+            const auto t = static_cast<std::size_t>(event.task);
+            const auto r = static_cast<std::size_t>(graph.resource[t]);
+            if (event.is_release) {
+                ++free[r];
+            } else {
+                queue[r].push({graph.priority[t], event.task});
+            }
+            touched.push_back(r);
+        }
+        for (const std::size_t r : touched) {
+            while (free[r] > 0 && !queue[r].empty()) {
+                const auto t = static_cast<std::size_t>(queue[r].top().task);
+                queue[r].pop();
+                --free[r];
+                ++done;
+                const double end_s = now_s + graph.duration_s[t];
+                times.start_s[t] = now_s;
+                times.finish_s[t] = end_s + graph.delay_s[t];
+                times.busy_s[r] += graph.duration_s[t];
+                times.makespan_s = std::max(times.makespan_s, times.finish_s[t]);
+                events.push({end_s, static_cast<std::int32_t>(t), true});
+                for (auto at = successors.offsets[t]; at < successors.offsets[t + 1]; ++at) {
+                    const auto next = static_cast<std::size_t>(successors.values[static_cast<std::size_t>(at)]);
+                    ready_s[next] = std::max(ready_s[next], times.finish_s[t]);
+                    if (--missing[next] == 0) events.push({ready_s[next], static_cast<std::int32_t>(next), false});
+                }
+            }
+        }
+    }
+    require(done == tasks, "the tasks' dependencies form a cycle");
+    return times;
+}
+
+}  // namespace interlock

@@ -1,0 +1,55 @@
+#include "interlock/synthesis/arc_graph.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace interlock {
+namespace {
+constexpr double kMostTicks = 0x1p62;  // counts of ticks are 64-bit numbers with a sign
+}  // namespace
+
+void ArcGraph::check_load(double most_bytes) const {
+    double overhead = 0.0, per_byte = 0.0;
+    for (std::size_t arc = 0; arc < num_arcs(); ++arc) {
+        overhead = std::max(overhead, static_cast<double>(overhead_ticks[arc]));
+        per_byte = std::max(per_byte, ticks_per_byte[arc]);
+    }
+    const double ticks = overhead * static_cast<double>(num_arcs() + 1) + most_bytes * per_byte;
+    require(most_bytes >= 0.0 && ticks < kMostTicks, "all bytes one after the other must take less than 2^62 ticks");
+}
+
+void ArcGraph::check() const {
+    const std::size_t arcs = num_arcs();
+    require(num_nodes >= 1 && num_nodes <= 1'000'000 && num_resources >= 0 && num_resources <= 50'000'000,
+            "a graph has at most 1,000,000 nodes and 50,000,000 resources");
+    require(arc_dst.size() == arcs, "every arc needs both ends");
+    require(overhead_ticks.size() == arcs && ticks_per_byte.size() == arcs, "every arc needs its times");
+    arc_resources.check(arcs, "arc_resources");
+    for (std::size_t arc = 0; arc < arcs; ++arc) {
+        require(arc_src[arc] >= 0 && arc_src[arc] < num_nodes && arc_dst[arc] >= 0 && arc_dst[arc] < num_nodes,
+                "arcs must join nodes of the graph");
+        require(overhead_ticks[arc] >= 0 && ticks_per_byte[arc] > 0.0, "every arc must take time");
+        require(static_cast<double>(overhead_ticks[arc]) < kMostTicks && ticks_per_byte[arc] < kMostTicks, "no arc may take forever");
+        require(!arc_resources[arc].empty(), "every arc must hold at least one resource");
+    }
+    for (const std::int32_t resource : arc_resources.values) {
+        require(resource >= 0 && resource < num_resources, "arcs must hold resources of the graph");
+    }
+}
+
+Adjacency::Adjacency(std::int32_t num_nodes, std::span<const std::int32_t> end)
+    : offsets(static_cast<std::size_t>(num_nodes) + 1), arcs(end.size()) {
+    for (const std::int32_t node : end) ++offsets[static_cast<std::size_t>(node) + 1];
+    for (std::size_t node = 1; node < offsets.size(); ++node) offsets[node] += offsets[node - 1];
+    std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
+    for (std::size_t arc = 0; arc < end.size(); ++arc) {
+        arcs[static_cast<std::size_t>(next[static_cast<std::size_t>(end[arc])]++)] = static_cast<std::int32_t>(arc);
+    }
+}
+
+Shuffle::Shuffle(std::size_t count, std::uint64_t seed)
+    : count_(count), offset_(scramble(seed) % count), stride_(1 + scramble(seed + 1) % count) {
+    while (std::gcd(stride_, count_) != 1) ++stride_;
+}
+
+}  // namespace interlock

@@ -1,0 +1,349 @@
+#include "interlock/synthesis/list_schedule.hpp"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+#include "interlock/limits.hpp"
+
+namespace interlock {
+namespace {
+
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+void check(const LaneWork& work) {
+    const std::size_t lanes = work.lane_resources.num_rows(), tasks = work.task_lane.size();
+    work.lane_resources.check(lanes, "lane_resources");
+    work.successors.check(tasks, "successors");
+    require(work.lane_overhead_ticks.size() == lanes && work.lane_latency_ticks.size() == lanes,
+            "every lane needs an overhead and a latency");
+    require(work.task_ticks.size() == tasks, "every task needs a time");
+    require(work.num_resources >= 0 && work.num_resources <= 50'000'000, "there are at most 50,000,000 resources");
+    for (const std::int32_t resource : work.lane_resources.values) {
+        require(resource >= 0 && resource < work.num_resources, "lanes must hold known resources");
+    }
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+        require(work.lane_overhead_ticks[lane] >= 0 && work.lane_latency_ticks[lane] >= 0, "times must not be negative");
+    }
+    double total = 0;
+    for (std::size_t task = 0; task < tasks; ++task) {
+        require(work.task_lane[task] >= 0 && at(work.task_lane[task]) < lanes, "tasks must name known lanes");
+        require(work.task_ticks[task] >= 0, "times must not be negative");
+        const std::size_t lane = at(work.task_lane[task]);
+        total += static_cast<double>(work.lane_overhead_ticks[lane]) + static_cast<double>(work.lane_latency_ticks[lane]) +
+                 static_cast<double>(work.task_ticks[task]);
+    }
+    require(total < 4.0e18, "times of all tasks must be below 4e18 together");
+    for (const std::int32_t next : work.successors.values) {
+        require(next >= 0 && at(next) < tasks, "successors must be tasks");
+    }
+}
+
+std::vector<std::int32_t> count_needs(const LaneWork& work) {
+    std::vector<std::int32_t> needs(work.task_lane.size());
+    for (const std::int32_t next : work.successors.values) ++needs[at(next)];
+    return needs;
+}
+
+class Machine {
+public:
+    Machine(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging)
+        : work_(work),
+          priority_(priority),
+          merging_(merging),
+          needs_(count_needs(work)),
+          ready_(work.lane_resources.num_rows()),
+          is_dirty_(work.lane_resources.num_rows()),
+          coming_(merging.patience_ticks > 0 ? work.lane_resources.num_rows() : 0),
+          is_busy_(at(work.num_resources)) {
+        result_.start_ticks.assign(work.task_lane.size(), 0);
+        result_.message.assign(work.task_lane.size(), -1);
+        index_lanes_by_resource();
+    }
+
+    ListSchedule run() {
+        for (std::size_t task = 0; task < needs_.size(); ++task) {
+            if (needs_[task] == 0) make_ready(static_cast<std::int32_t>(task));
+        }
+        dispatch(0);
+        std::size_t done = 0;
+        while (!events_.empty()) {
+            const std::int64_t now = events_.top().ticks;
+            while (!events_.empty() && events_.top().ticks == now) {
+                const Event event = events_.top();
+                events_.pop();
+                const Sent& sent = sent_[at(event.message)];
+                if (!event.is_arrival) release(sent.lane);
+                if (event.is_arrival) done += deliver(sent);
+            }
+            result_.makespan_ticks = now;
+            dispatch(now);
+        }
+        require(done == needs_.size(), "tasks must not depend on each other in a circle");
+        return std::move(result_);
+    }
+
+private:
+    struct Event {
+        std::int64_t ticks;
+        std::int32_t message;
+        bool is_arrival;
+        bool operator>(const Event& other) const {
+            if (ticks != other.ticks) return ticks > other.ticks;
+            if (message != other.message) return message > other.message;
+            return is_arrival > other.is_arrival;
+        }
+    };
+    struct Sent {
+        std::int32_t lane;
+        std::int32_t first_task, last_task;  // range of carried_
+    };
+
+    void index_lanes_by_resource() {
+        lane_offsets_.assign(at(work_.num_resources) + 1, 0);
+        for (const std::int32_t resource : work_.lane_resources.values) ++lane_offsets_[at(resource) + 1];
+        for (std::size_t r = 1; r < lane_offsets_.size(); ++r) lane_offsets_[r] += lane_offsets_[r - 1];
+        lanes_.resize(work_.lane_resources.values.size());
+        std::vector<std::int64_t> next(lane_offsets_.begin(), lane_offsets_.end() - 1);
+        for (std::size_t lane = 0; lane < ready_.size(); ++lane) {
+            for (const std::int32_t resource : work_.lane_resources[lane]) {
+                lanes_[static_cast<std::size_t>(next[at(resource)]++)] = static_cast<std::int32_t>(lane);
+            }
+        }
+    }
+
+    bool later(std::int32_t a, std::int32_t b) const {
+        const std::int64_t pa = priority_[at(a)], pb = priority_[at(b)];
+        return pa != pb ? pa < pb : a > b;
+    }
+    void touch(std::int32_t lane) {
+        if (is_dirty_[at(lane)] || ready_[at(lane)].empty()) return;
+        is_dirty_[at(lane)] = 1;
+        dirty_.push_back(lane);
+    }
+    void make_ready(std::int32_t task) {
+        const std::int32_t lane = work_.task_lane[at(task)];
+        auto& heap = ready_[at(lane)];
+        heap.push_back(task);
+        std::push_heap(heap.begin(), heap.end(), [&](std::int32_t a, std::int32_t b) { return later(a, b); });
+        touch(lane);
+    }
+    std::int32_t pop_ready(std::int32_t lane) {
+        auto& heap = ready_[at(lane)];
+        std::pop_heap(heap.begin(), heap.end(), [&](std::int32_t a, std::int32_t b) { return later(a, b); });
+        const std::int32_t task = heap.back();
+        heap.pop_back();
+        return task;
+    }
+    bool can_send(std::int32_t lane, std::int64_t now) const {
+        if (ready_[at(lane)].empty() || is_worth_waiting(lane, now)) return false;
+        for (const std::int32_t resource : work_.lane_resources[at(lane)]) {
+            if (is_busy_[at(resource)]) return false;
+        }
+        return true;
+    }
+
+    // Something will be ready so soon that to send it along costs less than a message of its own.
+    bool is_worth_waiting(std::int32_t lane, std::int64_t now) const {
+        if (coming_.empty() || static_cast<std::int32_t>(ready_[at(lane)].size()) >= merging_.most) return false;
+        const std::vector<std::int64_t>& times = coming_[at(lane)];
+        const auto next = std::ranges::upper_bound(times, now);
+        return next != times.end() && *next <= now + merging_.patience_ticks;
+    }
+    // Tells the lanes that wait for a message alone when it will arrive.
+    void announce(std::int32_t first, std::int32_t last, std::int64_t arrival) {
+        for (std::int32_t i = first; i < last; ++i) {
+            for (const std::int32_t next : work_.successors[at(carried_[at(i)])]) {
+                if (needs_[at(next)] != 1) continue;
+                std::vector<std::int64_t>& times = coming_[at(work_.task_lane[at(next)])];
+                times.insert(std::ranges::upper_bound(times, arrival), arrival);
+            }
+        }
+    }
+
+    void release(std::int32_t lane) {
+        for (const std::int32_t resource : work_.lane_resources[at(lane)]) {
+            is_busy_[at(resource)] = 0;
+            const auto first = static_cast<std::size_t>(lane_offsets_[at(resource)]);
+            const auto last = static_cast<std::size_t>(lane_offsets_[at(resource) + 1]);
+            for (std::size_t i = first; i < last; ++i) touch(lanes_[i]);
+        }
+    }
+    std::size_t deliver(const Sent& sent) {
+        for (std::int32_t i = sent.first_task; i < sent.last_task; ++i) {
+            for (const std::int32_t next : work_.successors[at(carried_[at(i)])]) {
+                if (--needs_[at(next)] == 0) make_ready(next);
+            }
+        }
+        return at(sent.last_task - sent.first_task);
+    }
+
+    void dispatch(std::int64_t now) {
+        // Lanes that exclude each other are served in the order of their best tasks.
+        std::sort(dirty_.begin(), dirty_.end(), [&](std::int32_t a, std::int32_t b) {
+            return later(ready_[at(b)].front(), ready_[at(a)].front());
+        });
+        for (const std::int32_t lane : dirty_) {
+            is_dirty_[at(lane)] = 0;
+            if (can_send(lane, now)) send(lane, now);
+        }
+        dirty_.clear();
+    }
+
+    bool is_full(std::int32_t first_task, std::int64_t body) const {
+        return !merging_.full_ticks.empty() && body > merging_.full_ticks[at(first_task)];
+    }
+
+    void send(std::int32_t lane, std::int64_t now) {
+        const auto message = static_cast<std::int32_t>(sent_.size());
+        const auto first = static_cast<std::int32_t>(carried_.size());
+        const std::vector<std::int32_t>& ready = ready_[at(lane)];
+        std::int64_t body = 0;
+        for (std::int32_t merged = 0; merged < merging_.most && !ready.empty(); ++merged) {
+            if (merged > 0 && is_full(carried_[at(first)], body + work_.task_ticks[at(ready.front())])) break;
+            const std::int32_t task = pop_ready(lane);
+            carried_.push_back(task);
+            body += work_.task_ticks[at(task)];
+            result_.start_ticks[at(task)] = now;
+            result_.message[at(task)] = message;
+        }
+        const std::int64_t ticks = work_.lane_overhead_ticks[at(lane)] + body;
+        sent_.push_back({lane, first, static_cast<std::int32_t>(carried_.size())});
+        for (const std::int32_t resource : work_.lane_resources[at(lane)]) is_busy_[at(resource)] = 1;
+        if (!coming_.empty()) {
+            announce(first, static_cast<std::int32_t>(carried_.size()),
+                     now + ticks + work_.lane_latency_ticks[at(lane)]);
+        }
+        events_.push({now + ticks, message, false});
+        events_.push({now + ticks + work_.lane_latency_ticks[at(lane)], message, true});
+    }
+
+    const LaneWork& work_;
+    std::span<const std::int64_t> priority_;
+    Merging merging_;
+    std::vector<std::int32_t> needs_;
+    std::vector<std::vector<std::int32_t>> ready_;  // per lane, a heap of tasks
+    std::vector<std::uint8_t> is_dirty_;
+    std::vector<std::vector<std::int64_t>> coming_;  // per lane, when tasks on the way will be ready, ascending
+    std::vector<std::uint8_t> is_busy_;
+    std::vector<std::int64_t> lane_offsets_;
+    std::vector<std::int32_t> lanes_, dirty_, carried_;
+    std::vector<Sent> sent_;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+    ListSchedule result_;
+};
+
+/// Rows turned round: row t lists what had t among its values.
+struct Reversed {
+    explicit Reversed(const Csr<std::int32_t>& rows) : offsets(rows.offsets.size()), values(rows.values.size()) {
+        for (const std::int32_t value : rows.values) ++offsets[at(value) + 1];
+        for (std::size_t row = 1; row < offsets.size(); ++row) offsets[row] += offsets[row - 1];
+        std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
+        for (std::size_t row = 0; row + 1 < offsets.size(); ++row) {
+            for (const std::int32_t value : rows[row]) {
+                values[static_cast<std::size_t>(next[at(value)]++)] = static_cast<std::int32_t>(row);
+            }
+        }
+    }
+    std::vector<std::int64_t> offsets;
+    std::vector<std::int32_t> values;
+};
+
+// How long each message holds its lane.
+std::vector<std::int64_t> message_ticks(const LaneWork& work, const ListSchedule& made) {
+    std::vector<std::int64_t> ticks;
+    for (std::size_t task = 0; task < made.message.size(); ++task) {
+        const std::size_t message = at(made.message[task]);
+        if (message >= ticks.size()) ticks.resize(message + 1, 0);
+        if (ticks[message] == 0) ticks[message] = work.lane_overhead_ticks[at(work.task_lane[task])];
+        ticks[message] += work.task_ticks[task];
+    }
+    return ticks;
+}
+
+// When each task has arrived.
+std::vector<std::int64_t> arrivals(const LaneWork& work, const ListSchedule& made) {
+    const std::vector<std::int64_t> ticks = message_ticks(work, made);
+    std::vector<std::int64_t> arrival(made.message.size());
+    for (std::size_t task = 0; task < arrival.size(); ++task) {
+        arrival[task] = made.start_ticks[task] + ticks[at(made.message[task])] +
+                        work.lane_latency_ticks[at(work.task_lane[task])];
+    }
+    return arrival;
+}
+
+// A schedule of the turned-round work, read from its end.
+ListSchedule turned_round(const LaneWork& work, const ListSchedule& backward) {
+    const std::vector<std::int64_t> arrival = arrivals(work, backward);
+    ListSchedule forward{std::vector<std::int64_t>(arrival.size()), backward.message, backward.makespan_ticks};
+    std::vector<std::pair<std::int64_t, std::int32_t>> order(arrival.empty() ? 0 : 1 + at(std::ranges::max(backward.message)));
+    for (std::size_t task = 0; task < arrival.size(); ++task) {
+        forward.start_ticks[task] = backward.makespan_ticks - arrival[task];
+        order[at(backward.message[task])] = {forward.start_ticks[task], backward.message[task]};
+    }
+    std::ranges::sort(order);
+    std::vector<std::int32_t> number(order.size());
+    for (std::size_t place = 0; place < order.size(); ++place) {
+        number[at(order[place].second)] = static_cast<std::int32_t>(place);
+    }
+    for (std::int32_t& message : forward.message) message = number[at(message)];
+    return forward;
+}
+
+}  // namespace
+
+ListSchedule list_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging) {
+    check(work);
+    require(priority.size() == work.task_lane.size(), "every task needs a priority");
+    require(merging.most >= 1 && merging.patience_ticks >= 0, "a message must carry at least one task");
+    require(merging.full_ticks.empty() || merging.full_ticks.size() == work.task_lane.size(),
+            "every task needs a time for its message, or none");
+    return Machine(work, priority, merging).run();
+}
+
+ListSchedule refine_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging,
+                             std::int32_t rounds) {
+    require(rounds >= 0 && rounds <= kMostRounds, "rounds must be between 0 and 100000");
+    ListSchedule best = list_schedule(work, priority, merging);
+    if (rounds == 0) return best;
+    const Reversed before(work.successors);
+    LaneWork mirrored = work;
+    mirrored.successors = {before.offsets, before.values};
+    std::vector<std::int64_t> order = arrivals(work, best);
+    for (std::int32_t round = 0; round < rounds; ++round) {
+        ListSchedule backward = list_schedule(mirrored, order, merging);
+        order = arrivals(work, backward);
+        ListSchedule forward = list_schedule(work, order, merging);
+        order = arrivals(work, forward);
+        if (backward.makespan_ticks < best.makespan_ticks) best = turned_round(work, backward);
+        if (forward.makespan_ticks < best.makespan_ticks) best = std::move(forward);
+    }
+    return best;
+}
+
+std::vector<std::int64_t> remaining_ticks(const LaneWork& work) {
+    check(work);
+    const std::size_t tasks = work.task_lane.size();
+    std::vector<std::int32_t> needs = count_needs(work), order;
+    order.reserve(tasks);
+    for (std::size_t task = 0; task < tasks; ++task) {
+        if (needs[task] == 0) order.push_back(static_cast<std::int32_t>(task));
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        for (const std::int32_t next : work.successors[at(order[i])]) {
+            if (--needs[at(next)] == 0) order.push_back(next);
+        }
+    }
+    require(order.size() == tasks, "tasks must not depend on each other in a circle");
+    std::vector<std::int64_t> remaining(tasks);
+    for (auto it = order.rbegin(); it != order.rend(); ++it) {
+        std::int64_t after = 0;
+        for (const std::int32_t next : work.successors[at(*it)]) after = std::max(after, remaining[at(next)]);
+        const std::size_t lane = at(work.task_lane[at(*it)]);
+        remaining[at(*it)] =
+            after + work.lane_overhead_ticks[lane] + work.lane_latency_ticks[lane] + work.task_ticks[at(*it)];
+    }
+    return remaining;
+}
+
+}  // namespace interlock

@@ -1,0 +1,205 @@
+#include "interlock/two_tier/lane_table.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "interlock/arithmetic.hpp"
+#include "interlock/errors.hpp"
+
+namespace interlock {
+namespace {
+
+/// Whole bytes in proportion to shares; what rounding leaves goes to the largest share.
+void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std::span<std::int64_t> bytes) {
+    double sum = 0;
+    for (const double part : share) sum += part;
+    std::int64_t given = 0;
+    for (std::size_t lane = 0; lane < share.size(); ++lane) {
+        bytes[lane] = static_cast<std::int64_t>(static_cast<double>(tile_bytes) * (share[lane] / sum));
+        bytes[lane] = std::clamp<std::int64_t>(bytes[lane], 0, tile_bytes - given);
+        given += bytes[lane];
+    }
+    const auto largest = std::max_element(share.begin(), share.end()) - share.begin();
+    bytes[static_cast<std::size_t>(largest)] += tile_bytes - given;
+}
+
+/// Starts from shares by what the slower NIC of each rail can carry. Then servers with targets scale the shares of their
+/// tiles to meet them, and the others to keep every NIC within what it can carry: senders, then receivers, several times.
+class RailShares {
+public:
+    RailShares(const Tiles& tiles, const NicTargets& targets, ShareRule rule)
+        : tiles_(tiles), servers_(tiles.servers), width_(tiles.width), most_(targets.most_bytes) {
+        share_.resize(servers_ * servers_ * width_);
+        for (std::size_t src = 0; src < servers_; ++src) {
+            for (std::size_t dst = 0; dst < servers_; ++dst) {
+                for (std::size_t rail = 0; rail < width_; ++rail) {
+                    at(src, dst)[rail] = static_cast<double>(std::min(most_[src * width_ + rail], most_[dst * width_ + rail]));
+                }
+                normalise(at(src, dst));
+            }
+        }
+        if (rule == ShareRule::kTile) return;
+        for (int round = 0; round < kRounds; ++round) {
+            for (std::size_t server = 0; server < servers_; ++server) {
+                scale(server, targets.out_bytes, [&](std::size_t other) { return std::pair{server, other}; });
+            }
+            for (std::size_t server = 0; server < servers_; ++server) {
+                scale(server, targets.in_bytes, [&](std::size_t other) { return std::pair{other, server}; });
+            }
+        }
+    }
+
+    [[nodiscard]] std::span<const double> of(std::size_t src, std::size_t dst) const {
+        return std::span(share_).subspan((src * servers_ + dst) * width_, width_);
+    }
+
+private:
+    static constexpr int kRounds = 12;
+
+    std::span<double> at(std::size_t src, std::size_t dst) {
+        return std::span(share_).subspan((src * servers_ + dst) * width_, width_);
+    }
+    static void normalise(std::span<double> share) {
+        const double sum = std::accumulate(share.begin(), share.end(), 0.0);
+        if (sum <= 0) return;
+        for (double& part : share) part /= sum;
+    }
+
+    template <typename TileOf>
+    void scale(std::size_t server, std::span<const std::int64_t> targets, TileOf tile_of) {
+        std::vector<double> load(width_, 0.0), factor(width_, 1.0);
+        double bytes = 0, wanted = 0;
+        for (std::size_t other = 0; other < servers_; ++other) {
+            const auto [src, dst] = tile_of(other);
+            if (src == dst) continue;
+            const auto tile = static_cast<double>(tiles_.bytes[src * servers_ + dst]);
+            bytes += tile;
+            for (std::size_t rail = 0; rail < width_; ++rail) load[rail] += tile * at(src, dst)[rail];
+        }
+        for (std::size_t rail = 0; rail < width_; ++rail) wanted += static_cast<double>(targets[server * width_ + rail]);
+        for (std::size_t rail = 0; rail < width_; ++rail) {
+            if (load[rail] <= 0) continue;
+            if (wanted > 0) {
+                factor[rail] = static_cast<double>(targets[server * width_ + rail]) * bytes / wanted / load[rail];
+            } else {
+                factor[rail] = std::min(1.0, static_cast<double>(most_[server * width_ + rail]) / load[rail]);
+            }
+        }
+        for (std::size_t other = 0; other < servers_; ++other) {
+            const auto [src, dst] = tile_of(other);
+            if (src == dst) continue;
+            for (std::size_t rail = 0; rail < width_; ++rail) at(src, dst)[rail] *= factor[rail];
+            normalise(at(src, dst));
+        }
+    }
+
+    const Tiles& tiles_;
+    std::size_t servers_, width_;
+    std::span<const std::int64_t> most_;
+    std::vector<double> share_;
+};
+
+}  // namespace
+
+HotEnds LaneTable::hot(std::size_t src_server, std::size_t dst_server) const {
+    if (hot_ends.empty()) return {};
+    return {std::span(hot_ends).subspan(src_server * width, width), std::span(hot_ends).subspan(dst_server * width, width)};
+}
+
+std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_server, std::int64_t tile_bytes,
+                                    std::vector<Lane>& scratch) const {
+    if (!offsets.empty()) {
+        const std::size_t tile = src_server * servers + dst_server;
+        const auto first = static_cast<std::size_t>(offsets[tile]);
+        return std::span(lanes).subspan(first, static_cast<std::size_t>(offsets[tile + 1]) - first);
+    }
+    // Remainders rotate from tile to tile, so that no GPU gets all of them.
+    const auto shares = static_cast<std::int64_t>(width);
+    scratch.resize(width);
+    for (std::size_t gpu = 0; gpu < width; ++gpu) {
+        const auto turn = static_cast<std::int64_t>((gpu + src_server + dst_server) % width);
+        const auto index = static_cast<std::int32_t>(gpu);
+        scratch[gpu] = {index, index, tile_bytes / shares + (turn < tile_bytes % shares)};
+    }
+    return scratch;
+}
+
+LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets) {
+    const std::size_t servers = tiles.servers, width = tiles.width, ranks = servers * width;
+    LaneTable table{servers, width, {0}, {}, targets.hot_ends};
+    std::vector<std::int64_t> out(width), in(width);
+    std::vector<double> share(width);
+    const auto split = [&](std::int64_t tile_bytes, std::span<const std::int64_t> wanted, std::size_t server,
+                           std::vector<std::int64_t>& bytes) {
+        const auto own = wanted.subspan(server * width, width);
+        const bool has_targets = std::ranges::any_of(own, [](std::int64_t target) { return target > 0; });
+        const auto weights = has_targets ? own : std::span(targets.most_bytes).subspan(server * width, width);
+        for (std::size_t gpu = 0; gpu < width; ++gpu) share[gpu] = static_cast<double>(weights[gpu]);
+        round_to_bytes(tile_bytes, share, bytes);
+    };
+    struct Pair {
+        std::int64_t bytes;
+        std::size_t from, to;
+    };
+    std::vector<Pair> pairs;
+    // Largest first: these bytes need no scale-up port at either end.
+    const auto hot_pairs = [&](std::size_t tile) -> std::span<const Pair> {
+        pairs.clear();
+        for (std::size_t from = 0; from < width && !targets.hot_ends.empty(); ++from) {
+            const std::size_t src = tile / servers * width + from;
+            if ((targets.hot_ends[src] & kFullSender) == 0) continue;
+            for (std::size_t to = 0; to < width; ++to) {
+                const std::size_t dst = tile % servers * width + to;
+                if ((targets.hot_ends[dst] & kHotReceiver) != 0) pairs.push_back({demand_bytes[src * ranks + dst], from, to});
+            }
+        }
+        std::ranges::stable_sort(pairs, std::greater<>{}, &Pair::bytes);
+        return pairs;
+    };
+    for (std::size_t tile = 0; tile < servers * servers; ++tile) {
+        const std::int64_t tile_bytes = tile / servers == tile % servers ? 0 : tiles.bytes[tile];
+        if (tile_bytes > 0) {
+            split(tile_bytes, targets.out_bytes, tile / servers, out);
+            split(tile_bytes, targets.in_bytes, tile % servers, in);
+            const auto add = [&](std::size_t from, std::size_t to, std::int64_t most) {
+                const std::int64_t bytes = std::min({out[from], in[to], most});
+                if (bytes > 0) table.lanes.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), bytes});
+                out[from] -= bytes;
+                in[to] -= bytes;
+            };
+            for (const auto& [bytes, from, to] : hot_pairs(tile)) add(from, to, bytes);
+            for (std::size_t rail = 0; rail < width; ++rail) add(rail, rail, tile_bytes);
+            // The largest rests first: few lanes share a NIC, and those that do are alike.
+            for (std::int64_t rest = std::accumulate(out.begin(), out.end(), std::int64_t{0}); rest > 0;) {
+                const auto from = static_cast<std::size_t>(std::ranges::max_element(out) - out.begin());
+                const auto to = static_cast<std::size_t>(std::ranges::max_element(in) - in.begin());
+                rest -= std::min(out[from], in[to]);
+                add(from, to, tile_bytes);
+            }
+        }
+        table.offsets.push_back(static_cast<std::int64_t>(table.lanes.size()));
+    }
+    return table;
+}
+
+LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule) {
+    const std::size_t servers = tiles.servers, width = tiles.width;
+    LaneTable table{servers, width, {0}, {}, targets.hot_ends};
+    std::vector<std::int64_t> bytes(width);
+    const RailShares shares(tiles, targets, rule);
+    for (std::size_t tile = 0; tile < servers * servers; ++tile) {
+        const std::int64_t tile_bytes = tile / servers == tile % servers ? 0 : tiles.bytes[tile];
+        if (tile_bytes > 0) {
+            round_to_bytes(tile_bytes, shares.of(tile / servers, tile % servers), bytes);
+            for (std::size_t rail = 0; rail < width; ++rail) {
+                const auto index = static_cast<std::int32_t>(rail);
+                if (bytes[rail] > 0) table.lanes.push_back({index, index, bytes[rail]});
+            }
+        }
+        table.offsets.push_back(static_cast<std::int64_t>(table.lanes.size()));
+    }
+    return table;
+}
+
+}  // namespace interlock

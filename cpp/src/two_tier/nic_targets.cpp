@@ -1,0 +1,346 @@
+#include "interlock/two_tier/nic_targets.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "interlock/arithmetic.hpp"
+#include "interlock/errors.hpp"
+#include "interlock/two_tier/lanes.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr double kPortShare = 0.96;  // of a scale-up port's time that a plan may count on
+constexpr double kPressed = 0.7;    // of it, from which a port should never idle
+constexpr double kHeavyShare = 0.3;  // of it, that one pair inside a server takes to count as heavy
+constexpr double kWorthParts = 0.02;  // of it, that one pair must take where a port cannot do all in time
+// Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot do
+// all in time, and of one whose port cannot even do what stays inside the server.
+constexpr std::int32_t kHeavyParts = 3, kOverParts = 4, kLoneParts = 6;
+constexpr double kPassingFlows = 3;  // of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out
+constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
+
+std::int64_t sum(std::span<const std::int64_t> values) {
+    std::int64_t total = 0;
+    for (const std::int64_t value : values) total += value;
+    return total;
+}
+
+/// What NICs carry in one direction, and what the scale-up ports of that direction and of the other one do beside it.
+struct Direction {
+    const std::vector<std::int64_t>&far, &near;              // [ranks]
+    const std::vector<std::int64_t>&other_far, &other_near;  // [ranks] the same, the other way
+    const std::vector<std::int64_t>&taken, &other_taken;     // [ranks] what NICs carry inside their server
+};
+
+/// What NICs carry inside their server, [ranks].
+struct Taken {
+    std::vector<std::int64_t> out, in;
+    Taken(std::size_t ranks, std::span<const HeavyPair> pairs) : out(ranks, 0), in(ranks, 0) {
+        for (const HeavyPair& pair : pairs) {
+            out[static_cast<std::size_t>(pair.src)] += pair.nic_bytes;
+            in[static_cast<std::size_t>(pair.dst)] += pair.nic_bytes;
+        }
+    }
+};
+
+/// What each NIC may carry, [ranks].
+struct Limits {
+    std::vector<double> equal;        // its share of the server's bytes, by rate
+    std::vector<double> least, most;  // that its GPU's scale-up port asks for and allows
+    std::vector<std::uint8_t> is_short;  // whether that is less than its share
+};
+
+/// @param helped [ranks] others' bytes that the port of this direction passes on beside its own; empty: none
+Limits port_limits(const Direction& way, const Rates& rates, double seconds, std::span<const double> helped) {
+    const std::size_t ranks = rates.nic.size();
+    const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
+    Limits limits{std::vector<double>(ranks, 0), std::vector<double>(ranks, 0), std::vector<double>(ranks, 0),
+                  std::vector<std::uint8_t>(ranks, 0)};
+    std::vector<double> full(rates.width, 0);  // what a NIC may carry when its GPU's port is busy to the end
+    for (std::size_t first = 0; first < ranks; first += rates.width) {
+        double rate = 0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) rate += rates.nic[rank];
+        const auto bytes = static_cast<double>(sum(std::span(way.far).subspan(first, rates.width)));
+        double lacking = bytes, port_room = 0, room = 0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+            const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
+            const auto far = static_cast<double>(way.far[rank]), near = static_cast<double>(way.near[rank] - way.taken[rank]);
+            limits.equal[rank] = rate > 0 ? bytes * rates.nic[rank] / rate : 0;
+            // Its own bytes that do not fit through the scale-up port must take its own NIC.
+            const double own = far + near + (helped.empty() ? 0.0 : helped[rank]);
+            limits.least[rank] = std::clamp(own - kPortShare * port, 0.0, std::min(far, nic));
+            // Others' bytes come in, or go on, through the port of the other direction.
+            const double busy = static_cast<double>(way.other_near[rank] - way.other_taken[rank]) +
+                                others * static_cast<double>(way.other_far[rank]);
+            const auto most = [&](double share) {
+                return std::max(limits.least[rank], std::min(nic, far + std::max(0.0, share * port - busy)));
+            };
+            limits.most[rank] = most(kHelpShare);
+            full[rank - first] = most(kPortShare);
+            limits.is_short[rank] = limits.most[rank] < limits.equal[rank];
+            lacking -= limits.most[rank];
+            port_room += full[rank - first] - limits.most[rank];
+            room += nic - full[rank - first];
+        }
+        // Where the others cannot take it all, those that are short must help after all: first those whose ports have time.
+        const double raised = port_room > 0 ? std::clamp(lacking / port_room, 0.0, 1.0) : 0.0;
+        lacking -= raised * port_room;
+        const double forced = room > 0 ? std::clamp(lacking / room, 0.0, 1.0) : 0.0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+            const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
+            limits.most[rank] += raised * (full[rank - first] - limits.most[rank]) + forced * (nic - full[rank - first]);
+        }
+    }
+    return limits;
+}
+
+/// Shares proportional to rates within [least, most], by raising a common level; `bytes` is what they add up to.
+void fill(std::span<const double> rate, std::span<const double> least, std::span<const double> most, double bytes,
+          std::span<std::int64_t> target) {
+    double low = 0, high = 0;
+    for (std::size_t gpu = 0; gpu < rate.size(); ++gpu) {
+        if (rate[gpu] > 0) high = std::max(high, bytes / rate[gpu] + 1);
+    }
+    const auto at = [&](std::size_t gpu, double level) {
+        return rate[gpu] > 0 ? std::clamp(level * rate[gpu], least[gpu], std::max(least[gpu], most[gpu])) : 0.0;
+    };
+    for (int step = 0; step < 40; ++step) {
+        const double level = (low + high) / 2;
+        double total = 0;
+        for (std::size_t gpu = 0; gpu < rate.size(); ++gpu) total += at(gpu, level);
+        (total < bytes ? low : high) = level;
+    }
+    for (std::size_t gpu = 0; gpu < rate.size(); ++gpu) target[gpu] = static_cast<std::int64_t>(at(gpu, high)) + (rate[gpu] > 0);
+}
+
+/// Whether the NICs of a server are alike and an equal share suits them all.
+bool suits_equal(const Limits& limits, const Rates& rates, std::size_t first) {
+    for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+        if (rates.nic[rank] != rates.nic[first]) return false;
+        if (limits.equal[rank] < limits.least[rank] || limits.equal[rank] > limits.most[rank]) return false;
+    }
+    return true;
+}
+
+std::vector<std::int64_t> fill_servers(const Direction& way, const Limits& limits, const Rates& rates) {
+    std::vector<std::int64_t> targets(rates.nic.size(), 0);
+    for (std::size_t first = 0; first < targets.size(); first += rates.width) {
+        if (suits_equal(limits, rates, first)) continue;
+        const auto part = [&](const std::vector<double>& values) { return std::span(values).subspan(first, rates.width); };
+        fill(rates.nic.subspan(first, rates.width), part(limits.least), part(limits.most),
+             static_cast<double>(sum(std::span(way.far).subspan(first, rates.width))),
+             std::span(targets).subspan(first, rates.width));
+    }
+    return targets;
+}
+
+/// Whether bytes that flow like a fluid fit through all ports in some time: each GPU fills its own NIC with its own bytes,
+/// the rest takes the NICs of neighbours whose ports have room, and near bytes too many for a port take idle NICs.
+bool fits_in(const RankLoads& loads, const Rates& rates, double seconds, bool joins_own) {
+    const double port = seconds * rates.scale_up;
+    for (std::size_t first = 0; first < rates.nic.size(); first += rates.width) {
+        double out_lacks = 0, in_lacks = 0;
+        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
+            const double nic = rates.nic[rank] * seconds;
+            const auto out_far = static_cast<double>(loads.out_far[rank]), in_far = static_cast<double>(loads.in_far[rank]);
+            const double out_rest = std::max(0.0, out_far - nic), in_rest = std::max(0.0, in_far - nic);
+            double out_port = static_cast<double>(loads.out_near[rank]) + out_rest;
+            double in_port = static_cast<double>(loads.in_near[rank]) + in_rest;
+            double out_room = nic - out_far + out_rest, in_room = nic - in_far + in_rest;
+            const double out_loop = std::max(0.0, out_port - port), in_loop = std::max(0.0, in_port - port);
+            if ((out_loop > 0 || in_loop > 0) && !joins_own) return false;
+            if (out_loop > out_room || in_loop > in_room) return false;
+            out_lacks += out_rest - std::min(out_room - out_loop, port - in_port + in_loop);
+            in_lacks += in_rest - std::min(in_room - in_loop, port - out_port + out_loop);
+        }
+        if (out_lacks > 0 || in_lacks > 0) return false;
+    }
+    return true;
+}
+
+std::vector<std::int64_t> nic_bytes(const Rates& rates, double seconds) {
+    std::vector<std::int64_t> bytes;
+    for (const double rate : rates.nic) bytes.push_back(static_cast<std::int64_t>(rate * seconds) + (rate > 0));
+    return bytes;
+}
+
+}  // namespace
+
+RankLoads rank_loads(const Tiles& tiles) {
+    const std::size_t ranks = tiles.servers * tiles.width;
+    RankLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0),
+                    std::vector<std::int64_t>(ranks), std::vector<std::int64_t>(ranks)};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const std::size_t server = rank / tiles.width;
+        loads.out_near[rank] = tiles.sent[rank * tiles.servers + server];
+        loads.in_near[rank] = tiles.received[server * ranks + rank];
+        for (std::size_t other = 0; other < tiles.servers; ++other) loads.out_far[rank] += tiles.sent[rank * tiles.servers + other];
+        loads.out_far[rank] -= loads.out_near[rank];
+    }
+    for (std::size_t server = 0; server < tiles.servers; ++server) {
+        for (std::size_t rank = 0; rank < ranks; ++rank) loads.in_far[rank] += tiles.received[server * ranks + rank];
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) loads.in_far[rank] -= loads.in_near[rank];
+    return loads;
+}
+
+double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rates) {
+    double most = 0;
+    for (std::size_t server = 0; server < tiles.servers; ++server) {
+        std::int64_t out = 0, in = 0;
+        double nics = 0;
+        for (std::size_t rank = server * tiles.width; rank < (server + 1) * tiles.width; ++rank) {
+            out += loads.out_far[rank];
+            in += loads.in_far[rank];
+            nics += rates.nic[rank];
+            const double ports = rates.nic[rank] + rates.scale_up;
+            const std::int64_t busier =
+                std::max(loads.out_far[rank] + loads.out_near[rank], loads.in_far[rank] + loads.in_near[rank]);
+            if (ports > 0) most = std::max(most, static_cast<double>(busier) / ports);
+        }
+        if (nics > 0) most = std::max(most, static_cast<double>(std::max(out, in)) / nics);
+    }
+    return most;
+}
+
+double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own) {
+    if (rates.width == 1 || fits_in(loads, rates, least_s, joins_own)) return least_s;
+    double low = least_s, high = 2 * least_s;
+    while (!fits_in(loads, rates, high, joins_own) && high < 64 * least_s) low = std::exchange(high, 2 * high);
+    for (int step = 0; step < 7; ++step) {
+        const double middle = (low + high) / 2;
+        (fits_in(loads, rates, middle, joins_own) ? high : low) = middle;
+    }
+    return high;
+}
+
+NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs) {
+    require(rates.nic.size() == loads.out_far.size(), "nic rates must be [ranks]");
+    const Taken taken(rates.nic.size(), pairs);
+    const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near, taken.out, taken.in};
+    const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out};
+    // A port passes on what NICs of the other direction carry for others.
+    const auto helped = [&](const Direction& way) {
+        const Limits limits = port_limits(way, rates, seconds, {});
+        std::vector<double> bytes(rates.nic.size(), 0);
+        for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+            const double carried = std::min(limits.equal[rank], limits.most[rank]);
+            bytes[rank] = std::max(0.0, carried - static_cast<double>(way.far[rank]));
+        }
+        return bytes;
+    };
+    const Limits out_limits = port_limits(out, rates, seconds, helped(in));
+    const Limits in_limits = port_limits(in, rates, seconds, helped(out));
+    // Where either port of a GPU is short, what arrives at its NIC should be its own, more than a fair mix would hold.
+    std::vector<std::uint8_t> hot_ends;
+    const double pressed = kPressed * seconds * rates.scale_up, full = kPortShare * seconds * rates.scale_up;
+    const double others = 1.0 - 1.0 / static_cast<double>(rates.width);
+    for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
+        const auto far = static_cast<double>(loads.in_far[rank]), mixed = far / static_cast<double>(rates.width);
+        const double given = std::max(0.0, std::min(out_limits.equal[rank], out_limits.most[rank]) -
+                                               static_cast<double>(loads.out_far[rank]));
+        const bool is_pressed = static_cast<double>(loads.in_near[rank]) + far - mixed + given > pressed;
+        const auto near = static_cast<double>(loads.out_near[rank]);
+        // A GPU whose own port has no time to pass on what its NIC brings for others.
+        const double passes = others * std::min(in_limits.equal[rank], in_limits.most[rank]);
+        const double passed_on = std::max(0.0, static_cast<double>(loads.out_far[rank]) - rates.nic[rank] * seconds);
+        const bool is_full = near + passed_on - static_cast<double>(taken.out[rank]) + passes > full;
+        const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed || is_full;
+        hot_ends.push_back(static_cast<std::uint8_t>((receives ? kHotReceiver : 0) | (near > pressed ? kHotSender : 0) |
+                                                     (near + passed_on > pressed ? kFullSender : 0) |
+                                                     (near + passed_on > full ? kOverSender : 0)));
+    }
+    NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates), nic_bytes(rates, seconds),
+                       std::move(hot_ends)};
+    const auto is_any = [](const auto& values) { return std::ranges::any_of(values, [](auto value) { return value != 0; }); };
+    const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
+    if (is_even && !is_any(targets.hot_ends) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
+    return targets;
+}
+
+std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
+                                   double seconds, const Loops& loops) {
+    const std::size_t ranks = rates.nic.size();
+    const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
+    const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
+    const auto worth = static_cast<std::int64_t>(kWorthParts * port) + kHeavyParts;
+    /// How pressed a port is, and what its NIC could take over.
+    struct Port {
+        bool is_pressed;
+        double over, room;
+    };
+    const auto look = [&](std::int64_t far_bytes, std::int64_t near_bytes, double nic, double equal) -> Port {
+        const auto far = static_cast<double>(far_bytes), near = static_cast<double>(near_bytes);
+        const double kept = std::min(far, nic * seconds), over = near + far - kept - kPortShare * port;
+        // Where the port has time, far bytes of its own may give way to near ones: what takes the NIC leaves the port.
+        // One-to-one, rails fix what each NIC sends, more or less.
+        const double taken = loops.one_to_one && equal > 0 ? equal : over > 0 || !loops.may_displace ? kept : 0.0;
+        return {near + others * far > kPressed * port, over, nic * seconds - taken};
+    };
+    // Only what all NICs of the server have to spare may go to traffic inside it.
+    std::vector<double> spare(rates.servers, 0.0);
+    for (std::size_t server = 0; loops.joins_own && server < rates.servers; ++server) {
+        const auto part = [&](const auto& values) { return std::span(values).subspan(server * rates.width, rates.width); };
+        for (const double rate : part(rates.nic)) spare[server] += rate * seconds;
+        spare[server] -= static_cast<double>(std::max(sum(part(loads.out_far)), sum(part(loads.in_far))));
+    }
+    std::vector<Port> ins(ranks);
+    for (std::size_t dst = 0; dst < ranks; ++dst) {
+        ins[dst] = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst], 0.0);
+    }
+    std::vector<HeavyPair> pairs;
+    for (std::size_t src = 0; src < ranks; ++src) {
+        const std::size_t first = src / rates.width * rates.width;
+        const auto all = static_cast<double>(sum(std::span(loads.out_far).subspan(first, rates.width)));
+        Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src], all / static_cast<double>(rates.width));
+        for (std::size_t dst = first; dst < first + rates.width; ++dst) {
+            const std::int64_t bytes = demand_bytes[src * ranks + dst];
+            if (src == dst || bytes < worth) continue;
+            Port& in = ins[dst];
+            const bool is_over = out.over > 0 || in.over > 0;
+            if (bytes < heavy && !(is_over && loops.joins_own)) continue;
+            const bool is_alone = static_cast<double>(std::max(loads.out_near[src], loads.in_near[dst])) > port;
+            const double passed_on = static_cast<double>(loads.out_far[src]) - rates.nic[src] * seconds;
+            std::int32_t parts = is_alone ? kLoneParts : is_over ? kOverParts : kHeavyParts;
+            if (passed_on > 0) {
+                const double flows = kPassingFlows * static_cast<double>(bytes) / passed_on;
+                parts = std::clamp(static_cast<std::int32_t>(std::min(flows, 64.0) + 0.5), 1, parts);
+            }
+            if (!out.is_pressed && !in.is_pressed) continue;
+            double& left = spare[src / rates.width];
+            const double over = std::max(
+                0.0, std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)}));
+            for (double* amount : {&left, &out.over, &out.room, &in.over, &in.room}) *amount -= over;
+            if (over > 0 && loops.one_to_one) out.room = in.room = 0;
+            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), parts,
+                             static_cast<std::int64_t>(over)});
+        }
+    }
+    return pairs;
+}
+
+std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates) {
+    const std::size_t ranks = rates.nic.size();
+    std::vector<HeavyPair> pairs;
+    for (std::size_t src = 0; src < ranks; ++src) {
+        for (std::size_t dst = 0; dst < ranks; ++dst) {
+            const std::int64_t bytes = demand_bytes[src * ranks + dst];
+            if (src == dst || bytes == 0) continue;
+            const double nic = std::min(rates.nic[src], rates.nic[dst]);
+            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), 1,
+                             static_cast<std::int64_t>(static_cast<double>(bytes) * nic / (nic + rates.scale_up))});
+        }
+    }
+    return pairs;
+}
+
+NicTargets rate_targets(const Rates& rates) {
+    NicTargets targets;
+    if (std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; })) return targets;
+    targets.most_bytes = nic_bytes(rates, 1.0);
+    targets.out_bytes = targets.in_bytes = targets.most_bytes;
+    return targets;
+}
+
+}  // namespace interlock

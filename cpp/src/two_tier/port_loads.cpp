@@ -1,0 +1,58 @@
+#include "interlock/two_tier/port_loads.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "interlock/errors.hpp"
+#include "interlock/two_tier/parcels.hpp"
+
+namespace interlock {
+namespace {
+
+std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
+
+NicLoads direct_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
+    const std::size_t width = decision.width, ranks = decision.servers * width;
+    require(demand.size() == ranks * ranks, "demand_bytes must be [ranks, ranks]");
+    NicLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0), false};
+    for (std::size_t src = 0; src < ranks; ++src) {
+        for (std::size_t dst = 0; dst < ranks; ++dst) {
+            if (src / width == dst / width) continue;
+            loads.out_bytes[src] += demand[src * ranks + dst];
+            loads.in_bytes[dst] += demand[src * ranks + dst];
+        }
+    }
+    return loads;
+}
+
+}  // namespace
+
+NicLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
+    if (decision.way == Way::kDirect) return direct_loads(demand, decision);
+    const DecidedPlan decided(demand, decision, kEveryone);
+    const TwoTierPlan& plan = decided.plan();
+    const std::size_t width = plan.width, ranks = plan.servers * width;
+    NicLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0), false};
+    std::vector<std::int32_t> lanes_out(ranks, 0), lanes_in(ranks, 0);
+    std::optional<TileParcels> parcels;
+    if (plan.assignment->has_far()) parcels.emplace(demand, *plan.assignment, plan.servers, width);
+    std::vector<Lane> scratch;
+    for (const Segment& segment : plan.segments) {
+        const std::size_t src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+        const bool is_first = segment.first_byte == 0;  // lanes are those of the whole tile
+        if (!is_first && plan.pace != Pace::kWindow) continue;
+        if (parcels) parcels->cut(src, dst);
+        for (const Lane& lane : parcels ? parcels->lanes() : plan.lanes.of(src, dst, decided.tile_bytes(src, dst), scratch)) {
+            const std::size_t out = src * width + to_size(lane.out_gpu), in = dst * width + to_size(lane.in_gpu);
+            if (is_first) loads.out_bytes[out] += lane.bytes;
+            if (is_first) loads.in_bytes[in] += lane.bytes;
+            if (lane.bytes == 0) continue;
+            // With a window a lane waits for earlier ones of its NICs.
+            const std::int32_t before = std::max(lanes_out[out]++, lanes_in[in]++);
+            loads.take_turns |= plan.pace == Pace::kExclusive || (plan.pace == Pace::kWindow && before >= plan.window);
+        }
+    }
+    return loads;
+}
+
+}  // namespace interlock

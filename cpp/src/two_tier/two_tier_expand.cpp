@@ -1,0 +1,556 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "interlock/arithmetic.hpp"
+#include "interlock/errors.hpp"
+#include "interlock/two_tier/wires.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; two where tiles take turns
+constexpr std::size_t kStreams = 3;  // of balance out of one GPU that do not wait for each other
+constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
+constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
+constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
+constexpr std::int32_t kNone = -1;
+
+std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
+
+/// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
+struct Moves {
+    std::size_t num_waves = 1, width = 0, first_rank = 0, num_turns = 0;
+    std::vector<std::int32_t> turn;                 // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
+    std::vector<std::int32_t> slot;                 // per bucket its pieces while they are counted, then the place of its message
+    std::vector<std::int32_t> bucket_of;            // per piece, kNone where it does not move
+    std::vector<std::uint32_t> first;               // per message, of its pieces among all that move; then their number
+    std::size_t first_id = 0;                       // of the messages
+
+    void resize(const TwoTierPlan& plan, std::size_t waves) {
+        const bool is_all = plan.only_rank == kEveryone;
+        num_waves = waves;
+        width = plan.width;
+        first_rank = is_all ? 0 : to_size(plan.only_rank) / width * width;
+        turn.assign(width * width, kNone);
+        for (std::size_t src = 0; src < width; ++src) {
+            // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
+            for (std::size_t step = 0; step < width; ++step) {
+                const std::size_t dst = (src + step) % width, own = is_all ? src : to_size(plan.only_rank) - first_rank;
+                if (is_all || plan.is_pair_burst || src == own || dst == own) turn[src * width + dst] = to_int32(num_turns++);
+            }
+        }
+        slot.assign((is_all ? plan.servers : 1) * waves * num_turns, 0);
+    }
+    [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
+        const std::size_t src = to_size(from) - first_rank, dst = to_size(to) - first_rank;
+        const std::size_t server = src / width, pair = (src - server * width) * width + (dst - server * width);
+        return (server * num_waves + to_size(wave)) * num_turns + to_size(turn[pair]);
+    }
+    void count(std::size_t piece, std::size_t bucket) {
+        ++slot[bucket];
+        bucket_of[piece] = to_int32(bucket);
+    }
+    /// One message for every bucket that has any pieces.
+    void number(std::size_t first_message) {
+        first_id = first_message;
+        std::uint32_t sum = 0;
+        for (std::int32_t& count : slot) {
+            if (count == 0) continue;
+            first.push_back(sum);
+            sum += static_cast<std::uint32_t>(count);
+            count = to_int32(first.size() - 1);
+        }
+        first.push_back(sum);
+    }
+    [[nodiscard]] std::size_t messages() const { return first.size() - 1; }
+    [[nodiscard]] std::size_t pieces() const { return first.back(); }
+    /// The message that carries a piece.
+    [[nodiscard]] std::int32_t message_of(std::size_t piece) const {
+        return to_int32(first_id) + slot[to_size(bucket_of[piece])];
+    }
+    /// Pieces message after message, in wire order within each.
+    [[nodiscard]] std::vector<std::uint32_t> ordered() const {
+        std::vector<std::uint32_t> order(pieces()), next(first);
+        for (std::size_t piece = 0; piece < bucket_of.size(); ++piece) {
+            if (bucket_of[piece] != kNone) order[next[to_size(slot[to_size(bucket_of[piece])])]++] = static_cast<std::uint32_t>(piece);
+        }
+        return order;
+    }
+};
+
+/// Rows of everybody, one after the other.
+class AllRows {
+public:
+    AllRows(std::span<const std::int64_t> demand, std::size_t ranks) : ranks_(ranks), item_(ranks * ranks) {
+        std::int32_t next = 0;
+        for (std::size_t src = 0; src < ranks; ++src) {
+            for (std::size_t dst = 0; dst < ranks; ++dst) {
+                item_[src * ranks + dst] = next;
+                next += src != dst && demand[src * ranks + dst] > 0;
+            }
+        }
+    }
+
+    void reserve(std::size_t messages, std::size_t pieces) {
+        for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice}) column->reserve(messages);
+        for (auto* column : {&rows_.size_bytes, &rows_.order}) column->reserve(messages);
+        rows_.phase.reserve(messages);
+        rows_.dep_offsets.reserve(messages + 1);
+        rows_.piece_offsets.reserve(messages + 1);
+        rows_.item.reserve(pieces);
+        rows_.offset.reserve(pieces);
+        rows_.length.reserve(pieces);
+        rows_.deps.reserve(2 * messages + pieces / 2);
+    }
+    /// Begins a message; false where nobody wants to know what it carries.
+    bool begin(std::int32_t src, std::int32_t dst) {
+        rows_.src.push_back(src);
+        rows_.dst.push_back(dst);
+        return true;
+    }
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+        rows_.item.push_back(item_[to_size(sender) * ranks_ + to_size(receiver)]);
+        rows_.offset.push_back(offset);
+        rows_.length.push_back(length);
+    }
+    void add_dep(std::int32_t message) { rows_.deps.push_back(message); }
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order, std::int64_t bytes) {
+        rows_.phase.push_back(static_cast<std::uint8_t>(phase));
+        rows_.stage.push_back(stage);
+        rows_.slice.push_back(slice);
+        rows_.order.push_back(order);
+        rows_.size_bytes.push_back(bytes);
+        rows_.dep_offsets.push_back(static_cast<std::int64_t>(rows_.deps.size()));
+        rows_.piece_offsets.push_back(static_cast<std::int64_t>(rows_.item.size()));
+    }
+    ScheduleRows take() { return std::move(rows_); }
+
+private:
+    std::size_t ranks_;
+    std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
+    ScheduleRows rows_;
+};
+
+/// Rows of one rank; of others' messages only the numbers are counted.
+class OwnRows {
+public:
+    OwnRows(std::int32_t rank, std::size_t ranks, bool is_exclusive)
+        : rank_(rank), ranks_(static_cast<std::int64_t>(ranks)), is_exclusive_(is_exclusive) {}
+
+    void reserve(std::size_t messages, std::size_t pieces) {
+        own_row_.reserve(messages);
+        for (RankRows* rows : {&part_.sends, &part_.receives}) {
+            rows->rows.reserve(messages);
+            rows->pieces.reserve(pieces);
+            rows->deps.reserve(2 * messages);
+        }
+    }
+    bool begin(std::int32_t src, std::int32_t dst) {
+        rows_ = src == rank_ ? &part_.sends : dst == rank_ ? &part_.receives : nullptr;
+        const std::size_t row = rows_ == nullptr ? 0 : rows_->size();
+        own_row_.push_back(rows_ == nullptr ? kNotOwn : src == rank_ ? as_send(row) : as_receive(row));
+        peer_ = src == rank_ ? dst : src;
+        return rows_ != nullptr;
+    }
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+        const std::int64_t item = sender == rank_ ? receiver : receiver == rank_ ? ranks_ + sender : (2 + sender) * ranks_ + receiver;
+        rows_->pieces.push_back({item, offset, length});
+    }
+    void add_dep(std::int32_t message) {
+        if (const std::int32_t row = own_row_[to_size(message)]; row != kNotOwn) rows_->deps.push_back(row);
+    }
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t, std::int64_t order, std::int64_t bytes) {
+        if (rows_ == nullptr) return;
+        const bool is_alone = is_exclusive_ && phase == MessagePhase::kScaleOut;
+        const std::int64_t place = is_alone ? order : static_cast<std::int64_t>(own_row_.size()) - 1;
+        rows_->rows.push_back({bytes, place, peer_, stage, 0, static_cast<std::uint8_t>(phase), 0, static_cast<std::uint8_t>(is_alone ? 1 : 0),
+                               rows_->pieces.size(), rows_->deps.size()});
+    }
+    RankPart take() { return std::move(part_); }
+
+private:
+    static constexpr std::int32_t kNotOwn = std::numeric_limits<std::int32_t>::min();
+
+    std::int32_t rank_;
+    std::int64_t ranks_;
+    bool is_exclusive_;
+    RankPart part_;
+    RankRows* rows_ = nullptr;           // of the message at hand; null where it is others'
+    std::int32_t peer_ = 0;              // of the message at hand
+    std::vector<std::int32_t> own_row_;  // per message
+};
+
+/// @tparam Rows what takes the messages
+template <typename Rows>
+class Expander {
+public:
+    Expander(std::span<const std::int64_t> demand, const TwoTierPlan& plan, Rows& rows)
+        : demand_(demand),
+          plan_(plan),
+          width_(plan.width),
+          ranks_(plan.servers * plan.width),
+          rows_(rows),
+          loops_into_(plan.loops_in_turn ? ranks_ : 0),
+          loops_from_(loops_into_.size()) {
+        require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
+        require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
+    }
+
+    void expand() {
+        add_local();
+        table_ = cut_wires(demand_, plan_);
+        gather_moves();
+        number_moves();
+        add_balance();
+        add_wires();
+        add_restores();
+    }
+
+private:
+    void gather_moves() {
+        balance_.resize(plan_, to_size(table_.num_waves));
+        restore_.resize(plan_, to_size(table_.num_waves));
+        balance_.bucket_of.assign(table_.pieces.size(), kNone);
+        restore_.bucket_of.assign(table_.pieces.size(), kNone);
+        for (std::size_t p = 0; p < table_.pieces.size(); ++p) {
+            const WirePiece& piece = table_.pieces[p];
+            const Wire& wire = table_.wires[to_size(piece.wire)];
+            if (piece.sender != wire.src && plan_.wants(to_size(wire.src) / width_)) {
+                balance_.count(p, balance_.bucket(piece.sender, wire.src, wire.balance_wave));
+            }
+            if (piece.receiver != wire.dst && plan_.wants(to_size(wire.dst) / width_)) {
+                restore_.count(p, restore_.bucket(wire.dst, piece.receiver, wire.restore_wave));
+            }
+        }
+    }
+
+    void number_moves() {
+        const std::size_t local = to_size(next_id_);
+        balance_.number(local);
+        first_wire_ = local + balance_.messages();
+        restore_.number(first_wire_ + table_.wires.size());
+        const std::size_t messages = first_wire_ + table_.wires.size() + restore_.messages();
+        const std::size_t pieces = num_pieces_ + balance_.pieces() + table_.pieces.size() + restore_.pieces();
+        require(messages < (1U << 31U) && pieces < (1U << 31U), "a schedule has at most 2^31 rows");
+        rows_.reserve(messages, pieces);
+    }
+
+    /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the wire
+    /// waits for. Heavy pairs start at once, in parts.
+    void add_local() {
+        std::vector<std::int32_t> ids;
+        const std::size_t window = to_size(plan_.local_window);
+        for (std::size_t src = 0; src < ranks_; ++src) {
+            const std::size_t first = src / width_ * width_;
+            if (!plan_.wants(src / width_)) continue;
+            ids.clear();
+            for (std::size_t turn = 1; turn < width_; ++turn) {
+                const std::size_t dst = first + (src - first + turn) % width_;
+                std::int64_t bytes = demand_[src * ranks_ + dst];
+                if (bytes == 0) continue;
+                bytes = add_routed(src, dst, bytes);
+                if (bytes == 0) continue;
+                if (const HeavyPair* heavy = find_heavy(src, dst)) {
+                    const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
+                    add_parts(src, dst, 0, add_relayed(src, dst, inside), heavy->parts, MessagePhase::kLocal);
+                    add_loop(src, dst, inside, bytes, heavy->parts);
+                    continue;
+                }
+                const std::int64_t straight = add_relayed(src, dst, bytes);
+                if (straight == 0) continue;
+                const bool waits = !plan_.lanes.is_hot_receiver(dst);
+                const bool is_late = waits && ids.size() >= window;
+                const auto before = std::span(ids).subspan(is_late ? ids.size() - window : 0, is_late ? 1 : 0);
+                const std::int32_t id = next_id_;
+                add_parts(src, dst, 0, straight, 1, MessagePhase::kLocal, before);
+                if (waits) ids.push_back(id);
+            }
+        }
+    }
+
+    /// The last of a pair's first `bytes` that the assignment sends another way: by a relay or by NICs, in slices that hop on
+    /// as they come, or all at once where there is no hop.
+    /// @returns how many are left to go straight
+    std::int64_t add_routed(std::size_t src, std::size_t dst, std::int64_t bytes) {
+        if (plan_.assignment == nullptr) return bytes;
+        const auto routes = std::ranges::equal_range(plan_.assignment->near, std::pair{to_int32(src), to_int32(dst)}, {},
+                                                     [](const RouteBytes& part) { return std::pair{part.route.from, part.route.to}; });
+        for (const auto& [route, wanted] : routes) {
+            const std::int64_t taken = std::min(bytes, wanted), first = bytes - taken;
+            bytes = first;
+            struct Leg {
+                std::int32_t from, to;
+                MessagePhase phase;
+            };
+            std::array<Leg, 3> legs;
+            std::size_t num_legs = 0;
+            const auto leg = [&](std::int32_t from, std::int32_t to, MessagePhase phase) {
+                if (from != to) legs[num_legs++] = {from, to, phase};
+            };
+            if (route.relay >= 0) {
+                leg(route.from, route.relay, MessagePhase::kLocal);
+                leg(route.relay, route.to, MessagePhase::kLocal);
+            } else {
+                leg(route.from, route.out, MessagePhase::kLocal);
+                leg(route.out, route.in, MessagePhase::kScaleOut);
+                leg(route.in, route.to, MessagePhase::kLocal);
+            }
+            const std::int64_t slices = relay_slices(taken, plan_.least_part_bytes);
+            const std::int64_t parts = num_legs == 1 ? std::min<std::int64_t>(slices, kLoopParts) : slices;
+            std::int32_t before = kNone;
+            for (std::int64_t slice = 0; slice < parts; ++slice) {
+                const std::int64_t start = first + portion(taken, slice, parts);
+                const std::int64_t length = first + portion(taken, slice + 1, parts) - start;
+                if (length == 0) continue;
+                for (std::size_t n = 0; n < num_legs; ++n) {
+                    begin(legs[n].from, legs[n].to);
+                    if (n > 0) add_dep(next_id_ - 1);
+                    if (n == 0 && num_legs > 1 && before != kNone) add_dep(before);
+                    if (n == 0) before = next_id_;
+                    add_piece(to_int32(src), to_int32(dst), start, length);
+                    end(legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
+                }
+            }
+        }
+        return bytes;
+    }
+
+    /// The last of a pair's first `bytes` go around its link, in slices, each passed on when it has come.
+    /// @returns how many are left to go straight
+    std::int64_t add_relayed(std::size_t src, std::size_t dst, std::int64_t bytes) {
+        const auto ways = std::ranges::equal_range(plan_.near_relays, std::pair{to_int32(src), to_int32(dst)}, {},
+                                                   [](const NearRelay& way) { return std::pair{way.src, way.dst}; });
+        for (const NearRelay& way : ways) {
+            const std::int64_t taken = std::min(bytes, way.bytes), first = bytes - taken;
+            bytes = first;
+            std::int32_t before = kNone;
+            const std::int64_t slices = relay_slices(taken, plan_.least_part_bytes);
+            for (std::int64_t slice = 0; slice < slices; ++slice) {
+                const std::int64_t start = first + portion(taken, slice, slices);
+                const std::int64_t length = first + portion(taken, slice + 1, slices) - start;
+                if (length == 0) continue;
+                const auto number = static_cast<std::int32_t>(slice);
+                begin(to_int32(src), way.relay);
+                if (before != kNone) add_dep(before);
+                before = next_id_;
+                add_piece(to_int32(src), to_int32(dst), start, length);
+                end(MessagePhase::kLocal, 0, number, 0);
+                begin(way.relay, to_int32(dst));
+                add_dep(before);
+                add_piece(to_int32(src), to_int32(dst), start, length);
+                end(MessagePhase::kLocal, 0, number, 0);
+            }
+        }
+        return bytes;
+    }
+
+    /// Bytes between neighbours that take their NICs. Where a NIC should have one sender at a time these come first: one pair
+    /// after the other into each NIC, then what other servers send. The sender of the first pair has its NIC for it alone.
+    void add_loop(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int32_t parts) {
+        if (first == last) return;
+        const std::vector<std::int32_t> before = plan_.loops_in_turn ? loops_into_[dst] : std::vector<std::int32_t>{};
+        const std::int32_t id = next_id_;
+        add_parts(src, dst, first, last, parts, MessagePhase::kScaleOut, before);
+        if (!plan_.loops_in_turn) return;
+        loops_into_[dst].clear();
+        for (std::int32_t part = id; part < next_id_; ++part) {
+            loops_into_[dst].push_back(part);
+            if (before.empty()) loops_from_[src].push_back(part);
+        }
+    }
+
+    void add_parts(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int64_t parts,
+                   MessagePhase phase, std::span<const std::int32_t> before = {}) {
+        for (std::int64_t part = 0; part < parts; ++part) {
+            const std::int64_t start = first + portion(last - first, part, parts);
+            const std::int64_t until = first + portion(last - first, part + 1, parts);
+            if (start == until) continue;
+            begin(to_int32(src), to_int32(dst));
+            for (const std::int32_t dep : before) add_dep(dep);
+            add_piece(to_int32(src), to_int32(dst), start, until - start);
+            end(phase, 0, static_cast<std::int32_t>(part), 0);
+        }
+    }
+
+    [[nodiscard]] const HeavyPair* find_heavy(std::size_t src, std::size_t dst) const {
+        const auto place = std::ranges::lower_bound(plan_.heavy_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
+                                                    [](const HeavyPair& pair) { return std::pair{pair.src, pair.dst}; });
+        const bool found = place != plan_.heavy_pairs.end() && to_size(place->src) == src && to_size(place->dst) == dst;
+        return found ? &*place : nullptr;
+    }
+
+    /// A GPU's moves go out wave by wave, a few waves at a time and to each helper one after the other: what is needed first
+    /// is not slowed by what is needed later, and one slow receiver does not stop the others at once.
+    void add_balance() {
+        struct Ids {
+            std::int32_t first = 0, last = 0;
+        };
+        struct Waves {
+            std::int32_t current = kNone;
+            std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
+        };
+        const std::vector<std::uint32_t> order = balance_.ordered();
+        // Neither lanes that keep their own time nor helpers that have hardly any to receive stop the others.
+        const std::size_t first_rank = balance_.first_rank, ranks = plan_.only_rank == kEveryone ? ranks_ : width_;
+        std::vector<Waves> waves(kStreams * ranks);
+        std::vector<std::array<std::int32_t, 2>> pairs(kStreams * ranks * width_, {kNone, kNone});  // last two messages of each
+        const bool is_burst = plan_.pace == Pace::kBurst;
+        const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
+        std::size_t next = 0;
+        std::vector<std::uint8_t> is_to_slow;  // per message, whether its helper has hardly any time to receive
+        is_to_slow.reserve(balance_.messages());
+        const std::int32_t first_id = next_id_;
+        for (std::size_t message = 0; message < balance_.messages(); ++message) {
+            const std::int32_t id = to_int32(balance_.first_id + message);
+            const std::int32_t sender = table_.pieces[order[next]].sender;
+            const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
+            const bool is_slow = plan_.lanes.is_hot_receiver(to_size(wire.src));
+            is_to_slow.push_back(is_slow);
+            const std::size_t kind = is_slow ? 2 : wire.keeps_own_time ? 1 : 0;
+            const std::size_t stream = kStreams * (to_size(sender) - first_rank) + kind;
+            Waves& sent = waves[stream];
+            if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
+                std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
+                sent.ids.front() = {id, id};
+            }
+            sent.ids.front().last = id + 1;
+            const Ids& over = sent.ids[is_burst ? kBalanceWaves : 2];
+            begin(sender, wire.src);
+            for (std::int32_t dep = over.first; dep < over.last; ++dep) {
+                if ((is_to_slow[to_size(dep - first_id)] != 0) == is_slow) add_dep(dep);
+            }
+            auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
+            while (next < balance_.first[message + 1]) add_piece(table_.pieces[order[next++]]);
+            const std::size_t depth = message_bytes_ < plan_.least_part_bytes ? 1 : window;
+            if (is_burst && pair[depth] >= over.last) add_dep(pair[depth]);
+            pair = {id, pair[0]};
+            end(MessagePhase::kBalance, wire.stage, wire.slice, 0);
+        }
+    }
+
+    void add_wires() {
+        std::size_t next = 0;
+        std::vector<std::int32_t> deps;
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const Wire& wire = table_.wires[id];
+            deps.clear();
+            begin(wire.src, wire.dst);
+            for (; next < table_.pieces.size() && to_size(table_.pieces[next].wire) == id; ++next) {
+                const WirePiece& piece = table_.pieces[next];
+                add_piece(piece);
+                if (is_wanted_ && balance_.bucket_of[next] != kNone) deps.push_back(balance_.message_of(next));
+            }
+            for (const std::int32_t earlier : wire.after) {
+                if (earlier != kNone) deps.push_back(to_int32(first_wire_) + earlier);
+            }
+            if (wire.after[0] == kNone && plan_.loops_in_turn) {
+                for (const auto& loops : {loops_into_[to_size(wire.dst)], loops_from_[to_size(wire.src)]}) {
+                    deps.insert(deps.end(), loops.begin(), loops.end());
+                }
+            }
+            if (!std::ranges::is_sorted(deps)) std::ranges::sort(deps);
+            deps.erase(std::unique(deps.begin(), deps.end()), deps.end());
+            for (const std::int32_t dep : deps) add_dep(dep);
+            end(MessagePhase::kScaleOut, wire.stage, wire.slice, static_cast<std::int64_t>(id));
+        }
+    }
+
+    void add_restores() {
+        const std::vector<std::uint32_t> order = restore_.ordered();
+        std::size_t next = 0;
+        std::vector<std::int32_t> in_turn, to_helper;  // last one of each lane, and to each receiver of a lane
+        std::vector<bool> is_helper;
+        if (plan_.is_pair_burst) {
+            in_turn.assign(ranks_ * width_, kNone);
+            to_helper.assign(ranks_ * width_ * width_, kNone);
+            is_helper = find_helpers();
+        }
+        for (std::size_t message = 0; message < restore_.messages(); ++message) {
+            std::int32_t last = kNone;
+            const std::int32_t receiver = table_.pieces[order[next]].receiver;
+            begin(table_.wires[to_size(table_.pieces[order[next]].wire)].dst, receiver);
+            while (next < restore_.first[message + 1]) {
+                const WirePiece& piece = table_.pieces[order[next++]];
+                if (piece.wire != last) add_dep(to_int32(first_wire_) + piece.wire);
+                last = piece.wire;
+                add_piece(piece);
+            }
+            const Wire& wire = table_.wires[to_size(last)];
+            // What GPUs short of time to receive get does not wait for others; only the time that helpers among them need for
+            // what they are given must not be crowded out.
+            const bool is_hot = plan_.lanes.is_hot_receiver(to_size(receiver));
+            if (plan_.is_pair_burst && (!is_hot || is_helper[to_size(receiver)])) {
+                const std::size_t lane = to_size(wire.dst) * width_ + to_size(wire.src) % width_;
+                auto& before = is_hot ? to_helper[lane * width_ + to_size(receiver) % width_] : in_turn[lane];
+                const std::int32_t earlier = std::exchange(before, to_int32(restore_.first_id + message));
+                if (earlier != kNone) add_dep(earlier);
+            }
+            end(MessagePhase::kRedistribute, wire.stage, wire.slice, 0);
+        }
+    }
+
+    /// Ranks whose NICs wait for much that neighbours must give them: what is redistributed to them should leave time for it.
+    [[nodiscard]] std::vector<bool> find_helpers() const {
+        std::vector<std::int64_t> given(ranks_, 0), restored(ranks_, 0);
+        for (const WirePiece& piece : table_.pieces) {
+            const Wire& wire = table_.wires[to_size(piece.wire)];
+            if (piece.sender != wire.src) given[to_size(wire.src)] += piece.length;
+            if (piece.receiver != wire.dst) restored[to_size(piece.receiver)] += piece.length;
+        }
+        std::vector<bool> is_helper(ranks_);
+        for (std::size_t rank = 0; rank < ranks_; ++rank) is_helper[rank] = given[rank] > restored[rank] / kGivenParts;
+        return is_helper;
+    }
+
+    void begin(std::int32_t src, std::int32_t dst) { is_wanted_ = rows_.begin(src, dst); }
+    void add_dep(std::int32_t message) {
+        if (is_wanted_) rows_.add_dep(message);
+    }
+    void add_piece(const WirePiece& piece) { add_piece(piece.sender, piece.receiver, piece.offset, piece.length); }
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+        message_bytes_ += length;
+        ++num_pieces_;
+        if (is_wanted_) rows_.add_piece(sender, receiver, offset, length);
+    }
+    /// Closes the message over the pieces and dependencies added since it began.
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order) {
+        rows_.end(phase, stage, slice, order, std::exchange(message_bytes_, 0));
+        ++next_id_;
+    }
+
+    std::span<const std::int64_t> demand_;
+    const TwoTierPlan& plan_;
+    std::size_t width_, ranks_;
+    Rows& rows_;
+    std::vector<std::vector<std::int32_t>> loops_into_, loops_from_;  // per NIC, messages that wires wait for
+    WireTable table_;
+    Moves balance_, restore_;
+    std::size_t first_wire_ = 0, num_pieces_ = 0;
+    std::int32_t next_id_ = 0;
+    std::int64_t message_bytes_ = 0;
+    bool is_wanted_ = true;  // the message at hand
+};
+
+}  // namespace
+
+std::int32_t relay_slices(std::int64_t bytes, std::int64_t least_part_bytes) {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(bytes / (4 * least_part_bytes), 1, kRelaySlices));
+}
+
+ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
+    require(plan.only_rank == kEveryone, "rows of one rank are no schedule");
+    AllRows rows(demand_bytes, plan.servers * plan.width);
+    Expander(demand_bytes, plan, rows).expand();
+    return rows.take();
+}
+
+RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
+    OwnRows rows(plan.only_rank, plan.servers * plan.width, plan.pace == Pace::kExclusive);
+    Expander(demand_bytes, plan, rows).expand();
+    return rows.take();
+}
+
+}  // namespace interlock

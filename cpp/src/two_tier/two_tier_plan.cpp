@@ -1,0 +1,232 @@
+#include "interlock/two_tier/two_tier_plan.hpp"
+
+#include <algorithm>
+
+#include "interlock/errors.hpp"
+#include "interlock/limits.hpp"
+#include "interlock/two_tier/ledger.hpp"
+#include "interlock/two_tier/queues.hpp"
+#include "interlock/two_tier/slices.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
+constexpr double kWorthHops = 16;  // of a message inside a server, that bytes must take to be worth going around a link
+constexpr double kLowRatio = 3.0;  // of scale-up to scale-out, below which ports inside servers are busy too
+constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
+constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
+constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
+constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers gets routes of its own
+constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
+constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
+
+class Planner {
+public:
+    Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports)
+        : demand_(demand), rates_(rates), costs_(costs), ports_(ports), ledger_(demand, rates, costs, ports), slices_(ledger_, rates, costs), tiles_(ledger_.tiles()) {}
+
+    TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
+        const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
+        double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
+        const double slices_per_lane = slices > 0 ? slices : slices_.choose();
+        const auto cut = [&](TwoTierDecision& decision) {
+            decision.lane_flows = slices_.lane_flows(decision.way, slices_per_lane);
+            decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
+        };
+        const bool has_rails = all_tiles_have_rails();
+        // Sums suffice where ports inside servers have time to spare and NICs are alike.
+        const bool must_follow = ports_.ranks() <= kMostFollowed && (ledger_.ports_matter() || !is_even() || ports_.couples_ends() || costs_.fan_in > 0);
+        const auto follow = [&](const TwoTierDecision& decision) { return queue_seconds(demand_, decision, ports_, costs_); };
+        TwoTierDecision burst, staged, detour;
+        if (wanted(Way::kBurst) && has_rails) {
+            burst = make_burst();
+            cut(burst);
+            predicted_s[1] = must_follow ? follow(burst) : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes});
+        }
+        const auto is_any = [&] { return std::ranges::any_of(predicted_s, [](double s) { return s < kNever; }); };
+        // Who asks for slices wants a way that has some, where there is one.
+        const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
+        if (wanted(Way::kDirect) && may_be_whole) predicted_s[0] = ledger_.direct_seconds();
+        // The assignment and the stages are most of the work: not made where they can gain nothing that is worth telling.
+        const auto may_gain = [&](double least_s) { return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s); };
+        if (wanted(Way::kDetour) && may_be_whole && may_gain(ledger_.least_detour_seconds()) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+            detour = make_detour();
+            cut(detour);
+            if (detour.assignment.is_whole) predicted_s[3] = must_follow ? follow(detour) : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
+        }
+        // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
+        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
+        if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
+            double stages_s = 0;
+            staged = make_staged(stages_s);
+            cut(staged);
+            if (staged.pace == Pace::kExclusive) {
+                predicted_s[2] = must_follow ? follow(staged) : ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s});
+            } else {
+                predicted_s[2] = ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
+            }
+        }
+        require(is_any(),
+                only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
+        auto best = only >= 0 ? only : static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
+        // Of two that cannot be told apart, the lanes of a burst follow traffic that drifts.
+        if (best == 3 && predicted_s[1] < (1 + kToldApart) * predicted_s[3]) best = 1;
+        TwoTierDecision decision = best == 1 ? std::move(burst) : best == 2 ? std::move(staged) : best == 3 ? std::move(detour) : started(Way::kDirect);
+        std::ranges::copy(predicted_s, decision.predicted_s);
+        // Traffic inside servers can wait unless there is much of it and little scale-up to spare.
+        const bool has_low_ratio = rates_.scale_up < kLowRatio * *std::ranges::max_element(rates_.nic);
+        if (has_low_ratio && ledger_.near_seconds() > kMuchNear * ledger_.cut_s()) {
+            decision.local_window = static_cast<std::int32_t>(rates_.width);
+        }
+        // Each has a link of its own, or nothing else wants the ports.
+        if (!costs_.is_switched || tiles_.largest_far == 0) decision.local_window = static_cast<std::int32_t>(rates_.width);
+        if (decision.way == Way::kDirect) return decision;
+        if (decision.way == Way::kDetour && !decision.assignment.has_hops) decision.local_window = static_cast<std::int32_t>(rates_.width);
+        return decision;
+    }
+
+private:
+    [[nodiscard]] TwoTierDecision started(Way way) const {
+        TwoTierDecision decision;
+        decision.servers = tiles_.servers;
+        decision.width = tiles_.width;
+        decision.way = way;
+        decision.slice_bytes.assign(tiles_.servers, 0);
+        decision.tile_bytes = tiles_.bytes;
+        decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
+        decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * ledger_.cut_s() * rates_.scale_up);
+        return decision;
+    }
+
+    [[nodiscard]] TwoTierDecision make_burst() const {
+        TwoTierDecision decision = started(Way::kBurst);
+        // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
+        const bool is_pair_burst = tiles_.servers == 2;
+        const bool has_loops = ledger_.joins_own() && (costs_.fan_in == 0 || is_pair_burst);
+        decision.loops_in_turn = costs_.fan_in > 0 && is_pair_burst;
+        decision.heavy_pairs = tiles_.servers == 1 && ledger_.joins_own()
+                                   ? looped_pairs(demand_, rates_)
+                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {has_loops, true, decision.loops_in_turn});
+        add_relays(decision);
+        decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
+        decision.crosses_rails = crosses_rails();
+        return decision;
+    }
+
+    [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {
+        TwoTierDecision decision = started(Way::kStaged);
+        add_relays(decision);
+        decision.targets = rate_targets(rates_);
+        // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
+        const bool is_strict = costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
+        Stages stages = make_stages(tiles_, rates_, is_strict ? costs_.stage_overhead_s : 0.0);
+        if (!is_strict) {
+            for (Segment& segment : stages.segments) segment.stage = 0;
+            stages.num_stages = 1;
+        }
+        seconds = stages.seconds;
+        decision.pace = is_strict && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
+        decision.window = std::max(1, costs_.fan_in);
+        decision.segments = std::move(stages.segments);
+        decision.num_stages = std::max(stages.num_stages, 1);
+        return decision;
+    }
+
+    [[nodiscard]] TwoTierDecision make_detour() const {
+        TwoTierDecision decision = started(Way::kDetour);
+        const std::vector<double> busy = ledger_.busy_seconds();
+        // A NIC with a sender more than the fabric likes would lose by loops.
+        const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
+        decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, 2 * costs_.message_overhead_s, may_loop, true});
+        // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
+        decision.heavy_pairs = decision.assignment.has_hops ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {}) : near_flows();
+        decision.crosses_rails = true;
+        decision.flow_bytes = slices_.flow_bytes();
+        decision.pair_bytes = slices_.pair_bytes();
+        return decision;
+    }
+
+    void add_relays(TwoTierDecision& decision) const {
+        if (costs_.is_switched) return;
+        const double hop_s = costs_.message_overhead_s + costs_.scale_up_latency_s;
+        const double link = rates_.scale_up / static_cast<double>(std::max<std::size_t>(2, rates_.width) - 1);
+        const auto least = static_cast<std::int64_t>(kWorthHops * hop_s * link) + 1;
+        decision.near_relays = near_relays(demand_, ledger_.loads(), rates_, ledger_.cut_s(), least, decision.heavy_pairs, ports_.present);
+    }
+
+    [[nodiscard]] bool is_even() const {
+        return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
+    }
+    [[nodiscard]] bool crosses_rails() const {
+        return ledger_.joins_own() && is_even() && costs_.fan_in == 0;
+    }
+
+    /// Pairs inside servers, all at once: flows share ports evenly, so each is cut in parts of about equal size.
+    [[nodiscard]] std::vector<HeavyPair> near_flows() const {
+        const std::size_t ranks = rates_.nic.size();
+        std::int64_t largest = 0;
+        std::vector<HeavyPair> pairs;
+        const auto each = [&](auto visit) {
+            for (std::size_t src = 0; src < ranks; ++src) {
+                for (std::size_t dst = src / rates_.width * rates_.width; dst < (src / rates_.width + 1) * rates_.width; ++dst) {
+                    if (src != dst) visit(src, dst, demand_[src * ranks + dst]);
+                }
+            }
+        };
+        each([&](std::size_t, std::size_t, std::int64_t bytes) { largest = std::max(largest, bytes); });
+        const std::int64_t flow = std::max<std::int64_t>({1, largest / kMostNearFlows, static_cast<std::int64_t>(costs_.message_overhead_s / kFlowsCost * rates_.scale_up)});
+        each([&](std::size_t src, std::size_t dst, std::int64_t bytes) {
+            const std::int64_t parts = (bytes + flow / 2) / flow;
+            if (parts > 1) pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), static_cast<std::int32_t>(parts), 0});
+        });
+        return pairs;
+    }
+
+    /// Whether every two servers that must talk have a GPU index whose NICs work at both.
+    [[nodiscard]] bool all_tiles_have_rails() const {
+        if (std::ranges::all_of(rates_.nic, [](double rate) { return rate > 0; })) return true;
+        for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
+            const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
+            if (src == dst || tiles_.bytes[tile] == 0) continue;
+            bool joined = false;
+            for (std::size_t rail = 0; rail < tiles_.width; ++rail) {
+                joined = joined || std::min(rates_.nic[src * tiles_.width + rail], rates_.nic[dst * tiles_.width + rail]) > 0;
+            }
+            if (!joined) return false;
+        }
+        return true;
+    }
+
+    std::span<const std::int64_t> demand_;
+    const Rates& rates_;
+    const TwoTierCosts& costs_;
+    const Ports& ports_;
+    const Ledger ledger_;
+    const Slices slices_;
+    const Tiles& tiles_;
+};
+
+}  // namespace
+
+LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
+                   bool crosses_rails) {
+    if (targets.are_equal()) return {tiles.servers, tiles.width, {}, {}, {}};
+    if (crosses_rails) return cross_lanes(demand_bytes, tiles, targets);
+    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with NICs of unlike rates.
+    const auto& most = targets.most_bytes;
+    const bool is_even = std::ranges::all_of(most, [&](std::int64_t bytes) { return bytes == most[0]; });
+    const bool has_side_by_side = pace == Pace::kBurst && (tiles.servers > 2 || is_even);
+    return rail_lanes(tiles, targets, has_side_by_side ? ShareRule::kServer : ShareRule::kTile);
+}
+
+TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
+                              const Ports& ports, std::int32_t only, std::int32_t slices) {
+    require(rates.servers > 0 && rates.width > 0 && rates.nic.size() == rates.servers * rates.width,
+            "nic rates must be [ranks]");
+    require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
+    require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
+    return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
+}
+
+}  // namespace interlock

@@ -1,0 +1,416 @@
+#include "interlock/two_tier/wires.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "interlock/arithmetic.hpp"
+#include "interlock/errors.hpp"
+#include "interlock/two_tier/parcels.hpp"
+#include "interlock/two_tier/port_swaps.hpp"
+
+namespace interlock {
+namespace {
+
+constexpr std::int64_t kMostSlices = 128;
+constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
+constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
+constexpr std::size_t kMostPairs = 1024;  // of GPUs and lanes into a NIC whose moves are kept apart
+constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
+constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
+constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
+
+std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
+
+/// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends, where
+/// nothing else hides them.
+class WaveCounter {
+public:
+    WaveCounter(std::size_t servers, std::int64_t bytes_per_wave) : most_(bytes_per_wave), servers_(servers) {}
+
+    /// Bytes that a server will pass through in all; to be called before `next`.
+    void expect(std::size_t server, std::int64_t bytes) { servers_[server].left += bytes; }
+
+    std::int32_t next(std::size_t server, std::int64_t bytes) {
+        Server& here = servers_[server];
+        const std::int64_t least = std::max<std::int64_t>(most_ / kRampParts, 1);
+        if (here.filled >= std::clamp(std::min(here.done, here.left) / 2, least, std::max(least, most_))) {
+            ++here.wave;
+            here.filled = 0;
+        }
+        here.filled += bytes;
+        here.done += bytes;
+        here.left -= bytes;
+        return here.wave;
+    }
+
+private:
+    static constexpr std::int64_t kRampParts = 8;
+    struct Server {
+        std::int64_t done = 0, left = 0, filled = 0;
+        std::int32_t wave = 0;
+    };
+    std::int64_t most_;
+    std::vector<Server> servers_;
+};
+
+/// How many helped bytes are among the first `position` bytes of a lane. They join after a head of own bytes, in
+/// proportion, so that the moves that bring them have time and still keep pace.
+std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
+    if (load.helped_bytes == 0) return 0;
+    const std::int64_t all = load.own_bytes + load.helped_bytes;
+    const std::int64_t head = std::min(load.own_bytes, all / (load.hurries ? kShortHeadShare : kHeadShare));
+    const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
+    return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
+                      std::min(position, load.helped_bytes));
+}
+class WireCutter {
+public:
+    WireCutter(std::span<const std::int64_t> demand, const TwoTierPlan& plan)
+        : demand_(demand),
+          plan_(plan),
+          width_(plan.width),
+          ranks_(plan.servers * plan.width),
+          lanes_out_(plan.pace == Pace::kWindow ? ranks_ : 0),
+          lanes_in_(lanes_out_.size()),
+          typical_in_flight_(plan.lane_flows) {
+        require(plan.lane_flows > 0, "a lane needs at least one flow");
+        if (plan.assignment != nullptr && plan.assignment->has_far()) parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
+    }
+
+    WireTable cut() {
+        LaneAssigner assigner(to_int32(width_), plan_.least_part_bytes);
+        std::vector<Lane> scratch;
+        // A wave closes at the size of the smallest slices that reach or leave a server.
+        const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
+        WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
+        const std::int64_t typical = typical_lane_bytes();
+        const std::vector<std::uint8_t> is_end = segments_at_ends();
+        for (const Segment& segment : plan_.segments) {
+            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            if (plan_.wants(src)) sending.expect(src, segment.bytes / static_cast<std::int64_t>(width_));
+            if (plan_.wants(dst)) receiving.expect(dst, segment.bytes / static_cast<std::int64_t>(width_));
+        }
+        if (plan_.is_pair_burst && plan_.most_port_bytes > 0) evened_ = even_pair(demand_, plan_, assigner);
+        std::size_t index = 0;
+        for (const Segment& segment : plan_.segments) {
+            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            if (!plan_.wants(src) && !plan_.wants(dst)) {
+                ++index;
+                continue;
+            }
+            const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
+            require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
+                    "a segment must lie inside its tile");
+            if (parcels_) parcels_->cut(src, dst, plan_.only_rank);
+            const auto lanes = parcels_ ? parcels_->lanes() : plan_.lanes.of(src, dst, tile_bytes, scratch);
+            const std::span<const LaneLoad> loads = parcels_ ? parcels_->loads() : loads_of(assigner, src, dst, lanes);
+            std::int64_t most_slices = 1;
+            lane_cuts_.resize(lanes.size());
+            wanted_.clear();
+            number_turns(lanes);
+            for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+                cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
+                find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
+                most_slices = std::max(most_slices, lane_cuts_[lane].count);
+                if (!lane_cuts_[lane].is_skipped) wanted_.push_back(lane);
+            }
+            for (std::int64_t slice = 0; slice < most_slices; ++slice) {
+                Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, false, {kNoWire, kNoWire}};
+                if (plan_.pace != Pace::kBurst) {
+                    const std::int64_t share = segment.bytes / (most_slices * static_cast<std::int64_t>(lanes.size()));
+                    wire.balance_wave = sending.next(src, share);
+                    wire.restore_wave = receiving.next(dst, share);
+                }
+                for (const std::size_t lane : wanted_) {
+                    if (slice >= lane_cuts_[lane].count) continue;
+                    wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
+                    wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
+                    add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
+                }
+            }
+            if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
+            ++index;
+        }
+        number_waves();
+        return std::move(table_);
+    }
+
+private:
+    /// Leaves no number between waves unused.
+    void number_waves() {
+        std::vector<std::int32_t> number(to_size(table_.num_waves), 0);
+        for (const Wire& wire : table_.wires) number[to_size(wire.balance_wave)] = number[to_size(wire.restore_wave)] = 1;
+        table_.num_waves = 0;
+        for (std::int32_t& place : number) {
+            if (place != 0) place = table_.num_waves++;
+        }
+        for (Wire& wire : table_.wires) {
+            wire.balance_wave = number[to_size(wire.balance_wave)];
+            wire.restore_wave = number[to_size(wire.restore_wave)];
+        }
+        table_.num_waves = std::max(table_.num_waves, 1);
+    }
+
+    [[nodiscard]] const std::int64_t* tile_of(std::size_t src, std::size_t dst) const {
+        return demand_.data() + src * width_ * ranks_ + dst * width_;
+    }
+
+    /// What the lanes of a tile carry, in the order it leaves.
+    std::span<const LaneLoad> loads_of(LaneAssigner& assigner, std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
+        if (!evened_.empty()) return evened_[src];
+        const HotEnds hot = plan_.lanes.hot(src, dst);
+        const auto loads = assigner.assign(tile_of(src, dst), ranks_, lanes, hot);
+        assigner.interleave(loads, hot);
+        return loads;
+    }
+
+    /// Between two servers, lanes into one NIC advance each in its own time: what they bring is passed on apart.
+    void number_turns(std::span<const Lane> lanes) {
+        turns_.assign(lanes.size(), 0);
+        most_turns_ = 1;
+        const auto most = static_cast<std::int32_t>(std::max<std::size_t>(1, kMostPairs / (width_ * width_)));
+        if (!plan_.is_pair_burst) return;
+        std::vector<std::int32_t> into(width_, 0);
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            turns_[lane] = std::min(into[to_size(lanes[lane].in_gpu)]++, most - 1);
+            most_turns_ = std::max(most_turns_, turns_[lane] + 1);
+        }
+    }
+
+    /// Later lanes of the same NICs wait for these.
+    void remember_lanes(std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            const LaneCut& cut = lane_cuts_[lane];
+            if (cut.sent == 0) continue;
+            const std::int32_t id = cut.last_ids[to_size((cut.sent - 1) % kMostInFlight)];
+            // Of other servers not all lanes are known where one rank's part is wanted.
+            if (plan_.wants(src)) lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
+            if (plan_.wants(dst)) lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
+        }
+    }
+
+    /// The last message of the lane that must be over before another one of this NIC begins.
+    [[nodiscard]] std::int32_t window_end(const std::vector<std::int32_t>& lanes) const {
+        const std::size_t window = to_size(plan_.window);
+        return lanes.size() < window ? kNoWire : lanes[lanes.size() - window];
+    }
+
+    /// The parcels of a lane up to where slices have taken them.
+    struct Cursor {
+        std::int64_t until = 0;  // bytes taken
+        std::int64_t start = 0;  // bytes before the parcel at hand
+        std::size_t parcel = 0;
+    };
+
+    /// How a lane's part of a segment is sliced.
+    struct Range {
+        std::int64_t first, last;
+        [[nodiscard]] bool meets(std::int64_t from, std::int64_t to) const { return first < to && from < last; }
+    };
+    struct LaneCut {
+        std::int64_t first, bytes, count;
+        std::int64_t in_flight;  // slices on the wire at once
+        bool is_small;           // less than a typical lane
+        std::int64_t until;      // where the slices so far end
+        Cursor own, helped;
+        bool is_skipped;                 // nothing of the rank whose part is wanted
+        Range wanted_own, wanted_helped;  // what may be of that rank
+        std::int64_t sent = 0;                          // slices
+        std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
+    };
+
+    /// Whether a segment is the first of its sender or the last of its receiver, where finer slices pay.
+    [[nodiscard]] std::vector<std::uint8_t> segments_at_ends() const {
+        std::vector<std::uint8_t> is_end(plan_.segments.size(), 0);
+        if (plan_.pace == Pace::kBurst) return is_end;
+        std::vector<std::uint8_t> has_sent(plan_.servers, 0), has_received(plan_.servers, 0);
+        for (std::size_t n = 0; n < is_end.size(); ++n) {
+            if (std::exchange(has_sent[to_size(plan_.segments[n].src_server)], 1) == 0) is_end[n] = 1;
+            const std::size_t back = is_end.size() - 1 - n;
+            if (std::exchange(has_received[to_size(plan_.segments[back].dst_server)], 1) == 0) is_end[back] = 1;
+        }
+        return is_end;
+    }
+
+    void cut_lane(LaneCut& cut, const Segment& segment, std::int64_t tile_bytes, const Lane& lane, const LaneLoad& load,
+                  std::int64_t typical, bool is_end) const {
+        const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
+        const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
+        cut.first = cut.until = first;
+        cut.bytes = last - first;
+        cut.count = cut.in_flight = 1;
+        const double lane_bytes = static_cast<double>(lane.bytes), typical_bytes = static_cast<double>(typical);
+        cut.is_small = 8 * lane_bytes < 7 * typical_bytes;
+        cut.sent = 0;
+        cut.helped = {helped_before(load, first)};
+        cut.own = {first - cut.helped.until};
+        const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
+                          (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
+        // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
+        // partner two are needed to keep the wire busy while an arrival is on its way.
+        const bool is_cut = hops && lane.bytes / 2 >= plan_.slice_bytes[to_size(segment.src_server)];
+        const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? typical_in_flight_ : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
+                                            : (portion(2 * typical_in_flight_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
+        if (plan_.pace != Pace::kWindow) {
+            const std::int64_t of_pair = 4 * lane_bytes < typical_bytes ? 1 : 2;
+            cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
+        }
+        if (hops) {
+            const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
+            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > typical_in_flight_;
+            if (parcels_) {
+                // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide behind.
+                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), cut.in_flight > typical_in_flight_ ? kSlicesPerFlow * cut.in_flight : 1, kMostSlices);
+            } else
+            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? cut.in_flight : 1));
+        } else if (plan_.pace == Pace::kBurst) {
+            cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
+        }
+    }
+
+    /// Bytes of an average lane out of the server where that is most.
+    [[nodiscard]] std::int64_t typical_lane_bytes() const {
+        if (plan_.typical_lane_bytes > 0) return plan_.typical_lane_bytes;
+        std::vector<std::int64_t> bytes(plan_.servers, 0), lanes(plan_.servers, 0);
+        for (const Segment& segment : plan_.segments) {
+            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+            require(src < plan_.servers && dst < plan_.servers && src != dst, "a segment must join two servers");
+            bytes[src] += segment.bytes;
+            const std::size_t tile = src * plan_.servers + dst;
+            const auto& offsets = plan_.lanes.offsets;
+            lanes[src] += offsets.empty() ? static_cast<std::int64_t>(width_) : offsets[tile + 1] - offsets[tile];
+        }
+        std::int64_t most = 0;
+        for (std::size_t s = 0; s < plan_.servers; ++s) most = std::max(most, lanes[s] == 0 ? 0 : bytes[s] / lanes[s]);
+        return most;
+    }
+
+    [[nodiscard]] std::int64_t sum_tile(const std::int64_t* tile) const {
+        std::int64_t sum = 0;
+        for (std::size_t i = 0; i < width_; ++i) {
+            for (std::size_t j = 0; j < width_; ++j) sum += tile[i * ranks_ + j];
+        }
+        return sum;
+    }
+
+    /// One slice of a lane as a message.
+    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice, std::int32_t turn) {
+        const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
+        if (std::exchange(cut.until, last) == last) return;
+        const std::int64_t helped_last = helped_before(load, last), own_last = last - helped_last;
+        if (!cut.wanted_own.meets(cut.own.until, own_last) && !cut.wanted_helped.meets(cut.helped.until, helped_last)) {
+            cut.own.until = own_last;
+            cut.helped.until = helped_last;
+            return;
+        }
+        const std::int32_t id = to_int32(table_.wires.size());
+        if (plan_.pace != Pace::kExclusive && cut.sent >= cut.in_flight) {
+            wire.after[0] = cut.last_ids[to_size((cut.sent - cut.in_flight) % kMostInFlight)];
+        } else if (plan_.pace == Pace::kWindow) {
+            wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
+        }
+        if (plan_.pace == Pace::kBurst) {
+            // Lanes have flows in proportion to their size and advance by equal parts of the whole; large ones keep their own time.
+            wire.keeps_own_time = cut.in_flight > typical_in_flight_;
+            const std::int64_t evenly = slice * (plan_.is_pair_burst ? kMostSlices : kLargeWaves) / cut.count;
+            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : evenly;
+            const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
+            wire.balance_wave = static_cast<std::int32_t>(2 * wave * most_turns_);
+            // What small lanes bring is passed on before large ones have ended.
+            wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
+        }
+        const std::size_t pieces = table_.pieces.size();
+        add_range(load.own, cut.own, own_last, wire, id);
+        add_range(load.helped, cut.helped, helped_last, wire, id);
+        if (table_.pieces.size() == pieces) return;  // nothing of the rank whose part is wanted
+        cut.last_ids[to_size(cut.sent++ % kMostInFlight)] = id;
+        table_.wires.push_back(wire);
+        table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
+    }
+
+    /// Which part of a lane may carry bytes of the rank whose part is wanted: all of it where it is its NIC's. Between two
+    /// servers the pace depends on all of it.
+    void find_wanted(LaneCut& cut, std::size_t src, const Lane& lane, const LaneLoad& load) const {
+        const bool is_sender = plan_.wants(src);
+        const auto gpu = static_cast<std::int32_t>(to_size(plan_.only_rank) % width_);
+        if (plan_.only_rank == kEveryone || plan_.is_pair_burst || (is_sender ? lane.out_gpu : lane.in_gpu) == gpu) {
+            cut.wanted_own = {0, load.own_bytes};
+            cut.wanted_helped = {0, load.helped_bytes};
+        } else {
+            const auto range_of = [&](std::span<const Parcel> parcels) {
+                Range range{0, 0};
+                std::int64_t start = 0;
+                for (const Parcel& parcel : parcels) {
+                    const std::int64_t end = start + parcel.bytes;
+                    if ((is_sender ? parcel.sender : parcel.receiver) == gpu) range = {range.last == 0 ? start : range.first, end};
+                    start = end;
+                }
+                return range;
+            };
+            cut.wanted_own = range_of(load.own);
+            cut.wanted_helped = range_of(load.helped);
+        }
+        cut.is_skipped = cut.wanted_own.last == 0 && cut.wanted_helped.last == 0;
+    }
+
+    /// Adds the bytes of `parcels` from where the last slice ended to `last`, where the rank whose part is wanted handles them.
+    void add_range(std::span<const Parcel> parcels, Cursor& at, std::int64_t last, const Wire& wire, std::int32_t id) {
+        const std::int32_t rank = plan_.only_rank, width = to_int32(width_);
+        const bool wants_all = rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank;
+        const std::int32_t first_sender = wire.src - wire.src % width, first_receiver = wire.dst - wire.dst % width;
+        while (at.until < last && at.parcel < parcels.size()) {
+            const Parcel& parcel = parcels[at.parcel];
+            const std::int64_t end = at.start + parcel.bytes, to = std::min(last, end);
+            if (at.until < to) {
+                const std::int32_t sender = first_sender + parcel.sender, receiver = first_receiver + parcel.receiver;
+                if (wants_all || sender == rank || receiver == rank) {
+                    table_.pieces.push_back({sender, receiver, id, parcel.offset + at.until - at.start, to - at.until});
+                }
+                at.until = to;
+            }
+            if (end > to) return;
+            at.start = end;
+            ++at.parcel;
+        }
+    }
+
+    std::span<const std::int64_t> demand_;
+    const TwoTierPlan& plan_;
+    std::size_t width_, ranks_;
+    std::optional<TileParcels> parcels_;
+    PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
+    std::vector<LaneCut> lane_cuts_;
+    std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
+    std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
+    std::int32_t most_turns_ = 1;
+    std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
+    std::int64_t typical_in_flight_;  // slices of a lane of average size
+    WireTable table_;
+};
+
+}  // namespace
+
+std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes) {
+    if (slice_bytes <= 0) return 1;
+    return std::clamp<std::int64_t>((lane_bytes + slice_bytes / 2) / slice_bytes, 1, kMostSlices);
+}
+
+std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t count) {
+    // Weights rise 1, 2, … to the ramp's top, stay there, and fall again; this is their running sum.
+    const std::int64_t top = std::min(kRampSteps, (count + 1) / 2);
+    const auto rising = [&](std::int64_t n) { return n < top ? n * (n + 1) / 2 : top * (top + 1) / 2 + (n - top) * top; };
+    const std::int64_t total = rising(count) - top * (top - 1) / 2;
+    const std::int64_t until_fall = count - top;
+    std::int64_t sum = rising(std::min(slice, until_fall));
+    if (slice > until_fall) sum = total - rising(count - slice);
+    return portion(bytes, sum, total);
+}
+
+WireTable cut_wires(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {
+    return WireCutter(demand_bytes, plan).cut();
+}
+
+}  // namespace interlock
