@@ -7,7 +7,8 @@ Four ways, chosen by predicted time:
 * staged: the same bytes, every NIC with one partner at a time, for fabrics that suffer under fan-in;
 * detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte.
 
-What goes where is decided natively (`cpp/src/two_tier/two_tier_plan.cpp`); messages and pieces are written out when asked for.
+What goes where is decided natively (`cpp/src/two_tier/two_tier_plan.cpp`); messages and pieces are written out when
+asked for.
 """
 
 from __future__ import annotations
