@@ -35,8 +35,10 @@ public:
             decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
         };
         const bool has_rails = all_tiles_have_rails();
-        // Sums suffice where ports inside servers have time to spare and NICs are alike.
-        const bool must_follow = ports_.ranks() <= kMostFollowed && (ledger_.ports_matter() || !is_even() || ports_.couples_ends() || costs_.fan_in > 0);
+        // Sums suffice where ports inside servers have time to spare and NICs are alike. They miss senders that a detour adds
+        // to a crowd, but not by so much that it would be chosen: that is followed only where somebody asks for one way.
+        const bool must_follow = ports_.ranks() <= kMostFollowed &&
+                                 (ledger_.ports_matter() || !is_even() || ports_.couples_ends() || (costs_.fan_in > 0 && only >= 0));
         const auto follow = [&](const TwoTierDecision& decision) { return queue_seconds(demand_, decision, ports_, costs_); };
         TwoTierDecision burst, staged, detour;
         if (wanted(Way::kBurst) && has_rails) {
