@@ -142,10 +142,20 @@ HTSIM_DEFECTS = {
     "Nodes 4\nConnections 1\n0->1 start 0 size 5 size 6": "size is given twice",
     "Nodes 4\nConnections 1\nTriggers 1\n0->1 trigger 1 size 1 recv_done_trigger 1\ntrigger id 1 oneshot": "itself",
     "Nodes 4\nConnections 0\nhello": "neither a header",
+    "Nodes 4\nConnections 0\nConnections 0": "line 3: Connections is given twice",
+    "Nodes 4\nConnections 100001\n": "100001 must be at most 100000",
+    "Nodes 4\nConnections 0\n" + "0->1 start 0 size 1\n" * 100_001: "more than 100000 connections",
+    "Nodes 4\nConnections 0\n" + "\n" * 1_000_000: "1000002 lines; at most 1000000 are read",
+    "Nodes 4\nConnections 0\n"
+    + "".join(f"trigger id {number} oneshot\n" for number in range(1, 100_002)): "100000 triggers",
+    "Nodes 4\nConnections 3000\nTriggers 1\n"
+    + "0->1 start 0 size 1 recv_done_trigger 1\n" * 1500
+    + "1->2 trigger 1 size 1\n" * 1500
+    + "trigger id 1 barrier count 1500\n": "wait for 2250000 others in all; at most 2000000 are read",
 }
 
 
-@pytest.mark.parametrize("text", HTSIM_DEFECTS)
+@pytest.mark.parametrize("text", HTSIM_DEFECTS, ids=HTSIM_DEFECTS.values())
 def test_defects_of_connection_matrices_are_refused(text: str, tmp_path: Path) -> None:
     demand = il.traffic.matrix(np.zeros((4, 4), np.int64))
     with pytest.raises(il.InvalidInput, match=HTSIM_DEFECTS[text]):

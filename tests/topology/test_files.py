@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interlock as il
+from interlock.errors import LimitExceeded
 from interlock.topology import Fabric, Topology, cluster_to_toml, read_cluster, read_topology, topology_to_toml
 from interlock.topology.cluster_files import cluster_from_table
 from strategies import clusters, graphs
@@ -224,3 +225,15 @@ def test_bad_groups_are_refused(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "mixed.toml").write_text(text)
     with pytest.raises(il.InvalidInput, match=re.escape(says)):
         read_cluster(tmp_path / "mixed.toml")
+
+
+def test_toml_of_too_many_values_is_neither_parsed_nor_written(tmp_path: Path) -> None:
+    file = tmp_path / "graph.toml"
+    for text in ("a = [" + "0," * 500_000 + "0]", "a = 0\n" * 250_001, "a" + ".a" * 63 + " = 0\n" + "[a]\n" * 250_000):
+        file.write_text(text)
+        with pytest.raises(LimitExceeded, match=r"graph.toml has \d+ commas.*at most 500000 are read of TOML"):
+            read_topology(file)
+    file.unlink()
+    with pytest.raises(LimitExceeded, match="at most 500000 are read of TOML"):
+        T.write_topology(T.fully_connected(510, bandwidth=1e9), file)
+    assert not file.exists()

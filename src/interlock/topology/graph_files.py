@@ -16,17 +16,17 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput
+from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import FilePath, write_text
 from interlock.topology.cluster_files import fabric_from_table, fabric_to_table
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.symmetry import is_symmetry
-from interlock.topology.toml_text import check_keys, read_toml, table, to_toml
+from interlock.topology.toml_text import check_keys, check_marks, read_toml, table, to_toml
 from interlock.units import Quantity, parse_seconds, write_bandwidth, write_seconds
 
 __all__ = ["read_topology_table", "topology_from_table", "topology_to_toml", "write_topology"]
 
-MAX_FILE_BYTES = 1 << 26
+MAX_FILE_BYTES = 1 << 23
 _KEYS = {
     "name",
     "num_ranks",
@@ -148,5 +148,9 @@ def _written(column: NDArray[np.float64], write: Callable[[float], str]) -> obje
 
 
 def write_topology(topology: Topology, path: FilePath) -> None:
-    """Write a topology to a TOML file."""
-    write_text(path, topology_to_toml(topology))
+    """Write a topology to a TOML file, if it is one that can be read again; `write_edges` takes larger ones."""
+    text = topology_to_toml(topology)
+    check_marks(text, path)
+    if len(text.encode()) > MAX_FILE_BYTES:
+        raise LimitExceeded(f"{path} would have {len(text.encode())} bytes; at most {MAX_FILE_BYTES} are read of TOML")
+    write_text(path, text)

@@ -10,16 +10,19 @@ from collections.abc import Mapping
 from interlock.errors import InvalidInput, LimitExceeded, nearest
 from interlock.files import FilePath, read_text
 
+MAX_MARKS = 500_000  # the standard library takes up to 10 us for a value, a key or a table
+_MARKS = ",.=[{\\\n"  # at least one of them belongs to each of those
 MAX_KEY_PARTS = 64  # of a dotted key: each makes the standard library walk all before it
 _PART = r"""(?>"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]++)[ \t]*+\.[ \t]*+"""
 _TOO_DEEP = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MAX_KEY_PARTS}}}")
 
-__all__ = ["check_keys", "read_toml", "table", "to_toml"]
+__all__ = ["check_keys", "check_marks", "read_toml", "table", "to_toml"]
 
 
 def read_toml(path: FilePath, max_bytes: int) -> dict[str, object]:
     """The tables of a TOML file."""
     text = read_text(path, max_bytes)
+    check_marks(text, path)
     if (deep := _TOO_DEEP.search(text)) is not None:
         line = text.count("\n", 0, deep.start()) + 1
         raise LimitExceeded(f"{path}, line {line}: a key of more than {MAX_KEY_PARTS} parts")
@@ -28,6 +31,16 @@ def read_toml(path: FilePath, max_bytes: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
         raise InvalidInput(f"{path} is not TOML: {reason}") from None
+
+
+def check_marks(text: str, path: FilePath) -> None:
+    """Refuse TOML of more values, keys and lines than are read."""
+    marks = sum(text.count(mark) for mark in _MARKS)
+    if marks > MAX_MARKS:
+        raise LimitExceeded(
+            f"{path} has {marks} commas, dots, equals signs, brackets, escapes and lines; at most {MAX_MARKS} are read "
+            "of TOML"
+        )
 
 
 def check_keys(values: Mapping[str, object], known: set[str], where: str) -> None:

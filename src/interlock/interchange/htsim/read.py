@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.files import read_text
+from interlock.files import lines_of, read_text
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.htsim.limits import MAX_NODES, TRIGGERS
+from interlock.interchange.htsim.limits import MAX_FLOWS_READ, MAX_NODES, MAX_WAITS, TRIGGERS
 from interlock.interchange.shared.files import MAX_FILE_BYTES
-from interlock.interchange.shared.flows import MAX_FLOWS, Flow, lower_flows
+from interlock.interchange.shared.flows import Flow, lower_flows
 
 __all__ = ["read_schedule"]
 
 
 def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     """The schedule in a connection matrix; what its flows carry is inferred from the demand."""
-    lines = read_text(path, MAX_FILE_BYTES).splitlines()
+    lines = lines_of(read_text(path, MAX_FILE_BYTES), path)
     header: dict[str, int] = {}
     flows: list[Flow] = []
     starts: list[int] = []  # trigger of each flow, 0 for none
@@ -28,7 +28,9 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
         if not words or words[0].startswith("#"):
             continue
         if words[0] in ("Nodes", "Connections", "Triggers", "Failures") and len(words) == 2:
-            header[words[0]] = _whole(words[1], where, MAX_NODES if words[0] == "Nodes" else MAX_FLOWS)
+            if words[0] in header:
+                raise InvalidInput(f"{where}: {words[0]} is given twice")
+            header[words[0]] = _whole(words[1], where, MAX_NODES if words[0] == "Nodes" else MAX_FLOWS_READ)
         elif "->" in words[0]:
             if "Nodes" not in header:
                 raise InvalidInput(f"{where}: a connection before 'Nodes'")
@@ -37,16 +39,21 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
                 fired_by.setdefault(fires, []).append(len(flows))
             starts.append(trigger)
             flows.append(flow)
-            if len(flows) > MAX_FLOWS:
-                raise LimitExceeded(f"{where}: more than {MAX_FLOWS} connections")
+            if len(flows) > MAX_FLOWS_READ:
+                raise LimitExceeded(f"{where}: more than {MAX_FLOWS_READ} connections; no more are read")
         elif words[0] == "trigger":
             number, how = _trigger(words, where)
             if number in triggers:
                 raise InvalidInput(f"{where}: trigger {number} is given twice")
             triggers[number] = how
+            if len(triggers) > MAX_FLOWS_READ:
+                raise LimitExceeded(f"{where}: more than {MAX_FLOWS_READ} triggers; no more are read")
         elif words[0] != "failure":
             raise InvalidInput(f"{where}: {words[0][:40]!r} is neither a header, a connection nor a trigger")
     _check_counts(path, header, len(flows), len(triggers))
+    waits = sum(len(fired_by.get(trigger, ())) for trigger in starts)
+    if waits > MAX_WAITS:
+        raise LimitExceeded(f"{path}: connections wait for {waits} others in all; at most {MAX_WAITS} are read")
     for number, trigger in enumerate(starts):
         if trigger:
             _start_after(path, flows, number, trigger, triggers, fired_by)
