@@ -7,18 +7,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from interlock.files import remove_unfinished
 
-__all__ = ["EXIT_CODE", "answered_by_work", "interruptions", "keep", "watch", "words"]
+__all__ = ["EXIT_CODE", "answered_by_work", "cleaned_up", "interruptions", "keep", "watch", "words"]
 
 EXIT_CODE = 130  # 128 + SIGINT, as shells count
 GRACE_S = 0.6  # for the stack to unwind; then the process ends, whatever native code it is in
 
 _answering: list[int] = []  # one entry per `answered_by_work` that is open: how many Ctrl-C it still answers
+_cleaning: list[tuple[str, Callable[[], None]]] = []  # what must be removed even at a hard end, and words for it
 _kept = ["what was not yet whole is not written"]
 
 
@@ -61,6 +62,16 @@ def answered_by_work(times: int = 1) -> Iterator[None]:
         _answering.pop()
 
 
+@contextmanager
+def cleaned_up(words: str, clean: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C says these words at once; where the process ends hard, `clean` is called first, from another thread."""
+    _cleaning.append((words, clean))
+    try:
+        yield
+    finally:
+        _cleaning.pop()
+
+
 def watch() -> None:
     """From now on Ctrl-C ends this process within a second, even where nothing looks at it. Called by `main` only.
 
@@ -81,9 +92,17 @@ def _listen(out: int) -> None:
             if _answering and _answering[-1] > 0:
                 _answering[-1] -= 1
                 continue
+            for said, _ in _cleaning:
+                _write(said)
             time.sleep(GRACE_S)
             remove_unfinished()
-            if sys.stderr.isatty():
-                os.write(2, b"\r\x1b[2K\x1b[?25h")  # the progress bar's line, and the cursor that it hid
-            os.write(2, f"{words()}\n".encode())
+            for _, clean in reversed(_cleaning):
+                clean()
+            _write(words())
             os._exit(EXIT_CODE)
+
+
+def _write(line: str) -> None:
+    if sys.stderr.isatty():
+        os.write(2, b"\r\x1b[2K\x1b[?25h")  # the progress bar's line, and the cursor that it hid
+    os.write(2, f"{line}\n".encode())

@@ -74,6 +74,58 @@ def test_a_lab_whose_owner_was_killed_is_reaped(small_spec: LabSpec) -> None:
 
 
 @needs_lab
+@pytest.mark.parametrize("sign", ["-hub", "-r15", "ranks"])
+def test_ctrl_c_removes_a_lab_however_often_it_comes(sign: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    words = [sys.executable, "-m", "interlock", "lab", "run", "--calibrate", "0"]
+    with (tmp_path / "said").open("w+") as said:
+        running = subprocess.Popen(words, stdout=said, stderr=said, start_new_session=True)
+        mine = f"ilk-run{running.pid}x"
+        while running.poll() is None:
+            if sign.startswith("-") and any(n.startswith(mine) and n.endswith(sign) for n in namespaces()):
+                break
+            if any(pids_in(n) for n in namespaces() if n.startswith(mine) and n.endswith("-r15")):
+                break
+        for _ in range(5):
+            os.killpg(running.pid, signal.SIGINT)
+            time.sleep(0.05)
+        assert running.wait(120) == 130
+        said.seek(0)
+        text = said.read()
+    assert not [name for name in namespaces() if name.startswith(mine)]
+    assert "interlock: ending the ranks and removing their network" in text
+    assert text.rstrip().endswith("interlock: interrupted; nothing of the lab is left")
+    assert "Traceback" not in text
+
+
+@needs_lab
+def test_a_lab_is_removed_where_work_goes_on_after_ctrl_c() -> None:
+    script = """if True:
+        import time
+        from interlock.interrupts import cleaned_up, watch
+        from interlock.lab import LabSpec, Network
+
+        watch()
+        network = Network(LabSpec(1, 2, 1e6, 1e7))
+        with cleaned_up("removing", network.down), network:
+            print(network.name, flush=True)
+            while True:
+                try:
+                    time.sleep(60)
+                except KeyboardInterrupt:
+                    pass
+    """
+    with subprocess.Popen([sys.executable, "-c", script], stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        name = process.stdout.readline().strip()
+        assert name in running()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr.read().startswith("removing\n")
+    assert name not in running()
+
+
+@needs_lab
 def test_links_are_as_fast_as_declared_and_servers_use_scale_up() -> None:
     spec = LabSpec(2, 2, 40e6 / 8, 400e6 / 8, {3: 20e6 / 8}, port_queue_bytes=64_000)
     with Network(spec) as network:

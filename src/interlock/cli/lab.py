@@ -16,7 +16,7 @@ from interlock.cli.options import HtmlOption, JsonOption, SeedOption, TrafficOpt
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
-from interlock.interrupts import answered_by_work
+from interlock.interrupts import cleaned_up, keep
 from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
@@ -379,9 +379,11 @@ def _network(name: str | None, asked: _Asked, port_queue: str = PORT_QUEUE) -> I
             raise InvalidInput(f"no lab named {name!r} is up; `interlock lab up --name {name}` makes one")
         yield Network(labs[name], name)
         return
-    # Ctrl-C may take as long as removing the network does.
-    with answered_by_work(times=1000), _signals_raise(), Network(spec) as network:
+    network = Network(spec)
+    keep("nothing of the lab is left")
+    with cleaned_up("interlock: ending the ranks and removing their network", network.down), _signals_raise(), network:
         yield network
+    keep("what was not yet whole is not written")
 
 
 @contextmanager

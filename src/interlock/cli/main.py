@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -97,6 +98,7 @@ def main() -> None:
 
 def _leave(code: int) -> None:
     """End with this code: Python itself ends by SIGINT where Ctrl-C came inside `exec` of a text, whoever caught it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -17,8 +17,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from interlock.errors import InterlockError, InvalidInput
 from interlock.topology import Cluster, Fabric, NicFault
@@ -27,6 +29,7 @@ __all__ = ["LabSpec", "LabUnavailable", "Network", "check_available", "reap", "r
 
 MAX_RANKS = 128
 PREFIX = "ilk-"
+NAMESPACE_FOLDER = Path("/run/netns")
 HEADER_BYTES, SEGMENT_BYTES = 66, 1448  # Ethernet, IP and TCP with timestamps around a full segment
 PORT_QUEUE_BYTES = 24_000  # of a switch port towards a rank: 4 ms at 50 Mbit/s, some ten round trips when idle
 LEAST_QUEUE_BYTES = 12_000  # a burst and a frame
@@ -133,8 +136,9 @@ class Network:
             raise
 
     def down(self) -> None:
-        """End what runs in the lab's namespaces, and remove them, and with them their interfaces."""
-        _remove(self.name)
+        """End what runs in the lab's namespaces, and remove them and their interfaces; Ctrl-C is ignored meanwhile."""
+        with _undisturbed():
+            _remove(self.name)
 
     def __enter__(self) -> Network:
         self.up()
@@ -265,23 +269,46 @@ def _lab_names() -> list[str]:
 def _remove(name: str) -> None:
     mine = re.compile(re.escape(f"{PREFIX}{name}-") + r"(hub|r\d+)")
     ours = [namespace for namespace in _namespaces() if mine.fullmatch(namespace)]
-    for namespace in ours:
-        _end_inside(namespace)
-    if ours:
-        # The hub goes first: one deletion takes every veth pair with it.
-        ours.sort(key=lambda namespace: not namespace.endswith("-hub"))
-        subprocess.run(
-            ["ip", "-force", "-batch", "-"], input="\n".join(f"netns delete {n}" for n in ours), text=True, check=False
-        )
+    if not ours:
+        return
+    # The hub goes first: one deletion takes every veth pair with it.
+    ours.sort(key=lambda namespace: not namespace.endswith("-hub"))
+    lines = "\n".join(f"netns delete {namespace}" for namespace in ours)
+    command = ["ip", "-force", "-batch", "-"]
+    _end_inside(ours)
+    # In a session of its own a Ctrl-C does not reach it.
+    subprocess.run(command, input=lines, text=True, check=False, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-def _end_inside(namespace: str) -> None:
-    """Kill the processes in a namespace: ranks whose parent is gone, or whatever was started there by hand."""
-    found = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True)
-    for pid in map(int, found.stdout.split()):
-        if pid != os.getpid():
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment, in the thread that would hear of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end_inside(namespaces: Sequence[str]) -> None:
+    """Kill the processes in namespaces: ranks whose parent is gone, or whatever was started there by hand."""
+    inside = {_identity(NAMESPACE_FOLDER / namespace) for namespace in namespaces} - {None}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid() and _identity(process / "ns/net") in inside:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells namespaces apart; None where there is none (any more) or it is not for us to see."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _namespaces() -> list[str]:

@@ -19,12 +19,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import InterlockError
+from interlock.lab.network import NAMESPACE_FOLDER
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -38,7 +38,6 @@ CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 180.0
 AFTER_A_DEATH_S = 10.0  # for survivors to answer; torch's own calls wait for the dead as long as their timeout allows
-NAMESPACE_FOLDER = "/run/netns"
 
 
 class RankFailed(InterlockError):
@@ -98,6 +97,7 @@ class Ranks:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # c10d warns of every namespace without host names
         self._starter = multiprocessing.get_context("forkserver")
         self._starter.set_forkserver_preload(["torch.distributed", "interlock.planning", __name__])
+        _start_server()
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         try:
@@ -195,6 +195,15 @@ class Ranks:
             raise RankFailed(f"rank {failed[0].rank}{others}: {failed[0].error}")
 
 
+def _start_server() -> None:
+    """Start the server that forks ranks where Ctrl-C cannot reach it: it would end in the middle of its imports."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _how_it_ended(process: BaseProcess) -> str:
     """Words for a process whose pipe is closed."""
     process.join(5)
@@ -211,7 +220,7 @@ def _enter(seat: Seat, owner: int) -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _end_with(owner)
     if seat.namespace is not None:
-        handle = os.open(Path(NAMESPACE_FOLDER) / seat.namespace, os.O_RDONLY)
+        handle = os.open(NAMESPACE_FOLDER / seat.namespace, os.O_RDONLY)
         if libc.setns(handle, CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"cannot enter namespace {seat.namespace}")
         os.close(handle)
