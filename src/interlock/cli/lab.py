@@ -381,24 +381,28 @@ def _network(name: str | None, asked: _Asked, port_queue: str = PORT_QUEUE) -> I
         return
     network = Network(spec)
     keep("nothing of the lab is left")
-    with cleaned_up("interlock: ending the ranks and removing their network", network.down), _signals_raise(), network:
+    with _signals_raise(), cleaned_up("interlock: ending the ranks and removing their network", network.down), network:
         yield network
     keep("what was not yet whole is not written")
 
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Let termination unwind the stack, so that everything made is removed."""
+    """Let the first signal unwind the stack, so that everything made is removed, and no other disturb that."""
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+        for each in ending:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, leave) for number in ending}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if signal.getsignal(signal.SIGINT) is leave:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _need_torch() -> None:

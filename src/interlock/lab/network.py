@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,9 +135,8 @@ class Network:
             raise
 
     def down(self) -> None:
-        """End what runs in the lab's namespaces, and remove them and their interfaces; Ctrl-C is ignored meanwhile."""
-        with _undisturbed():
-            _remove(self.name)
+        """End what runs in the lab's namespaces, and remove them, and with them their interfaces."""
+        _remove(self.name)
 
     def __enter__(self) -> Network:
         self.up()
@@ -278,19 +276,6 @@ def _remove(name: str) -> None:
     _end_inside(ours)
     # In a session of its own a Ctrl-C does not reach it.
     subprocess.run(command, input=lines, text=True, check=False, stderr=subprocess.DEVNULL, start_new_session=True)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ignore Ctrl-C for a moment, in the thread that would hear of it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _end_inside(namespaces: Sequence[str]) -> None:
