@@ -26,7 +26,7 @@ from interlock.units import format_bandwidth, format_bytes, format_seconds
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "images"
-WIDTH, LABEL, ROW = 780, 270, 26
+WIDTH, LETTER, ROW = 780, 6.6, 26  # a letter of a label is at most so wide on average
 STYLE = """<style>
 text { fill: #1f2933; font: 13px sans-serif } .title { font-weight: bold; font-size: 15px } .end { text-anchor: end }
 .paper { fill: #fff } .bar { fill: #0072b2 } .other { fill: #a7b6c2 } .bad { fill: #d55e00 } .soft { fill: #eef1f4 }
@@ -210,20 +210,21 @@ def bars(
     title: str, rows: Sequence[Bar], bound: float | None = None, *, unit: str = "s", bound_words: str = "bound"
 ) -> str:
     """Horizontal bars, a row each; the bound as a dashed line."""
-    room = WIDTH - LABEL - 200
+    left = 34 + LETTER * max(len(row.label) for row in rows)
+    room = WIDTH - left - 200
     longest = max([*(row.seconds for row in rows), bound or 0.0])
     marks = []
     for place, row in enumerate(rows):
         y, wide = 48 + ROW * place, room * row.seconds / longest
         kind = "bar" if row.is_ours else "other"
-        marks.append(f'<text class="end" x="{LABEL - 10}" y="{y + 14}">{escape(row.label)}</text>')
-        marks.append(f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{max(wide, 1):.1f}" height="{ROW - 7}"/>')
+        marks.append(f'<text class="end" x="{left - 10:.1f}" y="{y + 14}">{escape(row.label)}</text>')
+        marks.append(f'<rect class="{kind}" x="{left:.1f}" y="{y}" width="{max(wide, 1):.1f}" height="{ROW - 7}"/>')
         value = format_seconds(row.seconds) if unit else ""
         words = ", ".join(word for word in (value, row.note) if word)
-        marks.append(f'<text x="{LABEL + wide + 8:.1f}" y="{y + 14}">{escape(words)}</text>')
+        marks.append(f'<text x="{left + wide + 8:.1f}" y="{y + 14}">{escape(words)}</text>')
     height = 48 + ROW * len(rows) + 12
     if bound is not None:
-        x = LABEL + room * bound / longest
+        x = left + room * bound / longest
         marks.append(f'<path class="bound" d="M{x:.1f} 42V{height - 4}"/>')
         words = f"{bound_words} {format_seconds(bound)}" if unit else bound_words
         marks.append(f'<text class="word" x="{x + 4:.1f}" y="{height + 12}">{words}</text>')
