@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -113,3 +115,30 @@ def test_a_medium_that_paths_would_cross_twice_is_refused() -> None:
     for channel in ([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1]):
         hub = il.topology.from_edges(*ends, "1 GB/s", num_ranks=3, channel=channel)
         assert il.synthesize(hub, il.all_gather(3000), "direct").certificate().valid
+
+
+def test_a_path_that_would_cross_a_channel_again_further_on_is_refused() -> None:
+    """Ranks 0 and 1 at the ends of a row of switches 2, 3, 4, 5."""
+    row = [0, 2, 3, 4, 5], [2, 3, 4, 5, 1]
+    back = row[1][::-1], row[0][::-1]
+    ends = row[0] + back[0], row[1] + back[1]
+    cables = [0, 1, 2, 3, 4, 4, 3, 2, 1, 0]
+    for channel, links in (
+        ([0, 1, 0, 3, 4, 5, 6, 7, 8, 9], "links 0 and 2 share channel 0"),
+        ([0, 1, 2, 1, 4, 5, 6, 7, 8, 9], "links 1 and 3 share channel 1"),
+        ([0, 1, 2, 3, 0, 5, 6, 7, 8, 9], "links 0 and 4 share channel 0"),
+    ):
+        with pytest.raises(il.InvalidInput, match=rf"{links} and follow each other .* cross a channel twice"):
+            il.topology.from_edges(*ends, "1 GB/s", num_ranks=2, channel=channel)
+    # Half duplex, and links that no path takes both of: one leads away from where the other ends.
+    for channel in (cables, [0, 1, 2, 3, 4, 5, 6, 1, 8, 9]):
+        graph = il.topology.from_edges(*ends, "1 GB/s", num_ranks=2, channel=channel)
+        assert il.synthesize(graph, il.all_gather(3000), "guided").certificate().valid
+
+
+@pytest.mark.parametrize(("ability", "channel"), [("multicasts", [0, 1, 2, 3, 3, 5]), ("reduces", [0, 0, 2, 3, 4, 5])])
+def test_branches_of_a_tree_do_not_share_a_channel(ability: str, channel: list[int]) -> None:
+    hub = il.topology.from_edges([0, 1, 2, 3, 3, 3], [3, 3, 3, 0, 1, 2], "1 GB/s", num_ranks=3, channel=channel)
+    assert il.synthesize(hub, il.all_reduce(3000), "guided").certificate().valid
+    with pytest.raises(il.InvalidInput, match=r"switch 3, which makes them branches .* cross a channel twice"):
+        replace(hub, **{ability: np.arange(4) == 3})

@@ -20,6 +20,7 @@ __all__ = ["MAX_LINKS", "MAX_NODES", "NodeKind", "Router", "Topology", "from_edg
 
 MAX_NODES = 1_000_000
 MAX_LINKS = 50_000_000
+MAX_STEPS = 2_000_000  # of the search for paths that cross a shared channel twice
 LINK_BYTES = 120  # of all columns of a link, and of what is needed on the way to them
 LINK_COLUMNS = {
     "link_src": np.int32,
@@ -307,10 +308,18 @@ def check_columns(topology: Topology) -> None:
 
 
 def _check_channels(topology: Topology) -> None:
-    """Raise where whoever passes a switch would cross one channel twice: a path has one rate on every channel."""
+    """Raise where a path or a tree could cross one channel twice: it has one rate on every channel."""
     links = topology.num_links
     if not links or np.bincount(topology.channel, minlength=links).max() == 1:
         return
+    _check_neighbours(topology)
+    _check_branches(topology, topology.multicasts, topology.link_src, topology.link_dst, "leave")
+    _check_branches(topology, topology.reduces, topology.link_dst, topology.link_src, "enter")
+    _check_further_on(topology)
+
+
+def _check_neighbours(topology: Topology) -> None:
+    """Links that follow each other at a switch."""
     ranks, nodes = topology.num_ranks, topology.num_nodes
     ends = []  # of links at a switch, first those that enter it: channel and switch, neighbour, link
     for switch, neighbour in ((topology.link_dst, topology.link_src), (topology.link_src, topology.link_dst)):
@@ -329,6 +338,69 @@ def _check_channels(topology: Topology) -> None:
                 f"links {one} and {other} share channel {topology.channel[one]} and follow each other at switch "
                 f"{topology.link_dst[one]}; a path must not cross a channel twice"
             )
+
+
+def _check_branches(
+    topology: Topology, is_able: NDArray[np.bool_], switch: NDArray[np.int32], neighbour: NDArray[np.int32], verb: str
+) -> None:
+    """Links to different neighbours of a switch that copies, or from those of one that adds: branches of one tree."""
+    here = np.flatnonzero(is_able[switch])
+    here = here[np.lexsort((neighbour[here], switch[here], topology.channel[here]))]
+    one, other = here[:-1], here[1:]
+    is_bad = (topology.channel[one] == topology.channel[other]) & (switch[one] == switch[other])
+    bad = np.flatnonzero(is_bad & (neighbour[one] != neighbour[other]))
+    if len(bad):
+        first, second = one[bad[0]], other[bad[0]]
+        raise InvalidInput(
+            f"links {first} and {second} share channel {topology.channel[first]} and {verb} switch {switch[first]}, "
+            "which makes them branches of one tree; a tree must not cross a channel twice"
+        )
+
+
+def _check_further_on(topology: Topology) -> None:
+    """Links of which a path through switches, no node twice, takes one and later the other."""
+    src, dst, ranks = topology.link_src, topology.link_dst, topology.num_ranks
+    order = np.argsort(topology.channel, kind="stable")
+    first = np.flatnonzero(np.diff(topology.channel[order], prepend=-1))
+    # No path takes two links that leave one node or enter one node, nor both directions of a cable.
+    ends = (src[order], dst[order], np.minimum(src, dst)[order], np.maximum(src, dst)[order])
+    leaves, enters, low, high = (np.minimum.reduceat(end, first) != np.maximum.reduceat(end, first) for end in ends)
+    bounds = np.append(first, len(order))
+    apart = [order[bounds[k] : bounds[k + 1]] for k in np.flatnonzero(leaves & enters & (low | high))]
+    if not apart:
+        return
+    onward: dict[int, list[int]] = {}
+    inside = np.flatnonzero((src >= ranks) & (dst >= ranks))
+    for node, following in zip(src[inside].tolist(), dst[inside].tolist(), strict=True):
+        onward.setdefault(node, []).append(following)
+    steps = 0
+    for links in apart:
+        listed = list(zip(links.tolist(), src[links].tolist(), dst[links].tolist(), strict=True))
+        onto_switches = [link for link in listed if link[2] >= ranks]
+        from_switches = [link for link in listed if link[1] >= ranks]
+        for one, start, here in onto_switches:
+            for other, there, end in from_switches:
+                steps += 1
+                if there == start or end in (start, here):
+                    continue
+                seen, ahead = {start, end, here}, [here]
+                while ahead and there not in seen:
+                    following = [node for node in onward.get(ahead.pop(), ()) if node not in seen]
+                    seen.update(following)
+                    ahead += following
+                    steps += 1 + len(following)
+                if there in seen:
+                    raise InvalidInput(
+                        f"links {one} and {other} share channel {topology.channel[one]} and follow each other on a way "
+                        f"from node {start} to node {end}; a path must not cross a channel twice"
+                    )
+                if steps > MAX_STEPS:
+                    break
+            if steps > MAX_STEPS:
+                raise LimitExceeded(
+                    f"whether a path crosses channel {topology.channel[one]} twice would take more than {MAX_STEPS} "
+                    "steps to tell; let fewer links share channels"
+                )
 
 
 def _check_permutations(permutations: NDArray[np.int32], num_nodes: int) -> None:
