@@ -142,7 +142,9 @@ void MaxMinShare::refill(std::int32_t id, double now_s) {
         const Channel& state = channels_[index(channel)];
         const double level = fair_level(state, residual_[index(channel)]);
         if (level < highest * (1 - level_slack_) && position > 0) {
-            const bool drowns = highest > kDrowning * state.capacity;
+            // A predecessor that holds nothing has no level to drown in.
+            const bool holds = channels_[index(component.order[position - 1])].num_held > 0;
+            const bool drowns = holds && highest > kDrowning * state.capacity;
             swap_with_predecessor(component, position, now_s);
             if (drowns) set_anew(component, channel, now_s);
             --position;
