@@ -50,6 +50,24 @@ def test_levels_rise_along_dependencies_and_barriers_that_hold_something_back(
     assert levels(schedule, crossbar(4, [10.0] * 8)).tolist() == wanted
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_level_is_the_longest_chain_before_a_message(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    place = draw.permutation(40)  # rows in no order
+    before = {int(place[m]): [int(place[d]) for d in range(m) if draw.random() < 0.1] for m in range(40)}
+    schedule = bare_schedule([0] * 40, [1] * 40, [10] * 40, deps=[before[m] for m in range(40)])
+    wanted: dict[int, int] = {}
+    for m in place.tolist():
+        wanted[m] = max((wanted[d] + 1 for d in before[m]), default=0)
+    assert levels(schedule, crossbar(2, [10.0] * 4)).tolist() == [wanted[m] for m in range(40)]
+
+
+def test_messages_in_a_circle_have_no_levels() -> None:
+    schedule = bare_schedule([0, 1, 2], [1, 2, 3], [10, 10, 10], deps=[[], [2], [1]])
+    with pytest.raises(il.InvalidInput, match="circle"):
+        levels(schedule, crossbar(4, [10.0] * 8))
+
+
 def test_messages_that_overlap_are_on_lanes_of_their_own() -> None:
     schedule = bare_schedule([0, 0, 0, 1], [1, 2, 3, 0], [1] * 4)
     found = {m: (rank, lane) for m, rank, lane in lanes(schedule, np.array([0.0, 1, 2, 0]), np.array([2.0, 3, 4, 9]))}

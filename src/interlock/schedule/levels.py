@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.errors import InvalidInput
 from interlock.schedule.model import Schedule
 from interlock.schedule.paths import resolved_paths
 from interlock.topology import Topology
@@ -26,17 +27,33 @@ def levels(schedule: Schedule, topology: Topology) -> NDArray[np.int64]:
     segment = np.searchsorted(schedule.barriers, schedule.stage, side="right")
     for part in range(len(schedule.barriers) + 1):
         here = segment == part
-        if part:
-            level[here] = level[segment < part].max(initial=-1) + 1
-        inside = here[later]
-        start, end = earlier[inside], later[inside]
-        while len(end):
-            raised = level.copy()
-            np.maximum.at(raised, end, level[start] + 1)
-            if (raised == level).all():
-                break
-            level = raised
+        lowest = int(level[segment < part].max(initial=-1)) + 1
+        level[here] = lowest
+        inside = here[earlier] & here[later]  # what comes from before the barrier is below its lowest level
+        _rise(level, lowest, earlier[inside], later[inside])
     return level
+
+
+def _rise(level: NDArray[np.int64], lowest: int, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> None:
+    """Level by level: a message is as high as the last of those before it, and one; each pair is seen once."""
+    if len(earlier) == 0:
+        return
+    num_after = np.bincount(earlier, minlength=len(level))
+    num_open = np.bincount(later, minlength=len(level))
+    after = later[np.argsort(earlier, kind="stable")]
+    first = np.cumsum(num_after) - num_after
+    front, left = np.flatnonzero((num_after > 0) & (num_open == 0)), len(later)
+    while len(front):
+        counts = num_after[front]
+        places = np.repeat(first[front] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        met = after[places]
+        left -= len(met)
+        np.subtract.at(num_open, met, 1)
+        front = np.unique(met[num_open[met] == 0])
+        lowest += 1
+        level[front] = lowest
+    if left:
+        raise InvalidInput("schedule: its messages wait for each other in a circle, so they have no levels")
 
 
 def _edges(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
