@@ -19,6 +19,7 @@ __all__ = [
     "read_text",
     "remove_unfinished",
     "show_page",
+    "traces_folder",
     "write_atomically",
     "write_text",
 ]
@@ -120,6 +121,11 @@ def write_atomically(path: FilePath, write: Callable[[BinaryIO], None]) -> None:
         raise
     finally:
         _unfinished.discard(name)
+
+
+def traces_folder(page: Path) -> Path:
+    """Where the traces that a page links to lie."""
+    return page.with_name(f"{page.stem}.traces")
 
 
 def remove_unfinished() -> None:

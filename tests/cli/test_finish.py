@@ -159,3 +159,17 @@ def test_a_page_says_by_which_command_it_was_made(
     assert run(sys.argv[1:]) == 0
     assert html.escape(shlex.join(sys.argv)) in file.read_text()
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_traces_beside_a_page_are_named_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.report.timeline.MAX_BARS", 40)
+    page = tmp_path / "page.html"
+    assert run(["compare", "--servers", "2", "--algorithms", "direct", "--html", str(page)]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" (")[0] for line in said if line.startswith("wrote")] == [
+        f"wrote {page}",
+        f"wrote {tmp_path / 'page.traces'}/",
+    ]
+    assert "(1 file, " in said[-1]

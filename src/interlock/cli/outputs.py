@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from interlock.errors import InvalidInput
-from interlock.files import check_target
+from interlock.files import check_target, traces_folder
 from interlock.units import format_bytes
 
 __all__ = ["Outputs", "say_written"]
@@ -28,7 +28,8 @@ class Outputs:
             if place in option_by_place:
                 raise InvalidInput(f"{option} {file}: {option_by_place[place]} names the same file")
             option_by_place[place] = option
-            self._before[file] = _stamp(file)
+            for each in (file, traces_folder(file)) if option == "--html" else (file,):
+                self._before[each] = _stamp(each)
 
     def say(self) -> None:
         """Name those that were written."""
@@ -40,7 +41,11 @@ def say_written(*files: Path) -> None:
     for file in files:
         parts = [part for part in file.rglob("*") if part.is_file()] if file.is_dir() else [file]
         size = format_bytes(sum(part.stat().st_size for part in parts))
-        words = f"{file}{os.sep} ({len(parts)} files, {size})" if file.is_dir() else f"{file} ({size})"
+        words = (
+            f"{file}{os.sep} ({len(parts)} file{'s' * (len(parts) != 1)}, {size})"
+            if file.is_dir()
+            else f"{file} ({size})"
+        )
         print(f"wrote {words}", file=sys.stderr)
 
 

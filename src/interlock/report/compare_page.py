@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from interlock.comparison import BANDWIDTHS, Comparison, Row, choice_in, tolerance_of
-from interlock.files import check_target, write_atomically, write_text
+from interlock.files import check_target, traces_folder, write_atomically, write_text
 from interlock.planning import Plan
 from interlock.report.charts import Bars, bar_chart, figure
 from interlock.report.detail import add_detail
@@ -70,7 +70,7 @@ def timeline_page(made: Plan, command: str) -> str:
 def save_traces(plans: tuple[Plan, ...] | list[Plan], page: Path) -> dict[str, str]:
     """Write Perfetto traces of the plans whose timelines are thinned; their addresses as the page links to them."""
     links = {}
-    folder = check_target(page).with_name(f"{page.stem}.traces")
+    folder = traces_folder(check_target(page))
     for plan in plans:
         result = plan.simulate(tolerance_of(plan))
         if is_thinned(result) and result.schedule.num_messages <= MAX_TRACED:
