@@ -99,3 +99,9 @@ def test_demands_of_exabytes_are_cut_without_wrapping() -> None:
         plan = il.plan(cluster, il.traffic.matrix(rows), algorithm)
         proof = plan.certificate(tolerance=1e-3)
         assert proof.valid and proof.makespan_s < 1.2 * proof.lower_bound_s
+
+
+def test_drift_of_the_largest_numbers_does_not_wrap() -> None:
+    before, now = np.full((2, 2), 2**63 - 1), np.full((2, 2), -(2**63))
+    assert _core.sampled_drift(before, now, 2) == pytest.approx(2.0)
+    assert _core.sampled_drift(np.full((2, 2), 4), np.full((2, 2), 3), 1) == 0.25

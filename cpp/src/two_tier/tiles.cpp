@@ -1,6 +1,7 @@
 #include "interlock/two_tier/tiles.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <bit>
 
 #include "interlock/errors.hpp"
@@ -92,17 +93,17 @@ double sampled_drift(std::span<const std::int64_t> before, std::span<const std::
     const std::size_t step = ranks <= kSmall ? kBlock : kBlock * kEvery;
     double most = 0;
     for (std::size_t server = 0; server < servers; ++server) {
-        std::int64_t changed = 0, bytes = 0;
+        double changed = 0, bytes = 0;  // exact for all but exabytes, and cannot overflow
         for (std::size_t rank = server * width; rank < (server + 1) * width; ++rank) {
             for (std::size_t first = rank * kBlock % step; first < ranks; first += step) {
                 for (std::size_t peer = first; peer < std::min(first + kBlock, ranks); ++peer) {
-                    const std::int64_t a = before[rank * ranks + peer], b = now[rank * ranks + peer];
-                    changed += a > b ? a - b : b - a;
+                    const auto a = static_cast<double>(before[rank * ranks + peer]);
+                    changed += std::abs(a - static_cast<double>(now[rank * ranks + peer]));
                     bytes += a;
                 }
             }
         }
-        if (changed > 0) most = std::max(most, bytes == 0 ? 1.0 : static_cast<double>(changed) / static_cast<double>(bytes));
+        if (changed > 0) most = std::max(most, bytes == 0 ? 1.0 : changed / bytes);
     }
     return most;
 }
