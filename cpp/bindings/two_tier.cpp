@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
@@ -79,13 +80,23 @@ void require_finite(std::span<const double> values, const char* rule) {
     for (const double value : values) require(value >= 0.0 && value < 1e300, rule);
 }
 
-/// The costs as one array, in the order of the struct's fields, then rates.scale_up.
-TwoTierCosts to_costs(const Array1<double>& costs, const Array1<double>& losses) {
-    require(costs.size() == 10 && losses.size() == 9, "costs must be 10 numbers, losses 9");
-    const double* at = costs.data();
+/// A cluster as planning sees it, with arrays of its own: made once, for many demands.
+struct TwoTierNetwork {
+    std::size_t servers;
+    std::vector<double> nic, nominal_nic;
+    std::vector<std::uint8_t> present;
+    TwoTierCosts costs;
+    Ports ports;  // its spans are of the arrays above
+
+    [[nodiscard]] Rates rates() const { return {servers, nic.size() / servers, nic, ports.scale_up}; }
+};
+
+/// What a receiver loses, as the fields of a fabric.
+Congestion to_congestion(const Array1<double>& losses, std::int32_t fan_in, double reference_bytes) {
+    require(losses.size() == 9, "losses must be 9 numbers");
+    require_finite(as_span(losses), "losses must be finite and not negative");
     const double* loss = losses.data();
-    const Congestion congestion{at[4] > 0, {loss[0], loss[1], loss[2], loss[3]}, {loss[4], loss[5], loss[6], loss[7]}, at[5], loss[8]};
-    return {at[0], at[1], at[2], at[3], static_cast<std::int32_t>(at[4]), congestion, at[6] != 0, at[7], at[8] != 0};
+    return {fan_in > 0, {loss[0], loss[1], loss[2], loss[3]}, {loss[4], loss[5], loss[6], loss[7]}, reference_bytes, loss[8]};
 }
 
 template <typename T>
@@ -123,16 +134,23 @@ void bind_decision(nb::module_& m) {
         .def(
             "columns",
             [](const TwoTierDecision& self) {
-                const auto& [out, in, most, hot] = self.targets;
-                return std::make_tuple(column(settings_of(self)), to_table(std::span<const Segment>(self.segments)), copied(out),
-                                       copied(in), copied(most), copied(hot), copied(self.slice_bytes),
-                                       to_table(std::span<const HeavyPair>(self.heavy_pairs)),
-                                       to_table(std::span<const NearRelay>(self.near_relays)),
-                                       copied(self.assignment.out_bytes), copied(self.assignment.in_bytes),
-                                       to_table(std::span<const RouteBytes>(self.assignment.far)),
-                                       to_table(std::span<const RouteBytes>(self.assignment.near)));
+                nb::typed<nb::dict, nb::str, Column<std::int64_t>> made;
+                made["settings"] = column(settings_of(self));
+                made["segments"] = to_table(std::span<const Segment>(self.segments));
+                made["out_target"] = copied(self.targets.out_bytes);
+                made["in_target"] = copied(self.targets.in_bytes);
+                made["most_bytes"] = copied(self.targets.most_bytes);
+                made["hot_ends"] = copied(self.targets.hot_ends);
+                made["slice_bytes"] = copied(self.slice_bytes);
+                made["heavy_pairs"] = to_table(std::span<const HeavyPair>(self.heavy_pairs));
+                made["near_relays"] = to_table(std::span<const NearRelay>(self.near_relays));
+                made["out_bytes"] = copied(self.assignment.out_bytes);
+                made["in_bytes"] = copied(self.assignment.in_bytes);
+                made["far"] = to_table(std::span<const RouteBytes>(self.assignment.far));
+                made["near"] = to_table(std::span<const RouteBytes>(self.assignment.near));
+                return made;
             },
-            "All that was decided.")
+            "All that was decided, by name.")
         .def(
             "rows",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
@@ -208,40 +226,52 @@ void bind_decision(nb::module_& m) {
 
 void bind_two_tier(nb::module_& m) {
     bind_decision(m);
+    nb::class_<TwoTierNetwork>(m, "TwoTierNetwork", "A cluster as planning sees it.");
     m.def(
-        "plan_two_tier",
-        [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers, const Array1<double>& nic,
-           const Array1<double>& costs, std::int32_t only, std::int32_t slices, const Array1<std::uint8_t>& present,
-           const Array1<double>& nominal_nic, double scale_up, bool is_mesh, double efficiency, std::int32_t scale_out,
-           double oversubscription, std::int32_t hash_radix, std::int32_t hash_uplinks,
-           std::int64_t hash_seed, const Array1<double>& losses) {
-            require_whole_servers(demand_bytes, servers);
-            require(nic.size() == demand_bytes.shape(0) && present.size() == nic.size() && nominal_nic.size() == nic.size(), "nic, present and nominal_nic must be [ranks]");
+        "two_tier_network",
+        [](std::int32_t servers, const Array1<double>& nic, const Array1<double>& nominal_nic, const Array1<std::uint8_t>& present,
+           double scale_up, bool is_mesh, std::int32_t scale_out, double oversubscription, double uplink, bool crosses_rails,
+           double scale_up_latency_s, double scale_out_latency_s, double message_overhead_s, double stage_overhead_s,
+           std::int32_t fan_in, double efficiency, const Array1<double>& losses, double reference_bytes, std::int32_t hash_radix,
+           std::int32_t hash_uplinks, std::int64_t hash_seed) {
+            require(servers > 0 && nic.size() % static_cast<std::size_t>(servers) == 0, "servers must be above 0, with as many ranks on each");
+            require(present.size() == nic.size() && nominal_nic.size() == nic.size(), "nic, present and nominal_nic must be [ranks]");
             require_finite(as_span(nic), "rates of NICs must be finite and not negative");
             require_finite(as_span(nominal_nic), "rates of NICs must be finite and not negative");
-            require_finite(as_span(costs), "costs must be finite and not negative");
-            require_finite(as_span(losses), "losses must be finite and not negative");
+            const double costs[] = {uplink, scale_up_latency_s, scale_out_latency_s, message_overhead_s, stage_overhead_s, reference_bytes};
+            require_finite(costs, "costs must be finite and not negative");
+            require(fan_in >= 0, "fan_in must be at least 0");
             require(scale_up > 0.0 && scale_up < 1e300 && efficiency > 0.0 && efficiency <= 1.0 && oversubscription >= 1.0 &&
                         oversubscription < 1e300,
                     "scale_up must be above 0, efficiency above 0 and at most 1, oversubscription at least 1");
             require(scale_out >= 0 && scale_out <= 2 && hash_radix >= 0 && hash_uplinks >= 0 && hash_radix <= kMostNodes && hash_uplinks <= kMostNodes,
                     "scale_out must be 0, 1 or 2, hash_radix and hash_uplinks between 0 and 1,000,000");
-            TwoTierDecision decision;
-            {
-                const nb::gil_scoped_release nogil;
-                const auto num_servers = static_cast<std::size_t>(servers);
-                const TwoTierCosts known = to_costs(costs, losses);
-                const Rates rates{num_servers, demand_bytes.shape(0) / num_servers, as_span(nic), costs.data()[9]};
-                const Ports ports{num_servers, rates.width, as_span(nic), as_span(present), scale_up, is_mesh, efficiency,
-                                  static_cast<ScaleOut>(scale_out), oversubscription, as_span(nominal_nic), hash_radix, hash_uplinks, hash_seed};
-                decision = plan_two_tier(as_span(demand_bytes), rates, known, ports, only, slices);
-            }
-            return decision;
+            const auto copy = [](const auto& array) { return std::vector(array.data(), array.data() + array.size()); };
+            auto made = std::make_unique<TwoTierNetwork>();
+            made->servers = static_cast<std::size_t>(servers);
+            made->nic = copy(nic);
+            made->nominal_nic = copy(nominal_nic);
+            made->present = copy(present);
+            made->costs = {scale_up_latency_s, scale_out_latency_s, message_overhead_s, stage_overhead_s, fan_in,
+                           to_congestion(losses, fan_in, reference_bytes), crosses_rails, uplink, !is_mesh};
+            made->ports = {made->servers, nic.size() / made->servers, made->nic, made->present, scale_up, is_mesh, efficiency,
+                           static_cast<ScaleOut>(scale_out), oversubscription, made->nominal_nic, hash_radix, hash_uplinks, hash_seed};
+            return made.release();  // Python's from here on
         },
-        "demand_bytes"_a.noconvert(), "servers"_a, "nic"_a.noconvert(), "costs"_a.noconvert(), "only"_a, "slices"_a,
-        "present"_a.noconvert(), "nominal_nic"_a.noconvert(), "scale_up"_a, "is_mesh"_a, "efficiency"_a, "scale_out"_a,
-        "oversubscription"_a, "hash_radix"_a, "hash_uplinks"_a, "hash_seed"_a, "losses"_a.noconvert(),
-        "Decides how to move a demand between servers.");
+        nb::kw_only(), "servers"_a, "nic"_a.noconvert(), "nominal_nic"_a.noconvert(), "present"_a.noconvert(), "scale_up"_a, "is_mesh"_a,
+        "scale_out"_a, "oversubscription"_a, "uplink"_a, "crosses_rails"_a, "scale_up_latency_s"_a, "scale_out_latency_s"_a,
+        "message_overhead_s"_a, "stage_overhead_s"_a, "fan_in"_a, "efficiency"_a, "losses"_a.noconvert(), "reference_bytes"_a,
+        "hash_radix"_a, "hash_uplinks"_a, "hash_seed"_a,
+        "Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.");
+    m.def(
+        "plan_two_tier",
+        [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only, std::int32_t slices) {
+            const std::size_t ranks = network.nic.size();
+            require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks]");
+            const nb::gil_scoped_release nogil;
+            return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices);
+        },
+        "demand_bytes"_a.noconvert(), "network"_a, "only"_a, "slices"_a, "Decides how to move a demand between servers.");
     m.def(
         "sum_tiles",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {

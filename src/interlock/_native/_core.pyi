@@ -175,8 +175,8 @@ class TwoTierDecision:
     def may_loop(self) -> bool:
         """Whether bytes inside servers may take NICs."""
 
-    def columns(self) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)]]:
-        """All that was decided."""
+    def columns(self) -> dict[str, Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]]:
+        """All that was decided, by name."""
 
     def rows(self, demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), writable=False)]]:
         """
@@ -203,7 +203,15 @@ class TwoTierDecision:
         Every tile in equal parts, one after the other, with a barrier between.
         """
 
-def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], servers: int, nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], costs: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], only: int, slices: int, present: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], nominal_nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale_up: float, is_mesh: bool, efficiency: float, scale_out: int, oversubscription: float, hash_radix: int, hash_uplinks: int, hash_seed: int, losses: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> TwoTierDecision:
+class TwoTierNetwork:
+    """A cluster as planning sees it."""
+
+def two_tier_network(*, servers: int, nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], nominal_nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], present: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], scale_up: float, is_mesh: bool, scale_out: int, oversubscription: float, uplink: float, crosses_rails: bool, scale_up_latency_s: float, scale_out_latency_s: float, message_overhead_s: float, stage_overhead_s: float, fan_in: int, efficiency: float, losses: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], reference_bytes: float, hash_radix: int, hash_uplinks: int, hash_seed: int) -> TwoTierNetwork:
+    """
+    Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.
+    """
+
+def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int) -> TwoTierDecision:
     """Decides how to move a demand between servers."""
 
 def sum_tiles(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], servers: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)]:

@@ -14,10 +14,8 @@ asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms.registry import Algorithm
@@ -83,53 +81,45 @@ def adaptive(
 def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Planner:
     """A planner for one cluster; what depends only on the cluster is done here."""
     fabric = cluster.fabric
-    joins_all = cluster.scale_out == "flat" or (cluster.scale_out == "rail-spine" and cluster.oversubscription <= 1.0)
-    costs = [
-        cluster.scale_up_latency_s,
-        cluster.scale_out_latency_s,
-        cluster.message_overhead_s,
-        cluster.stage_overhead_s,
-        fabric.fan_in or 0,
-        fabric.reference_bytes,
-        joins_all,
-        _uplink_bytes_per_s(cluster),
-        cluster.scale_up == "switch",
-        cluster.slowest_scale_up_bytes_per_s,
-    ]
-    return Planner(
-        cluster=cluster,
+    network = _core.two_tier_network(
+        servers=cluster.servers,
         nic=np.ascontiguousarray(cluster.nic_bandwidth_bytes_per_s, np.float64),
-        costs=np.array(costs, np.float64),
-        only=-1 if way is None else int(_WAYS[way]),
-        slices=slices,
-        facts={
-            "present": np.ascontiguousarray(cluster.present, np.uint8),
-            "nominal_nic": np.ascontiguousarray(cluster.nominal_nic_bandwidth_bytes_per_s, np.float64),
-            "scale_up": cluster.slowest_scale_up_bytes_per_s,
-            "is_mesh": cluster.scale_up == "mesh",
-            "efficiency": fabric.efficiency,
-            "scale_out": ("flat", "rail-spine", "rail").index(cluster.scale_out),
-            "oversubscription": cluster.oversubscription,
-            # Pairs with many flows spread over all uplinks: nothing to choose.
-            "hash_radix": (fabric.ecmp_radix or 0) if fabric.ecmp_flows == 1 else 0,
-            "hash_uplinks": fabric.ecmp_uplinks or 0,
-            "hash_seed": fabric.ecmp_seed,
-            "losses": np.array(
-                [
-                    fabric.fan_in or 0,
-                    fabric.loss_per_sender,
-                    fabric.sender_exponent,
-                    fabric.size_exponent,
-                    fabric.collapse_fan_in or 0,
-                    fabric.collapse_loss,
-                    fabric.collapse_sender_exponent,
-                    fabric.collapse_size_exponent,
-                    fabric.max_loss,
-                ],
-                np.float64,
-            ),
-        },
+        nominal_nic=np.ascontiguousarray(cluster.nominal_nic_bandwidth_bytes_per_s, np.float64),
+        present=np.ascontiguousarray(cluster.present, np.uint8),
+        scale_up=cluster.slowest_scale_up_bytes_per_s,
+        is_mesh=cluster.scale_up == "mesh",
+        scale_out=("flat", "rail-spine", "rail").index(cluster.scale_out),
+        oversubscription=cluster.oversubscription,
+        uplink=_uplink_bytes_per_s(cluster),
+        crosses_rails=cluster.scale_out == "flat"
+        or (cluster.scale_out == "rail-spine" and cluster.oversubscription <= 1.0),
+        scale_up_latency_s=cluster.scale_up_latency_s,
+        scale_out_latency_s=cluster.scale_out_latency_s,
+        message_overhead_s=cluster.message_overhead_s,
+        stage_overhead_s=cluster.stage_overhead_s,
+        fan_in=fabric.fan_in or 0,
+        efficiency=fabric.efficiency,
+        losses=np.array(
+            [
+                fabric.fan_in or 0,
+                fabric.loss_per_sender,
+                fabric.sender_exponent,
+                fabric.size_exponent,
+                fabric.collapse_fan_in or 0,
+                fabric.collapse_loss,
+                fabric.collapse_sender_exponent,
+                fabric.collapse_size_exponent,
+                fabric.max_loss,
+            ],
+            np.float64,
+        ),
+        reference_bytes=fabric.reference_bytes,
+        # Pairs with many flows spread over all uplinks: nothing to choose.
+        hash_radix=(fabric.ecmp_radix or 0) if fabric.ecmp_flows == 1 else 0,
+        hash_uplinks=fabric.ecmp_uplinks or 0,
+        hash_seed=fabric.ecmp_seed,
     )
+    return Planner(cluster, network, -1 if way is None else int(_WAYS[way]), slices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,11 +127,9 @@ class Planner:
     """Plans demands on one cluster, in one native call each."""
 
     cluster: Cluster
-    nic: NDArray[np.float64]  # [ranks] bytes per second
-    costs: NDArray[np.float64]
-    only: int
+    network: _core.TwoTierNetwork
+    only: int  # the way that is asked for; -1: any
     slices: int
-    facts: dict[str, Any]
 
     def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> TwoTierPlan:
         """Plan a demand; from an earlier plan, if the traffic has only drifted since."""
@@ -149,8 +137,7 @@ class Planner:
             kept = _carried_over(previous, demand)
             if kept is not None:
                 return kept
-        matrix, servers = demand.bytes_matrix, self.cluster.servers
-        decision = _core.plan_two_tier(matrix, servers, self.nic, self.costs, self.only, self.slices, **self.facts)
+        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices)
         return TwoTierPlan(self.cluster, demand, decision)
 
 

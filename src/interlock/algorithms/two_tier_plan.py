@@ -102,7 +102,8 @@ class TwoTierPlan:
             check_straight(self.cluster, self.demand)
         elif self.cluster.faults:
             columns = self.decision.columns()
-            check_ends(self.cluster, *columns[2:4], *columns[-5:])
+            names = ("out_target", "in_target", "near_relays", "out_bytes", "in_bytes", "far", "near")
+            check_ends(self.cluster, **{name: columns[name] for name in names})
 
     @property
     def servers(self) -> int:
@@ -210,7 +211,7 @@ class TwoTierPlan:
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """The demand, and what was decided about it."""
-        return (self.demand.bytes_matrix, *self.decision.columns(), np.array([self.align]))
+        return (self.demand.bytes_matrix, *self.decision.columns().values(), np.array([self.align]))
 
 
 def check_fit(ranks: NDArray[np.integer[Any]], is_fit: NDArray[np.bool_], what: str) -> None:
