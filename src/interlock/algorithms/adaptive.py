@@ -1,8 +1,6 @@
-"""Our All-to-Allv: balance over the NICs of each server, then burst or one-to-one stages, whichever is faster here.
+"""Our All-to-Allv: four ways to use the NICs of every server, of which the one that is predicted to be fastest is taken.
 
-Four ways, chosen by predicted time:
-
-* direct: every pair on its own, all at once; nothing beats it on balanced or very small traffic;
+* direct: every pair on its own, all at once; for traffic that is balanced or very small;
 * burst: each server's bytes spread over its NICs, all at once, in slices that hide balance and redistribution;
 * staged: the same bytes, every NIC with one partner at a time, for fabrics that suffer under fan-in;
 * detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte.
@@ -35,7 +33,7 @@ MOST_ROUNDS = 1024
 
 
 def supports(problem: Problem) -> str | None:
-    """Wherever each two servers that talk are joined by a rail, or every rank that talks has a NIC of its own."""
+    """Wherever all NICs work, or each two servers that talk have a GPU index whose NICs work at both."""
     reason = refuses_non_demand(problem)
     if reason is not None:
         return reason
