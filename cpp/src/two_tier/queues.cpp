@@ -1,6 +1,7 @@
 #include "interlock/two_tier/queues.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,15 @@ public:
         }
     }
 
+    template <typename Visit>
+    void for_each_move(Visit visit) const {
+        for (std::size_t move = 0; move < bytes_.size(); ++move) {
+            if (bytes_[move] <= 0) continue;
+            const std::size_t first = move / (width_ * width_ * waves_) * width_;
+            visit(move, to_int32(move / (width_ * width_) % waves_), first + move / width_ % width_, first + move % width_, bytes_[move]);
+        }
+    }
+
 private:
     std::size_t waves_, width_;
     std::vector<double> bytes_, moment_s_;
@@ -101,6 +111,7 @@ public:
           table_(cut_wires(demand, DecidedPlan(demand, decision, kEveryone).plan())),
           jobs_(ports.count()),
           at_once_s_(ports.count(), 0.0),
+          sends_at_once_(ports.ranks(), false),
           wire_bytes_(table_.wires.size(), 0.0),
           ready_s_(table_.wires.size(), 0.0),
           arrives_s_(table_.wires.size(), 0.0) {}
@@ -111,7 +122,10 @@ public:
             const Wire& wire = table_.wires[to_size(piece.wire)];
             const auto bytes = static_cast<double>(piece.length);
             wire_bytes_[to_size(piece.wire)] += bytes;
-            if (piece.sender != wire.src) before.bytes(before.at(wire.balance_wave, piece.sender, wire.src)) += bytes;
+            if (piece.sender != wire.src) {
+                before.bytes(before.at(wire.balance_wave, piece.sender, wire.src)) += bytes;
+                if (wire.stage == 0) sends_at_once_[to_size(piece.sender)] = true;
+            }
             if (piece.receiver != wire.dst) after.bytes(after.at(wire.restore_wave, wire.dst, piece.receiver)) += bytes;
         }
         double end = stay_inside();
@@ -149,6 +163,7 @@ private:
             for (std::size_t dst = src / width * width; dst < (src / width + 1) * width; ++dst) {
                 const std::int64_t bytes = demand_[src * ranks + dst];
                 if (bytes > 0) add_near(to_int32(src), to_int32(dst), static_cast<double>(bytes), 1);
+                sends_at_once_[src] = sends_at_once_[src] || (bytes > 0 && src != dst);
             }
         }
         double end = 0;
@@ -186,12 +201,38 @@ private:
             const double done_s = costs_.stage_overhead_s + clock_s[port] * at_once_s_[port] / moved_s[port] + costs_.scale_up_latency_s;
             moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
         });
+        wait_in_waves(moves);
         for (const WirePiece& piece : table_.pieces) {
             const Wire& wire = table_.wires[to_size(piece.wire)];
             if (piece.sender == wire.src) continue;
             double& ready = ready_s_[to_size(piece.wire)];
             ready = std::max(ready, moves.moment_s(moves.at(wire.balance_wave, piece.sender, wire.src)));
         }
+    }
+
+    /// A GPU's moves leave wave by wave, each after one before it has arrived; of a burst those to one helper follow each other.
+    void wait_in_waves(Moves& moves) const {
+        const bool is_burst = decision_.pace == Pace::kBurst;
+        const std::size_t under_way = is_burst ? kBalanceWaves : kBalanceWavesInTurn, width = ports_.width;
+        struct Sender {
+            std::int32_t wave = -1;
+            std::vector<double> done_s;  // by wave that it takes part in
+        };
+        std::vector<Sender> senders(ports_.ranks());
+        std::vector<std::array<double, 2>> pairs_s(ports_.ranks() * width, {0.0, 0.0});  // the last two to each helper
+        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t from, std::size_t to, double bytes) {
+            Sender& sender = senders[from];
+            if (std::exchange(sender.wave, wave) != wave) sender.done_s.push_back(0.0);
+            const std::size_t count = sender.done_s.size();
+            auto& pair_s = pairs_s[from * width + to % width];
+            const bool is_short = bytes < static_cast<double>(decision_.least_part_bytes) || ports_.servers == 2;
+            const double before_s = std::max(count > under_way ? sender.done_s[count - 1 - under_way] : costs_.stage_overhead_s, is_burst ? pair_s[is_short ? 1 : 0] : 0.0);
+            const double alone_s = before_s + bytes / ports_.link_rate() + costs_.message_overhead_s + costs_.scale_up_latency_s;
+            double& done_s = moves.moment_s(move);
+            done_s = std::max(done_s, alone_s);
+            pair_s = {done_s, pair_s[0]};
+            sender.done_s.back() = std::max(sender.done_s.back(), done_s);
+        });
     }
 
     /// All lanes at once: a lane ends with the last of its NICs and uplinks.
@@ -233,7 +274,15 @@ private:
             arrives_s_[id] = std::max(paced_s, alone_s) + costs_.scale_out_latency_s;
         }
         double last = 0;
-        for (const double arrives : arrives_s_) last = std::max(last, arrives);
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const Wire& slice = table_.wires[id];
+            const double rate = std::min(rate_[ports_.out(to_size(slice.src))], rate_[ports_.in(to_size(slice.dst))]);
+            for (const std::int32_t earlier : slice.after) {
+                if (earlier == kNoWire) continue;
+                arrives_s_[id] = std::max(arrives_s_[id], arrives_s_[to_size(earlier)] + wire_bytes_[id] / rate + costs_.message_overhead_s + costs_.scale_out_latency_s);
+            }
+            last = std::max(last, arrives_s_[id]);
+        }
         for (const double end : lane_end) last = std::max(last, end + costs_.scale_out_latency_s);
         return last;
     }
@@ -294,6 +343,12 @@ private:
         const std::size_t ranks = ports_.ranks();
         std::vector<double> out(ranks, 0.0), in(ranks, 0.0), opened(ranks, 0.0), load(ports_.count(), 0.0);
         std::vector<std::int32_t> stage(ranks, -1);
+        // Who has anything to send inside the server opens the first stage at once.
+        for (std::size_t src = 0; src < ranks; ++src) {
+            if (!sends_at_once_[src]) continue;
+            stage[src] = 0;
+            opened[src] = costs_.stage_overhead_s;
+        }
         double last = 0;
         for (std::size_t id = 0; id < table_.wires.size(); ++id) {
             const Wire& turn = table_.wires[id];
@@ -340,6 +395,7 @@ private:
     std::vector<LaneFlow> lanes_;
     std::vector<std::vector<Job>> jobs_;  // per port
     std::vector<double> at_once_s_;       // per port, work that nothing holds back
+    std::vector<bool> sends_at_once_;     // per rank
     std::vector<double> wire_bytes_, ready_s_, arrives_s_;  // per wire
 };
 

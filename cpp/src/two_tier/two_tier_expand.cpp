@@ -10,7 +10,6 @@
 namespace interlock {
 namespace {
 
-constexpr std::size_t kBalanceWaves = 5;  // of one GPU, on their way at once; two where tiles take turns
 constexpr std::size_t kStreams = 3;  // of balance out of one GPU that do not wait for each other
 constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
@@ -417,7 +416,7 @@ private:
                 sent.ids.front() = {id, id};
             }
             sent.ids.front().last = id + 1;
-            const Ids& over = sent.ids[is_burst ? kBalanceWaves : 2];
+            const Ids& over = sent.ids[is_burst ? kBalanceWaves : kBalanceWavesInTurn];
             begin(sender, wire.src);
             for (std::int32_t dep = over.first; dep < over.last; ++dep) {
                 if ((is_to_slow[to_size(dep - first_id)] != 0) == is_slow) add_dep(dep);
@@ -482,7 +481,8 @@ private:
             // What GPUs short of time to receive get does not wait for others; only the time that helpers among them need for
             // what they are given must not be crowded out.
             const bool is_hot = plan_.lanes.is_hot_receiver(to_size(receiver));
-            if (plan_.is_pair_burst && (!is_hot || is_helper[to_size(receiver)])) {
+            const bool is_long = message_bytes_ >= plan_.least_part_bytes;  // short ones would only add up latencies
+            if (plan_.is_pair_burst && is_long && (!is_hot || is_helper[to_size(receiver)])) {
                 const std::size_t lane = to_size(wire.dst) * width_ + to_size(wire.src) % width_;
                 auto& before = is_hot ? to_helper[lane * width_ + to_size(receiver) % width_] : in_turn[lane];
                 const std::int32_t earlier = std::exchange(before, to_int32(restore_.first_id + message));

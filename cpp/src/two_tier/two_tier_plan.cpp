@@ -35,10 +35,9 @@ public:
             decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
         };
         const bool has_rails = all_tiles_have_rails();
-        // Sums suffice where ports inside servers have time to spare and NICs are alike. They miss senders that a detour adds
-        // to a crowd, but not by so much that it would be chosen: that is followed only where somebody asks for one way.
-        const bool must_follow = ports_.ranks() <= kMostFollowed &&
-                                 (ledger_.ports_matter() || !is_even() || ports_.couples_ends() || (costs_.fan_in > 0 && only >= 0));
+        // Sums suffice to choose where ports inside servers have time to spare and NICs are alike.
+        const bool may_follow = ports_.ranks() <= kMostFollowed;
+        const bool must_follow = may_follow && (only >= 0 || ledger_.ports_matter() || !is_even() || ports_.couples_ends());
         const auto follow = [&](const TwoTierDecision& decision) { return queue_seconds(demand_, decision, ports_, costs_); };
         TwoTierDecision burst, staged, detour;
         if (wanted(Way::kBurst) && has_rails) {
@@ -71,9 +70,20 @@ public:
         }
         require(is_any(),
                 only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
-        auto best = only >= 0 ? only : static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
-        // Of two that cannot be told apart, the lanes of a burst follow traffic that drifts.
-        if (best == 3 && predicted_s[1] < (1 + kToldApart) * predicted_s[3]) best = 1;
+        const auto choose = [&] {
+            auto best = static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
+            // Of ways that cannot be told apart, sending straight is simplest, and the lanes of a burst follow traffic that drifts.
+            for (const std::int32_t simpler : {0, 1}) {
+                if (best == 3 && predicted_s[simpler] < (1 + kToldApart) * predicted_s[3]) best = simpler;
+            }
+            return best;
+        };
+        auto best = only >= 0 ? only : choose();
+        // Sums miss what slices of a detour wait for and whom they crowd: it is followed before it is believed.
+        if (best == 3 && may_follow && !must_follow) {
+            predicted_s[3] = follow(detour);
+            best = choose();
+        }
         TwoTierDecision decision = best == 1 ? std::move(burst) : best == 2 ? std::move(staged) : best == 3 ? std::move(detour) : started(Way::kDirect);
         std::ranges::copy(predicted_s, decision.predicted_s);
         // Traffic inside servers can wait unless there is much of it and little scale-up to spare.

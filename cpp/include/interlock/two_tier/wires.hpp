@@ -11,6 +11,9 @@ namespace interlock {
 
 inline constexpr std::int32_t kNoWire = -1;
 
+/// Waves of moves of one GPU that are on their way at once; fewer where tiles take turns.
+inline constexpr std::size_t kBalanceWaves = 5, kBalanceWavesInTurn = 2;
+
 /// One message between servers: a slice of a lane.
 struct Wire {
     std::int32_t src, dst;  ///< ranks
