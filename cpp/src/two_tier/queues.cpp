@@ -112,6 +112,7 @@ public:
           jobs_(ports.count()),
           at_once_s_(ports.count(), 0.0),
           sends_at_once_(ports.ranks(), false),
+          opened_s_(ports.ranks(), 1e300),
           wire_bytes_(table_.wires.size(), 0.0),
           ready_s_(table_.wires.size(), 0.0),
           arrives_s_(table_.wires.size(), 0.0) {}
@@ -235,9 +236,24 @@ private:
         });
     }
 
+    /// A rank opens the stage when it first has something to send: who only passes on opens it late. Wires wait for that.
+    void open_doors() {
+        for (std::size_t rank = 0; rank < ports_.ranks(); ++rank) {
+            if (sends_at_once_[rank]) opened_s_[rank] = costs_.stage_overhead_s;
+        }
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            double& opened = opened_s_[to_size(table_.wires[id].src)];
+            opened = std::min(opened, ready_s_[id] + costs_.stage_overhead_s);
+        }
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            ready_s_[id] = std::max(ready_s_[id], opened_s_[to_size(table_.wires[id].src)]);
+        }
+    }
+
     /// All lanes at once: a lane ends with the last of its NICs and uplinks.
     double flow() {
         const std::size_t ranks = ports_.ranks();
+        open_doors();
         std::vector<std::int32_t> lane_at(ranks * ranks, -1), lane_of(table_.wires.size());
         for (std::size_t id = 0; id < table_.wires.size(); ++id) {
             const Wire& wire = table_.wires[id];
@@ -252,7 +268,7 @@ private:
             lanes_[to_size(lane)].slice_bytes.push_back(wire_bytes_[id]);
             lanes_[to_size(lane)].flows += wire.after[0] == kNoWire;
             const std::size_t port = ports_.out(to_size(wire.src));
-            jobs_[port].push_back({std::max(ready_s_[id], costs_.stage_overhead_s), wire_bytes_[id] / rate_[port] + costs_.message_overhead_s});
+            jobs_[port].push_back({ready_s_[id], wire_bytes_[id] / rate_[port] + costs_.message_overhead_s});
         }
         const std::vector<double> lane_end = end_lanes();
         // Backwards, so that of the slices on the wire together the last is met first.
@@ -272,6 +288,9 @@ private:
             const double rate = std::min(rate_[ports_.out(to_size(flow.src))], rate_[ports_.in(to_size(flow.dst))]);
             const double alone_s = ready_s_[id] + wire_bytes_[id] / rate + costs_.message_overhead_s;
             arrives_s_[id] = std::max(paced_s, alone_s) + costs_.scale_out_latency_s;
+            // Who only passes on opens the stage when the first slice is there, which the others may have let through.
+            double& opened = opened_s_[to_size(flow.dst)];
+            opened = std::min(opened, alone_s + costs_.scale_out_latency_s + costs_.stage_overhead_s);
         }
         double last = 0;
         for (std::size_t id = 0; id < table_.wires.size(); ++id) {
@@ -381,6 +400,11 @@ private:
             double& ready = moves.moment_s(moves.at(wire.restore_wave, wire.dst, piece.receiver));
             ready = std::max(ready, arrives_s_[to_size(piece.wire)]);
         }
+        if (decision_.pace != Pace::kExclusive) {
+            moves.for_each_move([&](std::size_t move, std::int32_t, std::size_t from, std::size_t, double) {
+                moves.moment_s(move) = std::max(moves.moment_s(move), opened_s_[from]);
+            });
+        }
         moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
             jobs_[port].push_back({moves.moment_s(move), seconds});
         });
@@ -396,6 +420,7 @@ private:
     std::vector<std::vector<Job>> jobs_;  // per port
     std::vector<double> at_once_s_;       // per port, work that nothing holds back
     std::vector<bool> sends_at_once_;     // per rank
+    std::vector<double> opened_s_;        // per rank, its first stage
     std::vector<double> wire_bytes_, ready_s_, arrives_s_;  // per wire
 };
 
