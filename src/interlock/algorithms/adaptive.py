@@ -1,4 +1,4 @@
-"""Our All-to-Allv: four ways to use the NICs of every server, of which the one that is predicted to be fastest is taken.
+"""Our All-to-Allv: four ways to use the NICs of every server; the one that is predicted to be fastest is taken.
 
 * direct: every pair on its own, all at once; for traffic that is balanced or very small;
 * burst: each server's bytes spread over its NICs, all at once, in slices that hide balance and redistribution;
