@@ -291,6 +291,7 @@ def test_an_option_changes_what_comes_out_or_is_refused(
 NAMED = ["--servers=2", "--gpus=2", "--nic=10Mbit", "--scale-up=90Mbit", "--nic-of=1=0", "--port-queue=1MB"]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("option", NAMED)
 @pytest.mark.parametrize("command", ["run", "step", "calibrate"])
 def test_a_lab_that_is_up_cannot_be_made_otherwise(
@@ -304,6 +305,7 @@ def test_a_lab_that_is_up_cannot_be_made_otherwise(
     assert capsys.readouterr().err.strip() == said
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("option", ["--traffic=uniform", "--html=new.html", "--seed=3"])
 def test_a_collective_in_the_lab_has_no_traffic(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")

@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,9 @@ def test_columns_go_in_the_order_asked_for_and_the_rest_becomes_a_list() -> None
 WHOLE = "what was not yet whole is not written"
 
 
+NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
 @pytest.mark.parametrize(
     ("words", "after_s", "kept"),
     [
@@ -167,7 +171,7 @@ WHOLE = "what was not yet whole is not written"
         (["moe", "layer", "--layer", "large-32", "--gpus", "256"], 2.0, WHOLE),
         (["step", "deepseek-pair"], 2.0, WHOLE),
         (["sweep", "{grid}", "--workers", "1"], 60.0, "no point was finished; {folder} has those of earlier runs"),
-        (["doctor"], 0.7, WHOLE),
+        pytest.param(["doctor"], 0.7, WHOLE, marks=[pytest.mark.torch, NEEDS_TORCH]),  # which takes it that long
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )

@@ -73,6 +73,7 @@ def test_a_lab_whose_owner_was_killed_is_reaped(small_spec: LabSpec) -> None:
     assert name not in running()
 
 
+@pytest.mark.torch
 @needs_lab
 @pytest.mark.parametrize("sign", ["-hub", "-r15", "ranks"])
 def test_ctrl_c_removes_a_lab_however_often_it_comes(sign: str, tmp_path: Path) -> None:
@@ -309,6 +310,7 @@ def test_a_pulled_link_is_named_by_everyone() -> None:
     assert verdict.works_again
 
 
+@pytest.mark.torch
 @needs_lab
 def test_collectives_run_beside_gloos_own(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
