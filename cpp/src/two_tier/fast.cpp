@@ -53,7 +53,7 @@ public:
 
     ScheduleRows run(bool is_exclusive) {
         const Tiles tiles = sum_tiles(demand_, servers_, width_);
-        number_items();
+        item_ = number_items(demand_, ranks_);
         add_local();
         one_to_one_stages(tiles);
         reserve_parts();
@@ -68,17 +68,6 @@ public:
     }
 
 private:
-    void number_items() {
-        item_.resize(ranks_ * ranks_);
-        std::int32_t next = 0;
-        for (std::size_t src = 0; src < ranks_; ++src) {
-            for (std::size_t dst = 0; dst < ranks_; ++dst) {
-                item_[src * ranks_ + dst] = next;
-                next += src != dst && demand_[src * ranks_ + dst] > 0;
-            }
-        }
-    }
-
     /// What stays inside servers runs beside the first stage.
     void add_local() {
         for (std::size_t src = 0; src < ranks_; ++src) {

@@ -50,7 +50,7 @@ public:
     }
 
     ScheduleRows run() {
-        number_items();
+        item_ = number_items(demand_, ranks_);
         std::vector<std::int64_t> shares(ranks_);
         for (std::size_t own = 0; own < servers_; ++own) {
             const auto owed = std::span(tiles_.bytes).subspan(own * servers_, servers_);
@@ -77,17 +77,6 @@ private:
         const std::int64_t wanted = std::clamp((kSlicesInAll + others - 1) / others, kFewestSlices, kMostSlices);
         const std::int64_t mean = owed / (static_cast<std::int64_t>(width_) * others);
         return static_cast<std::int32_t>(std::max<std::int64_t>(1, std::min(wanted, mean / kSmallestSliceBytes)));
-    }
-
-    void number_items() {
-        item_.resize(ranks_ * ranks_);
-        std::int32_t next = 0;
-        for (std::size_t src = 0; src < ranks_; ++src) {
-            for (std::size_t dst = 0; dst < ranks_; ++dst) {
-                item_[src * ranks_ + dst] = next;
-                next += src != dst && demand_[src * ranks_ + dst] > 0;
-            }
-        }
     }
 
     /// Gives the bytes of a tile their carriers: a GPU keeps its first bytes up to its share, the rest goes to GPUs below theirs.

@@ -50,6 +50,18 @@ BlockSums add_block(const std::int64_t* row, std::int64_t* into, std::size_t wid
 
 }  // namespace
 
+std::vector<std::int32_t> number_items(std::span<const std::int64_t> demand_bytes, std::size_t ranks) {
+    std::vector<std::int32_t> item(ranks * ranks);
+    std::int32_t next = 0;
+    for (std::size_t src = 0; src < ranks; ++src) {
+        for (std::size_t dst = 0; dst < ranks; ++dst) {
+            item[src * ranks + dst] = next;
+            next += src != dst && demand_bytes[src * ranks + dst] > 0;
+        }
+    }
+    return item;
+}
+
 Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers, std::size_t width) {
     const std::size_t ranks = servers * width;
     require(demand_bytes.size() == ranks * ranks, "demand_bytes must be [ranks, ranks]");

@@ -5,6 +5,7 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/tiles.hpp"
 #include "interlock/two_tier/wires.hpp"
 
 namespace interlock {
@@ -83,15 +84,7 @@ struct Moves {
 /// Rows of everybody, one after the other.
 class AllRows {
 public:
-    AllRows(std::span<const std::int64_t> demand, std::size_t ranks) : ranks_(ranks), item_(ranks * ranks) {
-        std::int32_t next = 0;
-        for (std::size_t src = 0; src < ranks; ++src) {
-            for (std::size_t dst = 0; dst < ranks; ++dst) {
-                item_[src * ranks + dst] = next;
-                next += src != dst && demand[src * ranks + dst] > 0;
-            }
-        }
-    }
+    AllRows(std::span<const std::int64_t> demand, std::size_t ranks) : ranks_(ranks), item_(number_items(demand, ranks)) {}
 
     void reserve(std::size_t messages, std::size_t pieces) {
         for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice}) column->reserve(messages);
