@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +15,7 @@ from interlock.algorithms import registry
 from interlock.algorithms.neighbours import adjacency, embedded_ring, grid_dims
 from interlock.algorithms.rounds import cut_evenly
 from interlock.collectives import CollectiveKind, collective
-from interlock.cost import predict
-from interlock.cost.predict import Link
+from interlock.cost.predict import Link, chain_s, narrowest_link
 from interlock.planning import Plan, solve
 from interlock.problem import Problem, collective_problem
 from strategies import clusters, collective_problems
@@ -36,6 +38,17 @@ def planned(name: str, topology: il.Topology | il.Cluster, kind: str, **paramete
     return plan
 
 
+def ring_s(num_ranks: int, size_bytes: float, link: Link, passes: int = 1) -> float:
+    """(N - 1) rounds of a share each."""
+    return passes * (num_ranks - 1) * link.arrival_s(size_bytes / num_ranks)
+
+
+def rings_by_dimension_s(dims: Sequence[int], size_bytes: float, links: Sequence[Link]) -> float:
+    """All-Reduce by rings, each on the share that the ones before left (BlueConnect)."""
+    left = size_bytes / np.cumprod([1, *dims[:-1]])
+    return sum(ring_s(dim, share, link, passes=2) for dim, share, link in zip(dims, left, links, strict=True))
+
+
 def reason(name: str, problem: Problem) -> str:
     why = registry.get(name).supports(problem)
     assert why is not None
@@ -48,7 +61,7 @@ def reason(name: str, problem: Problem) -> str:
 def test_a_ring_takes_its_textbook_time(count: int, kind: str, passes: int, both_ways: bool) -> None:
     both_ways = both_ways and count > 2
     plan = planned("ring", il.topology.ring(count, **QUANTITIES), kind, both_ways=both_ways)
-    expected = predict.ring_s(count, SIZE, LINK, passes=passes, both_ways=both_ways)
+    expected = ring_s(count, SIZE / (1 + both_ways), LINK, passes)
     assert plan.simulate().makespan_s == pytest.approx(expected, rel=1e-12)
     assert plan.num_stages == passes * (count - 1)
 
@@ -57,7 +70,7 @@ def test_a_ring_takes_its_textbook_time(count: int, kind: str, passes: int, both
 @pytest.mark.parametrize("blocks", [1, 3, 16])
 def test_blocks_down_a_chain_take_their_textbook_time(kind: str, blocks: int) -> None:
     plan = planned("ring", il.topology.ring(5, **QUANTITIES), kind, both_ways=False, blocks=blocks)
-    assert plan.simulate().makespan_s == pytest.approx(predict.chain_s(4, SIZE, blocks, LINK), rel=1e-12)
+    assert plan.simulate().makespan_s == pytest.approx(chain_s(4, SIZE, blocks, LINK), rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["hypercube", "switch", "fully connected"])
@@ -68,9 +81,9 @@ def test_halving_doubling_takes_its_textbook_time(shape: str, kind: str, passes:
         "switch": il.topology.switch(16, **QUANTITIES),
         "fully connected": il.topology.fully_connected(16, **QUANTITIES),
     }[shape]
-    link = predict.narrowest_link(made, np.array([0]), np.array([1]))
+    link = narrowest_link(made, np.array([0]), np.array([1]))
     plan = planned("halving-doubling", made, kind)
-    expected = predict.halving_doubling_s(16, SIZE, link, passes=passes)
+    expected = passes * sum(link.arrival_s(SIZE / 2**k) for k in range(1, 5))
     assert plan.simulate().makespan_s == pytest.approx(expected, rel=1e-12)
     assert plan.num_stages == passes * 4
 
@@ -79,7 +92,8 @@ def test_halving_doubling_takes_its_textbook_time(shape: str, kind: str, passes:
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_double_trees_take_their_textbook_time_on_links_of_their_own(count: int, blocks: int) -> None:
     plan = planned("double-tree", il.topology.fully_connected(count, **QUANTITIES), "all-reduce", blocks=blocks)
-    assert plan.simulate().makespan_s == pytest.approx(predict.double_tree_s(count, SIZE, blocks, LINK), rel=1e-12)
+    depth = math.ceil(math.log2(count))
+    assert plan.simulate().makespan_s == pytest.approx(chain_s(2 * depth, SIZE / 2, blocks, LINK), rel=1e-12)
 
 
 def test_a_large_all_reduce_over_double_trees_uses_a_switch_almost_fully() -> None:
@@ -93,7 +107,7 @@ def test_rings_by_dimension_take_their_textbook_time(both_ways: bool) -> None:
     torus = il.topology.torus(3, 4, 5, **QUANTITIES)
     plan = planned("hierarchical", torus, "all-reduce", both_ways=both_ways)
     size = SIZE / 2 if both_ways else SIZE
-    expected = predict.hierarchical_s((5, 4, 3), size, (LINK, LINK, LINK), passes=2)
+    expected = rings_by_dimension_s((5, 4, 3), size, (LINK, LINK, LINK))
     assert plan.simulate().makespan_s == pytest.approx(expected, rel=1e-6)
     assert plan.num_stages == 2 * (2 + 3 + 4)
 
@@ -103,8 +117,8 @@ def test_hierarchical_crosses_the_nics_with_an_eighth_of_the_bytes() -> None:
     plan = planned("hierarchical", cluster, "all-reduce", slices=1)
     sent = plan.messages["size_bytes"][plan.messages["src"] // 8 != plan.messages["dst"] // 8].sum()
     assert sent == 2 * 4 * 8 * 3 * SIZE // 32
-    links = [predict.narrowest_link(cluster.topology, np.array([0]), np.array([peer])) for peer in (1, 8)]
-    expected = predict.hierarchical_s((8, 4), SIZE, links, passes=2)
+    links = [narrowest_link(cluster.topology, np.array([0]), np.array([peer])) for peer in (1, 8)]
+    expected = rings_by_dimension_s((8, 4), SIZE, links)
     assert plan.simulate().makespan_s == pytest.approx(expected, rel=1e-12)
     assert planned("hierarchical", cluster, "all-reduce").simulate().makespan_s < 0.6 * expected  # in slices
 
@@ -113,21 +127,21 @@ def test_hierarchical_crosses_the_nics_with_an_eighth_of_the_bytes() -> None:
 def test_multitree_gives_every_link_one_share_per_round(kind: str) -> None:
     plan = planned("multitree", il.topology.torus(4, 4, **QUANTITIES | {"latency": 0}), kind)
     rounds = plan.num_stages
-    expected = predict.multitree_s(rounds, 16, SIZE, Link(LINK.overhead_s, 0.0, LINK.bandwidth_bytes_per_s))
+    expected = rounds * LINK.busy_s(SIZE / 16)
     assert plan.simulate().makespan_s == pytest.approx(expected, rel=1e-12)
     assert rounds <= (5 if kind != "all-reduce" else 10)  # 15 shares over 4 links each take at least 4
 
 
 def test_multitree_is_optimal_where_everyone_is_a_neighbour() -> None:
     plan = planned("multitree", il.topology.fully_connected(8, **QUANTITIES), "all-gather")
-    assert plan.simulate().makespan_s == pytest.approx(predict.direct_s(8, SIZE, LINK))
+    assert plan.simulate().makespan_s == pytest.approx(LINK.arrival_s(SIZE / 8))
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
 def test_direct_takes_its_textbook_time_where_everyone_is_a_neighbour(kind: str) -> None:
     plan = planned("direct", il.topology.fully_connected(8, **QUANTITIES), kind)
     passes = 2 if kind == "all-reduce" else 1
-    assert plan.simulate().makespan_s == pytest.approx(predict.direct_s(8, SIZE, LINK, passes=passes), rel=1e-12)
+    assert plan.simulate().makespan_s == pytest.approx(passes * LINK.arrival_s(SIZE / 8), rel=1e-12)
 
 
 def test_two_trees_on_a_dgx1_share_no_link() -> None:

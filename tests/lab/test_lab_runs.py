@@ -332,6 +332,6 @@ def test_a_killed_rank_is_called_what_it_is() -> None:
     from interlock.lab.ranks import RankFailed, Ranks, Seat
 
     with Ranks([Seat()] * 3) as ranks:
-        os.kill(ranks.pids[1], signal.SIGKILL)
+        ranks._processes[1].kill()
         with pytest.raises(RankFailed, match=r"^rank 1: its process was killed by SIGKILL$"):
             ranks.call(id)

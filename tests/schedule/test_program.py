@@ -59,8 +59,8 @@ def check_programs(plan: Plan) -> None:
         ):
             assert adds[peer, rank, tag] == is_added
         assert not any(column.flags.writeable for column in program.columns.values())
-        steps = np.repeat(np.arange(program.num_steps), np.diff(program.columns["wait_offsets"]))
-        releasing = np.repeat(np.arange(program.num_steps), np.diff(program.columns["release_offsets"]))
+        waits, releases = (np.diff(program.columns[name]) for name in ("wait_offsets", "release_offsets"))
+        steps, releasing = (np.repeat(np.arange(len(counts)), counts) for counts in (waits, releases))
         assert sorted(zip(program.columns["wait_on"].tolist(), steps.tolist(), strict=True)) == sorted(
             zip(releasing.tolist(), program.columns["release_to"].tolist(), strict=True)
         )

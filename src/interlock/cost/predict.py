@@ -1,14 +1,11 @@
-"""Textbook alpha-beta times of collectives: microseconds without a schedule, for choosing among algorithms.
+"""What a message costs on its way, and blocks down a chain: for choosing block sizes without a schedule.
 
-A message of s bytes holds its link for ``overhead_s + s / bandwidth`` and arrives `latency_s` after that. The forms are
-exact where every round uses links of one kind and no two messages of a round share one; `size_bytes` is counted as
-`interlock.collectives` counts it.
+A message of s bytes holds its link for ``overhead_s + s / bandwidth`` and arrives `latency_s` after that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,20 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.topology import Topology
 
-__all__ = [
-    "Link",
-    "best_blocks",
-    "binomial_tree_s",
-    "chain_s",
-    "direct_s",
-    "double_tree_s",
-    "halving_doubling_s",
-    "hierarchical_s",
-    "multitree_s",
-    "narrowest_link",
-    "ring_s",
-    "tree_all_reduce_s",
-]
+__all__ = ["Link", "best_blocks", "chain_s", "narrowest_link"]
 
 MAX_BLOCKS = 1024
 
@@ -65,59 +49,9 @@ def narrowest_link(topology: Topology, src: NDArray[np.integer], dst: NDArray[np
     )
 
 
-def ring_s(num_ranks: int, size_bytes: float, link: Link, *, passes: int = 1, both_ways: bool = False) -> float:
-    """All-Gather or Reduce-Scatter (one pass) or All-Reduce (two): (N - 1) rounds of a share each.
-
-    >>> ring_s(4, 4e9, Link(0.0, 0.0, 1e9))
-    3.0
-    """
-    share = size_bytes / num_ranks / (2 if both_ways else 1)
-    return passes * (num_ranks - 1) * link.arrival_s(share)
-
-
-def halving_doubling_s(num_ranks: int, size_bytes: float, link: Link, *, passes: int = 1) -> float:
-    """log2 N rounds with half, a quarter, ... of the bytes; All-Reduce makes two passes."""
-    rounds = num_ranks.bit_length() - 1
-    return passes * sum(link.arrival_s(size_bytes / 2**k) for k in range(1, rounds + 1))
-
-
-def hierarchical_s(dims: Sequence[int], size_bytes: float, links: Sequence[Link], *, passes: int = 1) -> float:
-    """Rings dimension by dimension, each on the share that the ones before left (BlueConnect)."""
-    seconds, left = 0.0, size_bytes
-    for dim, link in zip(dims, links, strict=True):
-        seconds += ring_s(dim, left, link)
-        left /= dim
-    return passes * seconds
-
-
 def chain_s(num_hops: int, size_bytes: float, blocks: int, link: Link) -> float:
     """Blocks one after the other down a chain: Broadcast or Reduce on a line, or along a tree of that depth."""
     return (num_hops + blocks - 1) * link.busy_s(size_bytes / blocks) + num_hops * link.latency_s
-
-
-def tree_all_reduce_s(depth: int, size_bytes: float, blocks: int, link: Link) -> float:
-    """Up a tree and down again, blocks one after the other, every tree edge on links of its own."""
-    return chain_s(2 * depth, size_bytes, blocks, link)
-
-
-def double_tree_s(num_ranks: int, size_bytes: float, blocks: int, link: Link) -> float:
-    """All-Reduce over two binary trees of depth ceil(log2 N) with half of the bytes each."""
-    return tree_all_reduce_s(math.ceil(math.log2(num_ranks)), size_bytes / 2, blocks, link) if num_ranks > 1 else 0.0
-
-
-def binomial_tree_s(num_ranks: int, size_bytes: float, link: Link) -> float:
-    """Broadcast or Reduce in ceil(log2 N) rounds of all bytes."""
-    return math.ceil(math.log2(num_ranks)) * link.arrival_s(size_bytes)
-
-
-def multitree_s(num_rounds: int, num_ranks: int, size_bytes: float, link: Link) -> float:
-    """Rounds of one share each."""
-    return num_rounds * link.arrival_s(size_bytes / num_ranks)
-
-
-def direct_s(num_ranks: int, size_bytes: float, link: Link, *, passes: int = 1) -> float:
-    """Every rank to every rank at once over links of their own."""
-    return passes * link.arrival_s(size_bytes / num_ranks) if num_ranks > 1 else 0.0
 
 
 def best_blocks(num_hops: int, size_bytes: float, link: Link) -> int:

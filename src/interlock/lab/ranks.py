@@ -129,11 +129,6 @@ class Ranks:
             raise RankFailed("the store's process ended before it listened") from None
         raise RankFailed(f"the store did not start within {START_TIMEOUT_S:g} s")
 
-    @property
-    def pids(self) -> list[int]:
-        """Process ids by rank."""
-        return [process.pid or 0 for process in self._processes]
-
     def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float = 300.0) -> list[Any]:
         """Run ``function(context, *arguments)`` on every rank; give their values, or raise the first error."""
         self.post(function, *arguments)

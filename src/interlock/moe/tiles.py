@@ -46,7 +46,6 @@ class Tasks:
     """Collects tasks block by block, then runs them."""
 
     num_gpus: int
-    compute_places: int = 1
     resource: list[Ints] = field(default_factory=list)
     duration_s: list[NDArray[np.float64]] = field(default_factory=list)
     delay_s: list[NDArray[np.float64]] = field(default_factory=list)

@@ -35,11 +35,6 @@ class Keeper:
         self._thread = threading.Thread(target=self._work, name=thread_name, daemon=True)
         self._thread.start()
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether nothing is asked any more."""
-        return self._stop.is_set()
-
     def stop(self, patience_s: float) -> None:
         """End the thread, unless the store holds it up for longer than this."""
         self._stop.set()

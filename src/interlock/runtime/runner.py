@@ -245,11 +245,6 @@ class Runner:
         held = self._arena.take(name, size_bytes, torch.device("cpu"), pinned=torch.cuda.is_available())
         return held.narrow(0, 0, size_bytes)
 
-    @property
-    def held_bytes(self) -> int:
-        """Memory kept for relayed, packed and staged bytes."""
-        return self._arena.size_bytes
-
     def guard(self, action: Callable[[], T], what: str) -> T:
         """Run something that waits for peers; if it fails, find out who is to blame."""
         try:

@@ -93,11 +93,6 @@ class Program:
         """Messages it receives, one per peer."""
         return len(self.columns["receive_peer"])
 
-    @property
-    def num_steps(self) -> int:
-        """Sends, receives and barriers."""
-        return len(self.columns["wait_offsets"]) - 1
-
 
 _NOTHING = np.zeros(0, np.int64)
 

@@ -98,16 +98,6 @@ class Topology:
         """Link ids of the default route from each `src` rank to each `dst` rank."""
         return self.router.routes(self, np.ascontiguousarray(src, np.int32), np.ascontiguousarray(dst, np.int32))
 
-    def out_links(self) -> Ragged:
-        """Link ids leaving each node, ascending."""
-        order = np.argsort(self.link_src, kind="stable").astype(np.int32)
-        return Ragged.from_counts(np.bincount(self.link_src, minlength=self.num_nodes), order)
-
-    def in_links(self) -> Ragged:
-        """Link ids entering each node, ascending."""
-        order = np.argsort(self.link_dst, kind="stable").astype(np.int32)
-        return Ragged.from_counts(np.bincount(self.link_dst, minlength=self.num_nodes), order)
-
     def without_link(self, a: int, b: int) -> Topology:
         """The graph less every link between two nodes, both ways."""
         ends = np.stack([self.link_src, self.link_dst])

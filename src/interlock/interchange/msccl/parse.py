@@ -20,7 +20,6 @@ SENDS = ("s", "rcs", "rrs", "rrcs")
 RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
 ADDS = ("rrs", "rrc", "rrcs", "re")
 TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop")
-LOCAL_ENDS = {"s": "s", "cpy": "sd", "re": "sd", "r": "d", "rcs": "d", "rrs": "s", "rrc": "sd", "rrcs": "sd"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ __all__ = ["NONE", "Regions", "problem_of_regions", "regions_of"]
 
 NONE = -1
 OWNED = (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.SCATTER)
-SUMMED = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER, CollectiveKind.REDUCE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

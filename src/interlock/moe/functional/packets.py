@@ -12,7 +12,7 @@ from enum import IntEnum
 from interlock.errors import InvalidInput
 from interlock.moe.constants import FLIT_BYTES, IDS_PER_FLIT
 
-__all__ = ["MAX_TARGETS", "Packet", "Stage", "decode", "encode", "num_flits"]
+__all__ = ["MAX_TARGETS", "Packet", "Stage", "decode", "encode"]
 
 ADDRESS_BITS = 48
 MAX_TARGETS = 2**15 - 1
@@ -34,11 +34,6 @@ class Packet:
     stage: Stage
     targets: tuple[int, ...]  # expert ids
     payload: bytes = b""
-
-
-def num_flits(packet: Packet) -> int:
-    """Length on the wire."""
-    return 1 + -(-len(packet.targets) // IDS_PER_FLIT) + -(-len(packet.payload) // FLIT_BYTES)
 
 
 def encode(packet: Packet) -> bytes:

@@ -52,7 +52,6 @@ class Quantised:
 
     chunk_bytes: int
     item_chunks: NDArray[np.int64]  # [num_items]
-    piece_row: NDArray[np.int64]  # the row of the piece table each kept piece comes from
     message: NDArray[np.int64]
     item: NDArray[np.int32]
     first: NDArray[np.int64]  # first chunk within the item
@@ -80,7 +79,6 @@ def quantise(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> Quant
     return Quantised(
         chunk_bytes=chunk_bytes,
         item_chunks=item_chunks,
-        piece_row=kept,
         message=pieces.message[kept],
         item=pieces.item[kept],
         first=first[kept],
