@@ -35,6 +35,7 @@ from interlock.schedule import (
     Program,
     Schedule,
     SlotSchedule,
+    Wrapped,
     check_align,
     levels,
     lower,
@@ -125,13 +126,12 @@ class Plan:
     @property
     def reason(self) -> str:
         """Why the plan is as it is, where the algorithm says; empty where it does not."""
-        return str(getattr(self.compact, "reason", ""))
+        return self.compact.reason
 
     @property
     def predicted_s(self) -> float | None:
         """Seconds that the plan is predicted to take, without simulating; None where its algorithm predicts nothing."""
-        said = getattr(self.compact, "predicted_s", None)
-        return None if said is None else float(said)
+        return self.compact.predicted_s
 
     def reversed(self) -> Plan:
         """The same messages backwards: combine from dispatch, or the backward pass, for free.
@@ -537,7 +537,7 @@ def _check_ends(compact: CompactSchedule, cluster: Cluster | None) -> None:
 
     Decisions of `adaptive` are checked where they are made.
     """
-    rows = getattr(compact, "compact", compact)
+    rows = compact.compact if isinstance(compact, Wrapped) else compact
     if cluster is None or not cluster.faults or not isinstance(rows, Schedule):
         return
     for ends in (rows.src.values, rows.dst.values):

@@ -17,7 +17,7 @@ from interlock.algorithms.compared import FOR_DEMAND, MOST_RANKS_ON_FAULTS, cand
 from interlock.algorithms.registry import Algorithm, DemandPlanner
 from interlock.cost.estimate import two_tier_estimates_s
 from interlock.problem import Problem, demand_problem
-from interlock.schedule import CompactSchedule, Message, Schedule
+from interlock.schedule import CompactSchedule, Message, Schedule, Wrapped
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
@@ -25,7 +25,7 @@ __all__ = ["ALGORITHM", "Chosen", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Wrapped):
     """A schedule with the name of the algorithm that made it and the reason why that one."""
 
     compact: CompactSchedule
@@ -40,26 +40,8 @@ class Chosen:
 
     @property
     def predicted_s(self) -> float | None:
-        """Seconds that the schedule was timed at or is predicted to take; None where neither is known."""
-        if self.timed_s is not None:
-            return self.timed_s
-        said = getattr(self.compact, "predicted_s", None)
-        return None if said is None else float(said)
-
-    @property
-    def num_messages(self) -> int:
-        """Rows that `expand` would make."""
-        return self.compact.num_messages
-
-    @property
-    def num_pieces(self) -> int:
-        """Piece rows that `expand` would make."""
-        return self.compact.num_pieces
-
-    @property
-    def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
-        return self.compact.num_stages
+        """Seconds that the schedule was timed at, or is predicted to take."""
+        return self.compact.predicted_s if self.timed_s is None else self.timed_s
 
     def expand(self) -> Schedule:
         """All rows."""
@@ -159,13 +141,13 @@ def _choose(problem: Problem, parameters: Iterable[str] = ()) -> str | None:
 
 
 def _why(problem: Problem, compact: CompactSchedule) -> str:
-    own = getattr(compact, "reason", "") or "the first of the list that supports the problem"
+    own = compact.reason or "the first of the list that supports the problem"
     if problem.demand is None or problem.cluster is None:
-        return str(own)
+        return own
     estimates = two_tier_estimates_s(problem.cluster, problem.demand)
     known = sorted((seconds, name) for name, seconds in estimates.items() if np.isfinite(seconds))
     others = ", ".join(f"{name} {seconds * 1e6:.0f} us" for seconds, name in known)
-    return f"{own}; estimated {others}" if known else str(own)  # a dead NIC leaves nothing to estimate
+    return f"{own}; estimated {others}" if known else own  # a dead NIC leaves nothing to estimate
 
 
 ALGORITHM = Algorithm(

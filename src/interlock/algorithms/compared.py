@@ -56,7 +56,7 @@ class Compared:
 
     def reason(self) -> str:
         """Who won, and by how much."""
-        own = getattr(self.compact, "reason", "")
+        own = self.compact.reason
         words = f"{self.name} ({own})" if own else self.name
         if not self.seconds:
             return f"{words}: the first of the list that supports the problem"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -15,7 +14,7 @@ from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.ragged import Ragged
 from interlock.schedule import (
-    Message,
+    CompactSchedule,
     PairStarts,
     Phase,
     Pieces,
@@ -89,7 +88,7 @@ def check_straight(cluster: Cluster, demand: Demand) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class TwoTierPlan:
+class TwoTierPlan(CompactSchedule):
     """A decided plan."""
 
     cluster: Cluster
@@ -170,26 +169,8 @@ class TwoTierPlan:
         links = np.stack([first_nic + src[loops], first_nic + ranks + dst[loops]], axis=1)
         return Ragged.from_counts(2 * loops, links.reshape(-1).astype(np.int32))
 
-    @property
-    def num_messages(self) -> int:
-        """Rows of the message table."""
-        return self.schedule.num_messages
-
-    @property
-    def num_pieces(self) -> int:
-        """Rows of the piece table."""
-        return self.schedule.num_pieces
-
     def expand(self) -> Schedule:
         """All rows, written out once."""
-        return self.schedule
-
-    def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
-        return self.schedule.iter_messages()
-
-    def rows_of(self, rank: int) -> Schedule:
-        """All rows."""
         return self.schedule
 
     def program(self, rank: int, pairs: PairStarts | None = None, own: tuple[int, int, int] = (0, 0, 0)) -> Program:

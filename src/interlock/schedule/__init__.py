@@ -15,6 +15,7 @@ from interlock.schedule.model import (
     Pieces,
     Schedule,
     TaskRows,
+    Wrapped,
     check_rows,
 )
 from interlock.schedule.paths import resolved_paths
@@ -52,6 +53,7 @@ __all__ = [
     "TaskRows",
     "TransferSchedule",
     "TranslatedSchedule",
+    "Wrapped",
     "align_rows",
     "assemble",
     "check_align",

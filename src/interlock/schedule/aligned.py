@@ -6,7 +6,6 @@ all messages alike; where a part would become empty, to a multiple of 16, or it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import InvalidInput
-from interlock.schedule.model import CompactSchedule, Message, Schedule
+from interlock.schedule.model import CompactSchedule, Schedule, Wrapped
 
 __all__ = ["VECTOR_BYTES", "Aligned", "align_rows", "check_align"]
 
@@ -42,55 +41,21 @@ def align_rows(rows: Schedule, align: int) -> Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Aligned:
+class Aligned(Wrapped):
     """Any schedule, with cuts that are moved when its rows are written out."""
 
-    decision: CompactSchedule
+    compact: CompactSchedule
     align: int
-
-    @property
-    def reason(self) -> str:
-        """Why the plan is as it is, where the algorithm says."""
-        return str(getattr(self.decision, "reason", ""))
-
-    @property
-    def predicted_s(self) -> float | None:
-        """Seconds that the schedule is predicted to take, with its cuts where they were."""
-        said = getattr(self.decision, "predicted_s", None)
-        return None if said is None else float(said)
-
-    @property
-    def num_messages(self) -> int:
-        """Rows of the message table."""
-        return self.decision.num_messages
-
-    @property
-    def num_pieces(self) -> int:
-        """Rows of the piece table."""
-        return self.decision.num_pieces
-
-    @property
-    def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
-        return self.decision.num_stages
 
     @cached_property
     def schedule(self) -> Schedule:
         """All rows."""
-        return align_rows(self.decision.expand(), self.align)
+        return align_rows(self.compact.expand(), self.align)
 
     def expand(self) -> Schedule:
         """All rows, written out once."""
         return self.schedule
 
-    def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
-        return self.schedule.iter_messages()
-
-    def rows_of(self, rank: int) -> Schedule:
-        """All rows."""
-        return self.schedule
-
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """What the algorithm decided, and where it is cut."""
-        return (*self.decision.decided(), np.array([self.align]))
+        return (*self.compact.decided(), np.array([self.align]))

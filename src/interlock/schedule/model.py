@@ -5,10 +5,10 @@ What is legal is said in `interlock.schedule.spec`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,87 @@ class Message:
     pieces: tuple[tuple[int, int, int], ...]  # (item, offset, length)
 
 
+class CompactSchedule(ABC):
+    """A schedule kept in a shorter form than its rows; every `Schedule` is one too."""
+
+    __slots__ = ()
+
+    @property
+    def reason(self) -> str:
+        """Why it is as it is, where the algorithm says; empty where it does not."""
+        return ""
+
+    @property
+    def predicted_s(self) -> float | None:
+        """Seconds that it is predicted to take, without simulating; None where nothing was predicted."""
+        return None
+
+    @property
+    def num_messages(self) -> int:
+        """Rows that `expand` would make."""
+        return self.expand().num_messages
+
+    @property
+    def num_pieces(self) -> int:
+        """Piece rows that `expand` would make."""
+        return self.expand().num_pieces
+
+    @property
+    @abstractmethod
+    def num_stages(self) -> int:
+        """Distinct stages that carry traffic."""
+
+    @abstractmethod
+    def expand(self) -> Schedule:
+        """Write out all rows; refuses above MAX_ROWS."""
+
+    def iter_messages(self) -> Iterator[Message]:
+        """Row after row, without writing out all of them where the form allows."""
+        return self.expand().iter_messages()
+
+    def rows_of(self, rank: int) -> Schedule:
+        """At least the rows that a rank sends or receives, in order; others may be missing, and waits for them."""
+        return self.expand()
+
+    @abstractmethod
+    def decided(self) -> tuple[NDArray[np.generic], ...]:
+        """What the rows follow from, as arrays that are equal where the schedules are."""
+
+
+class Wrapped(CompactSchedule):
+    """Another schedule, with more said about it or its rows changed."""
+
+    __slots__ = ()
+    compact: CompactSchedule
+
+    @property
+    def reason(self) -> str:
+        """Why the other is as it is."""
+        return self.compact.reason
+
+    @property
+    def predicted_s(self) -> float | None:
+        """What is predicted for the other."""
+        return self.compact.predicted_s
+
+    @property
+    def num_messages(self) -> int:
+        """As many as the other's."""
+        return self.compact.num_messages
+
+    @property
+    def num_pieces(self) -> int:
+        """As many as the other's."""
+        return self.compact.num_pieces
+
+    @property
+    def num_stages(self) -> int:
+        """As many as the other's."""
+        return self.compact.num_stages
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class Schedule(CompactSchedule):
     """Messages in columns; see the module for what each row means.
 
     `exclusive` messages hold every link of their path alone, in ascending `order` on each link. Messages of stage b
@@ -161,10 +240,6 @@ class Schedule:
         """Row after row."""
         return (self.message(index) for index in range(self.num_messages))
 
-    def rows_of(self, rank: int) -> Schedule:
-        """Itself; compact forms write out the rows of one rank here."""
-        return self
-
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """What was decided: the rows."""
         columns = (self.src.values, self.dst.values, self.size_bytes, self.stage, self.order, self.deps.values)
@@ -180,42 +255,6 @@ class Schedule:
             return value.values
         assert isinstance(value, np.ndarray)
         return value
-
-
-@runtime_checkable
-class CompactSchedule(Protocol):
-    """A schedule kept in a shorter form than its rows; every `Schedule` is one too."""
-
-    @property
-    def num_messages(self) -> int:
-        """Rows that `expand` would make."""
-        ...
-
-    @property
-    def num_pieces(self) -> int:
-        """Piece rows that `expand` would make."""
-        ...
-
-    @property
-    def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
-        ...
-
-    def expand(self) -> Schedule:
-        """Write out all rows; refuses above MAX_ROWS."""
-        ...
-
-    def iter_messages(self) -> Iterator[Message]:
-        """Row after row, without writing out all of them."""
-        ...
-
-    def rows_of(self, rank: int) -> Schedule:
-        """At least the rows that a rank sends or receives, in order; others may be missing, and waits for them."""
-        ...
-
-    def decided(self) -> tuple[NDArray[np.generic], ...]:
-        """What the rows follow from, as arrays that are equal where the schedules are."""
-        ...
 
 
 def check_rows(num_rows: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.schedule.model import Kind, Message, Phase, Schedule, check_rows
+from interlock.schedule.model import CompactSchedule, Kind, Message, Phase, Schedule, check_rows
 from interlock.schedule.transfers import Chunks, TransferSchedule, link_routes
 
 __all__ = ["SlotSchedule", "SlotTable", "TranslatedSchedule", "resting"]
@@ -22,7 +22,7 @@ def resting(table: SlotTable) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SlotSchedule:
+class SlotSchedule(CompactSchedule):
     """``table[slot, link]`` is the chunk that the link carries in that slot; what arrives can be sent in the next.
 
     Slots before `num_reducing` add up towards a chunk's owner, later ones copy. The table may be a memory map.
@@ -118,7 +118,7 @@ class SlotSchedule:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TranslatedSchedule:
+class TranslatedSchedule(CompactSchedule):
     """What the chunks of rank 0 do; every other rank's do the same, moved by a symmetry of the graph.
 
     Symmetry r takes rank u to ``image[r, u]``, and rank 0 to r. Routes are numbered ``u * num_lanes + lane``, and
@@ -151,10 +151,6 @@ class TranslatedSchedule:
         """Write out all rows; refuses above MAX_ROWS."""
         check_rows(self.num_pieces)
         return self._written().expand()
-
-    def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
-        return self.expand().iter_messages()
 
     def rows_of(self, rank: int) -> Schedule:
         """One rank's messages."""

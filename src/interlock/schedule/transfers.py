@@ -5,14 +5,13 @@ Everything else in the rows follows: a message waits for the messages that broug
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
-from interlock.schedule.model import Kind, Message, Phase, Pieces, Schedule, check_rows
+from interlock.schedule.model import CompactSchedule, Kind, Phase, Pieces, Schedule, check_rows
 
 __all__ = ["Chunks", "Routes", "TransferSchedule", "link_routes"]
 
@@ -49,7 +48,7 @@ def link_routes(link_src: NDArray[np.int32], link_dst: NDArray[np.int32]) -> Rou
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransferSchedule:
+class TransferSchedule(CompactSchedule):
     """One row per chunk and route, ordered by message; messages are numbered by start.
 
     A reducing transfer carries what its source has added up so far, a copying one the final value. A chunk is copied
@@ -106,10 +105,6 @@ class TransferSchedule:
             deps=self._dependencies(),
             pieces=pieces,
         )
-
-    def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
-        return self.expand().iter_messages()
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
         """Chunks, and which goes where in which message."""
