@@ -421,9 +421,10 @@ def candidates(
                 raise InvalidInput(f"algorithm {name!r} does not support {problem.name}: {reason}")
         return list(dict.fromkeys(algorithms)), ()
     # Not "auto": it would repeat the row of the algorithm it picks.
-    reasons = {name: registry.get(name).supports(problem) for name in registry.names() if name != "auto"}
-    # "it plans ..." says that the algorithm is for another kind of problem: no news to anyone.
-    refused = tuple((n, why) for n, why in reasons.items() if why is not None and not why.startswith("it plans "))
+    known = {name: registry.get(name) for name in registry.names() if name != "auto"}
+    # That an algorithm is for another kind of problem is no news to anyone.
+    reasons = {name: each.refuses(problem) for name, each in known.items() if each.other_kind(problem) is None}
+    refused = tuple((name, why) for name, why in reasons.items() if why is not None)
     return [name for name, why in reasons.items() if why is None], refused
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from interlock._native import _core
+from interlock.algorithms.detours import refuses_apart
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.two_tier import refuses_non_demand
 from interlock.algorithms.two_tier_plan import TwoTierPlan, Way
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
@@ -30,24 +30,6 @@ __all__ = ["ALGORITHM", "adaptive"]
 _WAYS = {way.name.lower(): way for way in Way}
 MOST_DRIFT = 0.15  # change of any server's traffic, from a sample, up to which an earlier plan is kept
 MOST_ROUNDS = 1024
-
-
-def supports(problem: Problem) -> str | None:
-    """Wherever all NICs work, or each two servers that talk have a GPU index whose NICs work at both."""
-    reason = refuses_non_demand(problem)
-    if reason is not None:
-        return reason
-    assert problem.cluster is not None and problem.demand is not None
-    cluster, servers = problem.cluster, problem.cluster.servers
-    alive = cluster.nic_bandwidth_bytes_per_s.reshape(servers, -1) > 0
-    if alive.all() or servers == 1:
-        return None
-    tiles = problem.demand.bytes_matrix.reshape(servers, -1, servers, alive.shape[1]).sum(axis=(1, 3))
-    np.fill_diagonal(tiles, 0)
-    apart = np.argwhere((tiles > 0) & ~(alive[:, None] & alive[None, :]).any(axis=2))
-    if not len(apart):
-        return None
-    return f"servers {apart[0, 0]} and {apart[0, 1]} must talk but no GPU index has a working NIC at both"
 
 
 def adaptive(
@@ -184,7 +166,8 @@ def _uplink_bytes_per_s(cluster: Cluster) -> float:
 ALGORITHM = Algorithm(
     "adaptive",
     "balance over NICs, then burst or one-to-one stages as the fabric asks (ours)",
-    supports,
+    refuses_apart,
     adaptive,
     prepare,
+    plans_demands=True,
 )

@@ -100,8 +100,8 @@ def auto(
     return Chosen(compact, name, lambda: f"{name}: {_why(problem, compact)}")
 
 
-def supports(problem: Problem) -> str | None:
-    """Wherever any of the candidates does; otherwise the reason of the most capable, which is the first."""
+def refuses(problem: Problem) -> str | None:
+    """None wherever any of the candidates plans; otherwise the reason of the most capable, which is the first."""
     if _choose(problem) is not None:
         return None
     first = FOR_DEMAND[0] if _is_demand(problem) else "guided"
@@ -135,8 +135,12 @@ def _is_faulty(problem: Problem) -> bool:
 
 def _choose(problem: Problem, parameters: Iterable[str] = ()) -> str | None:
     if not _is_demand(problem):
-        able = list(candidates(problem))
-        return next((name for name in able if registry.get(name).takes(parameters)), able[0] if able else None)
+        first = None
+        for name in candidates(problem):  # one at a time: to find out whether a graph is supported takes long
+            if registry.get(name).takes(parameters):
+                return name
+            first = first or name
+        return first
     return next((name for name in FOR_DEMAND if registry.get(name).supports(problem) is None), None)
 
 
@@ -151,5 +155,5 @@ def _why(problem: Problem, compact: CompactSchedule) -> str:
 
 
 ALGORITHM = Algorithm(
-    "auto", "picks by predicted time and says why", supports, auto, prepare, cuts_items=True, reports=True, times=True
+    "auto", "picks by predicted time and says why", refuses, auto, prepare, cuts_items=True, reports=True, times=True
 )

@@ -12,14 +12,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.two_tier import dependencies, refuses_non_demand
+from interlock.algorithms.two_tier import dependencies
 from interlock.problem import Problem
 from interlock.schedule import Batch, Phase, Pieces, Schedule, assemble
 from interlock.topology import Cluster
 
 Ranks = NDArray[np.int32]
 
-__all__ = ["has_dead_nics", "pairs_with_detours", "refuses_detours", "refuses_two_tier", "through_live_nics"]
+__all__ = [
+    "has_dead_nics",
+    "pairs_with_detours",
+    "refuses_apart",
+    "refuses_detours",
+    "refuses_two_tier",
+    "through_live_nics",
+]
 
 
 def has_dead_nics(cluster: Cluster) -> bool:
@@ -40,15 +47,27 @@ def refuses_detours(cluster: Cluster) -> str | None:
 
 
 def refuses_two_tier(problem: Problem, *, uses_rails_only: bool) -> str | None:
-    """A reason where a baseline that assigns NICs cannot plan: another problem, no way around, or across rails."""
-    reason = refuses_non_demand(problem)
-    if reason is not None:
-        return reason
+    """A reason where a baseline that assigns NICs cannot plan: no way around a dead NIC, or across rails."""
     cluster = problem.cluster
     assert cluster is not None
     if not uses_rails_only and cluster.scale_out == "rail":
         return "it sends across rails, which a rail-only fabric cannot carry"
     return refuses_detours(cluster) if has_dead_nics(cluster) else None
+
+
+def refuses_apart(problem: Problem) -> str | None:
+    """A reason where two servers must talk and no GPU index has a NIC that works at both."""
+    assert problem.cluster is not None and problem.demand is not None
+    cluster, servers = problem.cluster, problem.cluster.servers
+    alive = _alive(cluster)
+    if alive.all() or servers == 1:
+        return None
+    tiles = problem.demand.bytes_matrix.reshape(servers, -1, servers, alive.shape[1]).sum(axis=(1, 3))
+    np.fill_diagonal(tiles, 0)
+    apart = np.argwhere((tiles > 0) & ~(alive[:, None] & alive[None, :]).any(axis=2))
+    if not len(apart):
+        return None
+    return f"servers {apart[0, 0]} and {apart[0, 1]} must talk but no GPU index has a working NIC at both"
 
 
 def through_live_nics(cluster: Cluster, carrier: Ranks, landing: Ranks) -> tuple[Ranks, Ranks]:

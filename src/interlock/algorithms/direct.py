@@ -32,8 +32,8 @@ def direct(problem: Problem, *, seed: int = 0) -> Schedule:
     return assemble([gather, spread])
 
 
-def supports(problem: Problem) -> str | None:
-    """Wherever the topology itself routes every pair that must talk, or neighbours of dead NICs do."""
+def refuses(problem: Problem) -> str | None:
+    """None wherever the topology itself routes every pair that must talk, or neighbours of dead NICs do."""
     cluster = problem.cluster
     if cluster is not None and problem.demand is not None and cluster.scale_out != "rail" and has_dead_nics(cluster):
         return refuses_detours(cluster)
@@ -101,4 +101,4 @@ def _talking_pairs(problem: Problem) -> tuple[NDArray[np.int32], NDArray[np.int3
     return (pair // problem.num_ranks).astype(np.int32), (pair % problem.num_ranks).astype(np.int32)
 
 
-ALGORITHM = Algorithm("direct", "all sends at once (RCCL)", supports, direct, detours=True)
+ALGORITHM = Algorithm("direct", "all sends at once (RCCL)", refuses, direct, detours=True)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from interlock.algorithms.channels import Channel, blocks_of_trees, gate_channels, schedule_channels
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_kinds, whole_number
+from interlock.algorithms.rounds import group_members, refuses_missing, whole_number
 from interlock.algorithms.trees import Tree, along_trees, moves_along, unroutable_trees
 from interlock.collectives import CollectiveKind
 from interlock.problem import Problem
@@ -77,14 +77,18 @@ def _parent(place: int, count: int) -> int:
     return up if up < count else place ^ bit
 
 
-def supports(problem: Problem) -> str | None:
-    """Wherever all edges of both trees can be used without a relay."""
-    reason = refuses_kinds(problem, (CollectiveKind.ALL_REDUCE,))
+def refuses(problem: Problem) -> str | None:
+    """None wherever all edges of both trees can be used without a relay."""
+    reason = refuses_missing(problem)
     if reason is None and not _channels(problem) and len(group_members(problem)) > 1:
         reason = unroutable_trees(problem, _trees(problem))
     return reason
 
 
 ALGORITHM = Algorithm(
-    "double-tree", "two binary trees, half of the bytes each; on clusters a pair per NIC (NCCL)", supports, double_tree
+    "double-tree",
+    "two binary trees, half of the bytes each; on clusters a pair per NIC (NCCL)",
+    refuses,
+    double_tree,
+    collectives=(CollectiveKind.ALL_REDUCE,),
 )

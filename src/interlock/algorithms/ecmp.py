@@ -50,5 +50,6 @@ ALGORITHM = Algorithm(
     "one path per flow, by hash: an uplink of a Clos, elsewhere a rail",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     ecmp,
+    plans_demands=True,
     detours=True,
 )

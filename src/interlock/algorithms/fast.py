@@ -76,5 +76,6 @@ ALGORITHM = Algorithm(
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     fast,
     prepare,
+    plans_demands=True,
     detours=True,
 )

@@ -23,5 +23,6 @@ ALGORITHM = Algorithm(
     "own rail to the destination server, then NVLink (DeepEP's shape)",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     forward,
+    plans_demands=True,
     detours=True,
 )

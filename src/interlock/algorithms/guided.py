@@ -295,8 +295,8 @@ def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
     return report_more
 
 
-def supports(problem: Problem) -> str | None:
-    """Whatever trees can serve, where every rank can reach every other."""
+def refuses(problem: Problem) -> str | None:
+    """None for whatever trees can serve, where every rank can reach every other."""
     goal = goal_of(problem)
     return goal if isinstance(goal, str) else unreachable(goal, arcs_of(problem.topology))
 
@@ -304,7 +304,7 @@ def supports(problem: Problem) -> str | None:
 ALGORITHM = Algorithm(
     "guided",
     "packed trees, symmetry and greedy matching (ours)",
-    supports,
+    refuses,
     guided,
     cuts_items=True,
     reports=True,

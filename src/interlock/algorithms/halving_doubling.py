@@ -13,7 +13,7 @@ from interlock.algorithms.rounds import (
     Moves,
     group_members,
     owned_parts,
-    refuses_kinds,
+    refuses_missing,
     schedule_moves,
     unroutable,
 )
@@ -66,9 +66,9 @@ def _bits(count: int) -> list[int]:
     return [count >> k for k in range(1, count.bit_length())]
 
 
-def supports(problem: Problem) -> str | None:
-    """A power of two of ranks whose partners reach each other without a relay."""
-    reason = refuses_kinds(problem, KINDS)
+def refuses(problem: Problem) -> str | None:
+    """None for a power of two of ranks whose partners reach each other without a relay."""
+    reason = refuses_missing(problem)
     if reason is not None:
         return reason
     members = group_members(problem).astype(np.int64)
@@ -80,4 +80,6 @@ def supports(problem: Problem) -> str | None:
     return unroutable(problem, np.tile(members, len(partners)), np.concatenate([members[:0], *partners]))
 
 
-ALGORITHM = Algorithm("halving-doubling", "partners swap halves, log2 N rounds", supports, halving_doubling)
+ALGORITHM = Algorithm(
+    "halving-doubling", "partners swap halves, log2 N rounds", refuses, halving_doubling, collectives=KINDS
+)

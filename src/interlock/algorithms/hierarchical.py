@@ -26,7 +26,7 @@ from interlock.algorithms.rounds import (
     cut_each,
     group_members,
     owned_parts,
-    refuses_kinds,
+    refuses_missing,
     schedule_moves,
     unroutable,
     whole_number,
@@ -164,9 +164,9 @@ def _is_duplex(problem: Problem, dims: tuple[int, ...]) -> bool:
     return all(is_duplex(problem, line.astype(np.int32)) for line in lines if len(line) > 1)
 
 
-def supports(problem: Problem) -> str | None:
-    """Equally many ranks of every server of a cluster, or all ranks of a grid of rings."""
-    reason = refuses_kinds(problem, KINDS)
+def refuses(problem: Problem) -> str | None:
+    """None for equally many ranks of every server of a cluster, or all ranks of a grid of rings."""
+    reason = refuses_missing(problem)
     if reason is not None or len(group_members(problem)) == 1:
         return reason
     if problem.cluster is not None:
@@ -194,4 +194,6 @@ def _unroutable_lines(problem: Problem, ids: Ids) -> str | None:
     return unroutable(problem, np.tile(ids.ravel(), len(ahead)), np.concatenate(ahead))
 
 
-ALGORITHM = Algorithm("hierarchical", "rings dimension by dimension (BlueConnect)", supports, hierarchical)
+ALGORITHM = Algorithm(
+    "hierarchical", "rings dimension by dimension (BlueConnect)", refuses, hierarchical, collectives=KINDS
+)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.neighbours import adjacency
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import Ids, Moves, group_members, owned_parts, refuses_kinds, schedule_moves
+from interlock.algorithms.rounds import Ids, Moves, group_members, owned_parts, refuses_missing, schedule_moves
 from interlock.collectives import CollectiveKind
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
@@ -102,9 +102,9 @@ def _free_way(
     return None
 
 
-def supports(problem: Problem) -> str | None:
-    """Any group that its links connect; at most 512 ranks."""
-    reason = refuses_kinds(problem, KINDS)
+def refuses(problem: Problem) -> str | None:
+    """None for any group that its links connect; at most 512 ranks."""
+    reason = refuses_missing(problem)
     if reason is not None:
         return reason
     members = group_members(problem)
@@ -121,4 +121,4 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("multitree", "one tree per rank, grown together", supports, multitree)
+ALGORITHM = Algorithm("multitree", "one tree per rank, grown together", refuses, multitree, collectives=KINDS)

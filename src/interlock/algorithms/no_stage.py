@@ -84,5 +84,6 @@ ALGORITHM = Algorithm(
     "balance, all rail sends at once, restore",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     no_stage,
+    plans_demands=True,
     detours=True,
 )

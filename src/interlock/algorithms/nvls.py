@@ -20,7 +20,7 @@ from interlock.algorithms.rounds import (
     cut_each,
     group_members,
     owned_parts,
-    refuses_kinds,
+    refuses_missing,
     whole_number,
 )
 from interlock.collectives import CollectiveKind
@@ -116,9 +116,9 @@ def refuses_switch(problem: Problem, *, adds: bool, copies: bool) -> str | None:
     return None
 
 
-def supports(problem: Problem) -> str | None:
-    """Ranks of one server whose switch is able."""
-    reason = refuses_kinds(problem, KINDS)
+def refuses(problem: Problem) -> str | None:
+    """None for ranks of one server whose switch is able."""
+    reason = refuses_missing(problem)
     if reason is not None or len(group_members(problem)) == 1:
         return reason
     assert problem.collective is not None
@@ -130,4 +130,4 @@ def supports(problem: Problem) -> str | None:
     return reason
 
 
-ALGORITHM = Algorithm("nvls", "sums and multicast in one server's switch (NVLS)", supports, nvls)
+ALGORITHM = Algorithm("nvls", "sums and multicast in one server's switch (NVLS)", refuses, nvls, collectives=KINDS)

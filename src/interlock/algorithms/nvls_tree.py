@@ -12,7 +12,7 @@ from interlock.algorithms.channels import blocks_of_trees, gate_channels
 from interlock.algorithms.double_tree import pair_of_trees
 from interlock.algorithms.nvls import SwitchMoves, refuses_switch
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import cut_evenly, refuses_kinds, whole_number
+from interlock.algorithms.rounds import cut_evenly, refuses_missing, whole_number
 from interlock.algorithms.trees import Tree
 from interlock.collectives import CollectiveKind
 from interlock.problem import Problem
@@ -51,9 +51,9 @@ def nvls_tree(problem: Problem, *, seed: int = 0, blocks: int | None = None) -> 
     return moves.schedule(parts, orders_nics=False)
 
 
-def supports(problem: Problem) -> str | None:
-    """Servers whose switches are able, joined by NICs."""
-    reason = refuses_kinds(problem, (CollectiveKind.ALL_REDUCE,)) or refuses_switch(problem, adds=True, copies=True)
+def refuses(problem: Problem) -> str | None:
+    """None for servers whose switches are able, joined by NICs."""
+    reason = refuses_missing(problem) or refuses_switch(problem, adds=True, copies=True)
     if reason is not None:
         return reason
     channels = gate_channels(problem)
@@ -64,4 +64,10 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("nvls-tree", "sums in switches, trees per rail, multicast (NVLS tree)", supports, nvls_tree)
+ALGORITHM = Algorithm(
+    "nvls-tree",
+    "sums in switches, trees per rail, multicast (NVLS tree)",
+    refuses,
+    nvls_tree,
+    collectives=(CollectiveKind.ALL_REDUCE,),
+)

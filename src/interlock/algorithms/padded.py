@@ -57,5 +57,6 @@ ALGORITHM = Algorithm(
     "uniform All-to-All padded to the largest pair (static solvers)",
     lambda problem: refuses_two_tier(problem, uses_rails_only=False),
     padded,
+    plans_demands=True,
     detours=True,
 )

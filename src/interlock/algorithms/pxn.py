@@ -27,5 +27,6 @@ ALGORITHM = Algorithm(
     "NVLink hop to the destination's rail, then all sends at once (NCCL)",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     pxn,
+    plans_demands=True,
     detours=True,
 )

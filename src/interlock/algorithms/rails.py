@@ -89,5 +89,6 @@ ALGORITHM = Algorithm(
     "each server alone, largest first to the least loaded NIC (RailS)",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     rails,
+    plans_demands=True,
     detours=True,
 )

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.algorithms.detours import refuses_apart
 from interlock.algorithms.registry import Algorithm, DemandPlanner
-from interlock.algorithms.two_tier import refuses_non_demand
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule, Schedule, from_native
@@ -67,21 +67,11 @@ def server_shares(owed_bytes: NDArray[np.int64], cluster: Cluster, own: int) -> 
     return _core.rail_shares(np.ascontiguousarray(owed_bytes), _rates(cluster), own)
 
 
-def supports(problem: Problem) -> str | None:
-    """Wherever every two servers that talk have a rail in common."""
-    reason = refuses_non_demand(problem)
-    if reason is not None:
-        return reason
-    assert problem.cluster is not None and problem.demand is not None
-    owed = server_bytes(problem.demand.bytes_matrix, problem.cluster)
-    for own in range(problem.cluster.servers):
-        try:
-            server_shares(owed[own], problem.cluster, own)
-        except InvalidInput:
-            return f"server {own} has no working rail in common with a server it owes bytes"
-    return None
-
-
 ALGORITHM = Algorithm(
-    "rails-split", "each server alone, every pair over all rails by their rates (ours)", supports, rails_split, prepare
+    "rails-split",
+    "each server alone, every pair over all rails by their rates (ours)",
+    refuses_apart,
+    rails_split,
+    prepare,
+    plans_demands=True,
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from interlock.collectives import CollectiveKind
 from interlock.errors import InvalidInput, nearest
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule
@@ -63,14 +64,17 @@ class DemandPlanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A named way to make schedules. `supports` gives None, or the reason why not."""
+    """A named way to make schedules."""
 
     name: str
     summary: str
-    supports: Callable[[Problem], str | None]
+    refuses: Callable[[Problem], str | None]  # the reason why not, for a problem of its kind; None where it plans it
     build: Callable[..., CompactSchedule]
     # Where set, demands on one cluster are planned without building a Problem: for planners that count microseconds.
     prepare: Callable[[Cluster], DemandPlanner] | None = field(default=None)
+    # Its kinds of collectives, or whether it plans an All-to-Allv on a cluster; where neither is said, both and more.
+    collectives: tuple[CollectiveKind, ...] = ()
+    plans_demands: bool = False
     # Whether `build` cuts items into chunks of its own choice, and takes `parts` where the choice is the caller's.
     cuts_items: bool = False
     # Whether `build` takes `report`, a callable that it tells the share of the work done.
@@ -79,6 +83,21 @@ class Algorithm:
     detours: bool = False
     # Whether `build` takes `time_of`, a callable that tells how many seconds a schedule of the problem takes.
     times: bool = False
+
+    def other_kind(self, problem: Problem) -> str | None:
+        """What it plans instead, where the problem is of another kind."""
+        if self.plans_demands and (problem.cluster is None or problem.demand is None):
+            return "it plans an All-to-Allv on a two-tier cluster"
+        able = ", ".join(self.collectives)
+        if able and problem.collective is None:
+            return f"it plans collectives ({able}) only"
+        if able and problem.collective is not None and problem.collective.kind not in self.collectives:
+            return f"it plans {able}, not {problem.collective.kind}"
+        return None
+
+    def supports(self, problem: Problem) -> str | None:
+        """None, or the reason why not."""
+        return self.other_kind(problem) or self.refuses(problem)
 
     def takes(self, given: Iterable[str]) -> bool:
         """Whether `build` takes keywords of these names, or any."""

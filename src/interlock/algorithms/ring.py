@@ -31,7 +31,7 @@ from interlock.algorithms.rounds import (
     cut_evenly,
     group_members,
     owned_parts,
-    refuses_kinds,
+    refuses_missing,
     schedule_moves,
     whole_number,
 )
@@ -204,9 +204,9 @@ def _down_chains(problem: Problem, orders: list[NDArray[np.int32]], blocks: int)
     return parts, Moves.join(moves), block // blocks
 
 
-def supports(problem: Problem) -> str | None:
-    """Wherever a ring through all ranks of the group is found."""
-    reason = refuses_kinds(problem, KINDS)
+def refuses(problem: Problem) -> str | None:
+    """None wherever a ring through all ranks of the group is found."""
+    reason = refuses_missing(problem)
     if reason is not None:
         return reason
     if problem.cluster is not None and ring_channels(problem):
@@ -218,4 +218,4 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("ring", "shares around a ring; on clusters a ring per NIC", supports, ring)
+ALGORITHM = Algorithm("ring", "shares around a ring; on clusters a ring per NIC", refuses, ring, collectives=KINDS)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.collectives import CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
@@ -26,7 +25,7 @@ __all__ = [
     "cut_evenly",
     "group_members",
     "owned_parts",
-    "refuses_kinds",
+    "refuses_missing",
     "schedule_moves",
     "schedule_turns",
     "unroutable",
@@ -84,20 +83,11 @@ class Moves:
         return Moves(self.part, self.src, self.dst, self.round + rounds, self.reduces)
 
 
-def refuses_kinds(problem: Problem, kinds: Sequence[CollectiveKind]) -> str | None:
-    """A reason where the problem is none of these collectives."""
-    able = ", ".join(kinds)
-    if problem.collective is None:
-        return f"it plans collectives ({able}) only"
-    if problem.collective.kind not in kinds:
-        return f"it plans {able}, not {problem.collective.kind}"
-    if problem.topology.num_ranks > 1 and _names_missing_rank(problem):
-        return "a rank of the group is missing"
-    return None
-
-
-def _names_missing_rank(problem: Problem) -> bool:
-    return problem.cluster is not None and not problem.cluster.present[group_members(problem)].all()
+def refuses_missing(problem: Problem) -> str | None:
+    """A reason where the group names a GPU that is not there."""
+    if problem.cluster is None or problem.num_ranks == 1 or problem.cluster.present[group_members(problem)].all():
+        return None
+    return "a rank of the group is missing"
 
 
 def group_members(problem: Problem) -> NDArray[np.int32]:

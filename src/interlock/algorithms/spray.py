@@ -41,5 +41,6 @@ ALGORITHM = Algorithm(
     "every flow evenly over all rails (oblivious)",
     lambda problem: refuses_two_tier(problem, uses_rails_only=True),
     spray,
+    plans_demands=True,
     detours=True,
 )

@@ -30,5 +30,6 @@ ALGORITHM = Algorithm(
     "shift by shift with barriers",
     lambda problem: refuses_two_tier(problem, uses_rails_only=False),
     spreadout,
+    plans_demands=True,
     detours=True,
 )

@@ -91,8 +91,8 @@ def unwound(arcs: ArcSet) -> ArcSet:
     return replace(arcs, seconds_per_byte=arcs.seconds_per_byte * sharing)
 
 
-def supports(problem: Problem) -> str | None:
-    """Where all chunks are wanted by the same ranks, and those reach each other without others' help."""
+def refuses(problem: Problem) -> str | None:
+    """None where all chunks are wanted by the same ranks, and those reach each other without others' help."""
     goal = goal_of(problem)
     if isinstance(goal, str):
         return goal
@@ -107,4 +107,4 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("tacos", "random matching, best of many (TACOS)", supports, tacos, cuts_items=True)
+ALGORITHM = Algorithm("tacos", "random matching, best of many (TACOS)", refuses, tacos, cuts_items=True)

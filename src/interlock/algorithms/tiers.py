@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_kinds
+from interlock.algorithms.rounds import group_members, refuses_missing
 from interlock.algorithms.tier_messages import Moves, Parts, Pass, by_single, schedule_parts
 from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
@@ -556,16 +556,21 @@ def _switch_is_able(scene: Scene) -> bool:
     return cluster.scale_up == "switch" and multicasts and reduces
 
 
-def supports(problem: Problem) -> str | None:
-    """Collectives on a cluster whose servers reach each other."""
+def refuses(problem: Problem) -> str | None:
+    """None on a cluster whose servers reach each other."""
     if problem.cluster is None:
-        return "it plans collectives on two-tier clusters"
-    reason = refuses_kinds(problem, KINDS)
+        return "it needs a two-tier cluster"
+    reason = refuses_missing(problem)
     if reason is not None:
         return reason
     return _unserved(problem.cluster, np.unique(group_members(problem) // problem.cluster.gpus_per_server))
 
 
 ALGORITHM = Algorithm(
-    "tiers", "inside servers, by rail between them, inside again, in slices (ours)", supports, tiers, times=True
+    "tiers",
+    "inside servers, by rail between them, inside again, in slices (ours)",
+    refuses,
+    tiers,
+    times=True,
+    collectives=KINDS,
 )

@@ -18,7 +18,6 @@ __all__ = [
     "dependencies",
     "group",
     "local_batch",
-    "refuses_non_demand",
 ]
 
 
@@ -104,10 +103,3 @@ def local_batch(problem: Problem, stage: int = 0) -> tuple[Batch, Bytes]:
     near = rows.where(inside)
     made = group(near, near.src, near.dst, num_ranks=problem.num_ranks)
     return made.to_batch(Phase.LOCAL, stage=stage), rows.where(~inside)
-
-
-def refuses_non_demand(problem: Problem) -> str | None:
-    """A reason where the problem is not an All-to-Allv on a cluster."""
-    if problem.cluster is None or problem.demand is None:
-        return "it plans an All-to-Allv on a two-tier cluster"
-    return None

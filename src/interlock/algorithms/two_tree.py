@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.neighbours import MAX_NODES, adjacency
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_kinds, whole_number
+from interlock.algorithms.rounds import group_members, refuses_missing, whole_number
 from interlock.algorithms.trees import Tree, along_trees
 from interlock.collectives import CollectiveKind
 from interlock.problem import Problem
@@ -101,9 +101,9 @@ def _grow(cost: NDArray[np.float64], shared: NDArray[np.bool_], root: int, tired
     return parent_by_child
 
 
-def supports(problem: Problem) -> str | None:
-    """Wherever links that go both ways connect the group."""
-    reason = refuses_kinds(problem, KINDS)
+def refuses(problem: Problem) -> str | None:
+    """None wherever links that go both ways connect the group."""
+    reason = refuses_missing(problem)
     if reason is not None:
         return reason
     if problem.topology.num_nodes > MAX_NODES:
@@ -117,4 +117,6 @@ def supports(problem: Problem) -> str | None:
     return None
 
 
-ALGORITHM = Algorithm("two-tree", "two trees along links, reduce and spread chained (C-Cube)", supports, two_tree)
+ALGORITHM = Algorithm(
+    "two-tree", "two trees along links, reduce and spread chained (C-Cube)", refuses, two_tree, collectives=KINDS
+)

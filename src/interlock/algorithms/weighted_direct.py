@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms import direct
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_kinds, whole_number
+from interlock.algorithms.rounds import group_members, refuses_missing, whole_number
 from interlock.algorithms.tier_shares import cut_lines
 from interlock.algorithms.two_tier import Bytes, dependencies, group
 from interlock.collectives import CollectiveKind
@@ -98,11 +98,15 @@ def _after_sums(copies: NDArray[np.int64], sums: NDArray[np.int64]) -> tuple[NDA
     return of, order[np.arange(len(of)) + np.repeat(low - (np.cumsum(counts) - counts), counts)]
 
 
-def supports(problem: Problem) -> str | None:
-    """All-Reduce, wherever the topology itself routes every pair."""
-    return refuses_kinds(problem, (CollectiveKind.ALL_REDUCE,)) or direct.supports(problem)
+def refuses(problem: Problem) -> str | None:
+    """None wherever the topology itself routes every pair."""
+    return refuses_missing(problem) or direct.refuses(problem)
 
 
 ALGORITHM = Algorithm(
-    "weighted-direct", "direct All-Reduce, owners by the rates of their ports (ours)", supports, weighted_direct
+    "weighted-direct",
+    "direct All-Reduce, owners by the rates of their ports (ours)",
+    refuses,
+    weighted_direct,
+    collectives=(CollectiveKind.ALL_REDUCE,),
 )

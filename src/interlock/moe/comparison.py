@@ -80,14 +80,10 @@ def _row(
     bound_s: float,
     backward: bool,
 ) -> LayerRow:
-    try:
-        fluid_s: float | None = fluid_time_s(name, layer, traffic, machine, backward)
-    except KeyError:
-        fluid_s = None
     return LayerRow(
         algorithm=name,
         makespan_s=time.makespan_s,
-        fluid_s=fluid_s,
+        fluid_s=fluid_time_s(name, layer, traffic, machine, backward),
         lower_bound_s=bound_s,
         gap=time.makespan_s / bound_s - 1 if bound_s > 0 else 0.0,
         up_bytes=int(np.max(time.up_busy_s) * machine.reached_bytes_per_s),

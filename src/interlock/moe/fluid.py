@@ -83,8 +83,10 @@ def experts_s(layer: Layer, traffic: LayerTraffic, machine: Machine) -> NDArray[
     return np.asarray(np.bincount(gpu_of_slot, weights=slot_s, minlength=traffic.num_gpus), np.float64)
 
 
-def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> float:
-    """Layer time of a scheme; raises KeyError for one that has no closed form."""
+def fluid_time_s(
+    scheme: str, layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False
+) -> float | None:
+    """Layer time of a scheme; None for one that has no closed form."""
     part = loads(layer, traffic, machine, backward)
     back = layer.combine_bytes / layer.dispatch_bytes
     dispatch_s = max(part.out_s, part.in_s)
@@ -102,7 +104,7 @@ def fluid_time_s(scheme: str, layer: Layer, traffic: LayerTraffic, machine: Mach
         "dysharp": max(part.pulled_up_s, part.pulled_down_s, beside_s),
         "inswitch": max(part.pushed_up_s, part.pushed_down_s, beside_s),
     }
-    return forms[scheme]
+    return forms.get(scheme)
 
 
 def useless_nvls_traffic(layer: Layer, num_gpus: int) -> float:
