@@ -99,6 +99,7 @@ CASES += [["synth", "--topology", "ring:4", "--collective", "all-gather", "--siz
 CASES += [["moe", "layer", *words] for words in MOE]
 CASES += [["moe", "step", *words] for words in STEP]
 CASES += [["moe", "across", *words] for words in ACROSS]
+CASES += [["moe", "plan", *words] for words in (["--hidden", "0"], ["--ffn", "-3"], ["--chunks", "0"], ["-o", "x.txt"])]
 CASES += [["sweep", f"{{{name}}}", "-o", "{new}"] for name in ("open.toml", "empty-axis.toml")]
 CASES += [["sweep", f"{{{name}}}", "-o", "{new}"] for name in ("unknown-axis.toml", "none.toml", "folder", "plan.ilk")]
 CASES += [[command, f"{{{name}}}"] for name in FOREIGN for command in ("verify", "import-topology")]

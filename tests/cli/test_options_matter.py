@@ -69,6 +69,7 @@ USES: dict[str, list[list[str]]] = {
     ],
     "moe step": [[*TINY, "--algorithms", "direct"], ["--cluster", "{cluster.toml}", "--algorithms", "direct"]],
     "moe across": [[*TINY, "--tokens", "16"], [*TINY, "--routing", "{routing.npz}"]],
+    "moe plan": [[*TINY, "--tokens", "16"], [*TINY, "--routing", "{routing.npz}", "--algorithms", "serial,joint"]],
     "topology show": [["ring:4"], ["{edges.csv}"], ["h200:2"]],
 }
 LAB = ("lab run", "lab step", "lab calibrate", "lab up", "lab down", "lab list")  # below

@@ -96,10 +96,11 @@ def lines_of(words: list[str], columns: int, program: Sequence[str] = ("-m", "in
         (["moe", "layer", "--layer", "small-8", "--gpus", "4", "--schemes", "deepep,inswitch"], "deepep inswitch"),
         (["moe", "step", "--servers", "2", "--algorithms", "direct,rails-split"], "direct rails-split"),
         (["moe", "across", "--servers", "2", "--tokens", "16"], "dispatch combine"),
+        (["moe", "plan", "--servers", "2", "--tokens", "16", "--chunks", "1"], "dispatch combine"),
         (["step", "{step}"], "dispatch combine"),
         (["presets"], "gb200-nvl72 mi300x-100g"),
     ],
-    ids=["compare", "moe layer", "moe step", "moe across", "step", "presets"],
+    ids=["compare", "moe layer", "moe step", "moe across", "moe plan", "step", "presets"],
 )
 def test_a_table_fits_and_cuts_neither_numbers_nor_names(
     words: list[str], names: str, columns: int, tmp_path: Path

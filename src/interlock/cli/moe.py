@@ -1,4 +1,4 @@
-"""`interlock moe`: an MoE layer scheme by scheme, a training step by algorithm, or a layer across servers."""
+"""`interlock moe`: a layer scheme by scheme, a training step by algorithm, a layer across servers, or its plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from interlock.cli.certificates import check_schedule_name
 from interlock.cli.options import (
     ClusterOption,
     CsvOption,
     FaultOption,
     HtmlOption,
     JsonOption,
+    OutputOption,
     SeedOption,
     ServersOption,
     SetOption,
@@ -25,12 +27,14 @@ from interlock.cli.options import (
 )
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_csv, print_json, print_table, progress_of
+from interlock.cli.step import WAYS, WaysOption, compare_ways
 from interlock.errors import InvalidInput, nearest
 from interlock.files import write_text
 from interlock.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from interlock.moe import Layer, LayerTraffic, Machine
+    from interlock.topology import Cluster
     from interlock.traffic import Routing, Unevenness
 
 __all__ = ["app"]
@@ -39,7 +43,7 @@ HONEST = "simulated at tile level; the in-switch hardware does not exist"
 STEP_ALGORITHMS = "ecmp,direct,pxn,forward,rails,rails-split,adaptive"
 
 app = typer.Typer(
-    help="Mixture-of-Experts: one layer, a training step, or a layer across servers.",
+    help="Mixture-of-Experts: one layer, a training step, a layer across servers, or its plan.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -47,6 +51,9 @@ app = typer.Typer(
 RoutingOption = Annotated[
     str | None, typer.Option("--routing", metavar="FILE[:ARRAY[:LAYER]]", help="Real top-k choices (npz).")
 ]
+TokensOption = Annotated[int | None, typer.Option("--tokens", help="Per GPU, where drawn; default: 512.")]
+ExpertsOption = Annotated[int, typer.Option("--experts", help="Experts of the layer.")]
+TopKOption = Annotated[int | None, typer.Option("--top-k", help="Experts of a token, where drawn; default: 6.")]
 PictureOption = Annotated[Path | None, typer.Option("--picture", help="Write a timeline as SVG.")]
 
 
@@ -196,9 +203,9 @@ def step(
 @app.command("across")
 def across(
     routing: RoutingOption = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", help="Per GPU, where drawn; default: 512.")] = None,
-    experts: Annotated[int, typer.Option("--experts", help="Experts of the layer.")] = 64,
-    top_k: Annotated[int | None, typer.Option("--top-k", help="Experts of a token, where drawn; default: 6.")] = None,
+    tokens: TokensOption = None,
+    experts: ExpertsOption = 64,
+    top_k: TopKOption = None,
     token_bytes: Annotated[str, typer.Option("--token-bytes", help="Bytes of one token.")] = "14336 B",
     algorithm: Annotated[
         str, typer.Option("--algorithm", help="Plans the wire.", autocompletion=complete_algorithm)
@@ -220,21 +227,12 @@ def across(
     """
     from interlock.comparison import row_of
     from interlock.moe.across import plan_combine, plan_dispatch
-    from interlock.traffic import read_routing
-    from interlock.traffic.moe_router import moe_routing
     from interlock.units import parse_bytes
 
     one_format(as_json, as_csv)
     where = build_cluster(cluster, servers, changes)
     size_bytes = parse_bytes(token_bytes, "--token-bytes")
-    if routing is None:
-        chosen = moe_routing(
-            where, 512 if tokens is None else tokens, experts, 6 if top_k is None else top_k, seed=seed
-        )
-    else:
-        refuse({"--tokens": tokens, "--top-k": top_k, "--seed": seed or None}, "--routing leaves nothing to draw")
-        path, array, number = _routing_words(routing)
-        chosen = read_routing(path, where.num_ranks, array, number, experts)
+    chosen = _routing(where, routing, tokens, experts, top_k, seed)
     ways = {"dispatch": plan_dispatch, "combine": plan_combine}
     made = {way: row_of(plan(where, chosen, size_bytes, algorithm)) for way, plan in ways.items()}
     if as_json:
@@ -263,6 +261,56 @@ def across(
         title = f"{chosen.name} on {where.servers}x{where.gpus_per_server} {where.name}"
         print_table(title, ["way", "time", "over bound", "planning", "valid"], rows, notes, drop=("planning",))
     return 0 if all(row.valid for row in made.values()) else 1
+
+
+@app.command("plan")
+def plan(
+    routing: RoutingOption = None,
+    tokens: TokensOption = None,
+    hidden: Annotated[int, typer.Option("--hidden", help="Values of a token, bf16.")] = 7168,
+    ffn: Annotated[int, typer.Option("--ffn", help="Inner width of an expert.")] = 2048,
+    experts: ExpertsOption = 64,
+    top_k: TopKOption = None,
+    chunks: Annotated[int, typer.Option("--chunks", help="Parts of the tokens, one behind the other.")] = 2,
+    algorithms: WaysOption = WAYS,
+    cluster: ClusterOption = "h200",
+    servers: ServersOption = None,
+    changes: SetOption = None,
+    seed: SeedOption = 0,
+    output: OutputOption = None,
+    page: HtmlOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Plan a layer as a step: dispatch, experts and combine of each chunk, proven like any plan.
+
+    Examples:
+
+      interlock moe plan --servers 2 --tokens 1024 --chunks 4 -o layer.ilk
+    """
+    from interlock.moe import Layer
+    from interlock.moe.lowering import layer_step
+
+    check_schedule_name(output)
+    _check_widths(hidden, ffn)
+    outputs = Outputs({"-o": output, "--html": page})
+    where = build_cluster(cluster, servers, changes)
+    chosen = _routing(where, routing, tokens, experts, top_k, seed)
+    layer = Layer(chosen.name, hidden, ffn, experts, chosen.top_k, chosen.num_tokens // where.num_ranks)
+    return compare_ways(layer_step(where, chosen, layer, chunks=chunks), algorithms, outputs, output, page, as_json)
+
+
+def _routing(
+    where: Cluster, words: str | None, tokens: int | None, experts: int, top_k: int | None, seed: int
+) -> Routing:
+    """Read from a file, or drawn."""
+    from interlock.traffic import read_routing
+    from interlock.traffic.moe_router import moe_routing
+
+    if words is None:
+        return moe_routing(where, 512 if tokens is None else tokens, experts, 6 if top_k is None else top_k, seed=seed)
+    refuse({"--tokens": tokens, "--top-k": top_k, "--seed": seed or None}, "--routing leaves nothing to draw")
+    path, array, number = _routing_words(words)
+    return read_routing(path, where.num_ranks, array, number, experts)
 
 
 def _unevenness(traffic: LayerTraffic | Routing) -> Unevenness:
@@ -382,8 +430,7 @@ def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, L
     said = ((sizes[option], default) for option, default in defaults.items())
     hidden, ffn, experts, replicas = (default if value is None else value for value, default in said)
     path, array, number = _routing_words(words)
-    if min(hidden, ffn) < 1:
-        raise InvalidInput(f"--hidden {hidden} and --ffn {ffn} must be at least 1")
+    _check_widths(hidden, ffn)
     if replicas < 0:
         raise InvalidInput(f"--replicas {replicas} must be at least 0")
     routing = read_routing(path, gpus, array, number, experts)
@@ -391,6 +438,11 @@ def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, L
         routing = routing.with_placement(eplb_placement(routing.expert_loads(), gpus, replicas))
     name = f"{Path(path).stem} {words.partition(':')[2]}".strip()
     return Layer(name, hidden, ffn, experts, routing.top_k, routing.num_tokens // gpus), routing
+
+
+def _check_widths(hidden: int, ffn: int) -> None:
+    if min(hidden, ffn) < 1:
+        raise InvalidInput(f"--hidden {hidden} and --ffn {ffn} must be at least 1")
 
 
 def _routing_words(words: str) -> tuple[str, str | None, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,9 +24,13 @@ from interlock.cli.show import command_line, print_json, print_table, progress_o
 from interlock.errors import InvalidInput
 from interlock.units import format_seconds
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from interlock.problem import Step
+
+__all__ = ["WAYS", "WaysOption", "command", "compare_ways"]
 
 WAYS = "serial,concurrent,joint"
+WaysOption = Annotated[str, typer.Option("--algorithms", help="Ways to compare: serial, concurrent, joint.")]
 
 
 def command(
@@ -34,7 +38,7 @@ def command(
         str,
         typer.Argument(metavar="STEP", help="A TOML file, a preset, or a folder of Chakra traces (with --cluster)."),
     ] = "",
-    algorithms: Annotated[str, typer.Option("--algorithms", help="Ways to compare: serial, concurrent, joint.")] = WAYS,
+    algorithms: WaysOption = WAYS,
     cluster: ClusterOption = "",
     servers: ServersOption = None,
     changes: SetOption = None,
@@ -52,7 +56,6 @@ def command(
 
       interlock step traces/ --cluster h200 --servers 2 -o step.ilk
     """
-    from interlock.comparison import compare_step, describe
     from interlock.problem import read_step, step_presets
 
     if not file:
@@ -76,6 +79,15 @@ def command(
                 f"{file[:64]!r} is no preset and no .toml; Chakra traces need --cluster to say where they run"
             )
         step = read_step_traces(file, build_cluster(cluster, servers, changes))
+    return compare_ways(step, algorithms, outputs, output, page, as_json)
+
+
+def compare_ways(
+    step: Step, algorithms: str, outputs: Outputs, output: Path | None, page: Path | None, as_json: bool
+) -> int:
+    """Plan a step in each way, keep the best, and show all of them."""
+    from interlock.comparison import compare_step, describe
+
     ways = [name.strip() for name in algorithms.split(",")]
     with progress_of(len(ways), "planning") as show:
         made = compare_step(step, ways, progress=show)
