@@ -70,7 +70,9 @@ void LaneAssigner::interleave(std::span<LaneLoad> loads, const HotEnds& hot) con
 void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes) {
     room_.resize(lanes.size());
     reserved_.assign(lanes.size(), 0);
-    if (loads_.size() < lanes.size()) loads_.resize(lanes.size());
+    while (loads_.size() < lanes.size()) {
+        for (auto* parcels : {&loads_.emplace_back().own, &loads_.back().helped}) parcels->reserve(width_);
+    }
     std::int64_t owed = 0, offered = 0;
     for (std::size_t i = 0; i < width_; ++i) {
         surplus_[i] = 0;

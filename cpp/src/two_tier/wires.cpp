@@ -125,7 +125,7 @@ public:
                     wire.restore_wave = receiving.next(dst, share);
                 }
                 for (const std::size_t lane : wanted_) {
-                    if (slice >= lane_cuts_[lane].count) continue;
+                    if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_over()) continue;
                     wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
                     wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
                     add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
@@ -218,6 +218,7 @@ private:
         Cursor own, helped;
         bool is_skipped;                 // nothing of the rank whose part is wanted
         Range wanted_own, wanted_helped;  // what may be of that rank
+        [[nodiscard]] bool is_over() const { return own.until >= wanted_own.last && helped.until >= wanted_helped.last; }
         std::int64_t sent = 0;                          // slices
         std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
     };

@@ -48,6 +48,7 @@ _BYTES = (
     *("pack_buffer", "unpack_buffer", "start_buffer", "zero_buffer"),
 )
 _CLAIMS = ("receive_adds", "receive_queued")
+_EMPTY = tuple(np.frombuffer(b"", dtype) for dtype in (np.int64, np.int32, np.uint8))  # read-only, like all columns
 
 
 class Buffer(IntEnum):
@@ -72,12 +73,15 @@ class Program:
     def of(cls, rank: int, native: NativeColumns) -> Program:
         """From what the native core made."""
         columns: dict[str, Column] = {}
-        for names, values, ends in ((_WIDE, *native[0]), (_NARROW, *native[1]), (_BYTES, *native[2])):
-            if not values.size:
-                values.flags.writeable = False  # all others are read-only
+        wide, narrow, octets = native[:3]
+        for names, (values, ends), empty in (
+            (_WIDE, wide, _EMPTY[0]),
+            (_NARROW, narrow, _EMPTY[1]),
+            (_BYTES, octets, _EMPTY[2]),
+        ):
             first = 0
             for name, last in zip(names, ends, strict=True):  # faster than any way without a loop
-                columns[name] = values[first:last]
+                columns[name] = values[first:last] if first < last else empty
                 first = last
         for name in _CLAIMS:
             columns[name] = columns[name].view(np.bool_)

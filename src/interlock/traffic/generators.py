@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,10 +40,18 @@ def zipf(cluster: HasRanks, skew: float = 0.8, bytes_per_gpu: Quantity = "512 MB
     """
     check_range(skew, "skew", 0.0, 2.0)
     shape, rng = _shape(cluster), generator(seed)
-    cumulative = np.cumsum(np.arange(1, ZIPF_VALUES + 1, dtype=np.float64) ** -skew)
+    cumulative = _zipf_cumulative(float(skew))
     drawn = np.sort(rng.random(shape[0] * shape[1])) * cumulative[-1]  # in order the lookups stay in the cache
     weights = rng.permutation(np.searchsorted(cumulative, drawn) + 1.0).reshape(shape)
     return _demand(cluster, weights, bytes_per_gpu, f"zipf:{skew:g}", seed)
+
+
+@lru_cache(maxsize=8)
+def _zipf_cumulative(skew: float) -> NDArray[np.float64]:
+    """Weights of all sizes up to each, the same for every demand of a skew."""
+    cumulative = np.cumsum(np.arange(1, ZIPF_VALUES + 1, dtype=np.float64) ** -skew)
+    cumulative.flags.writeable = False
+    return cumulative
 
 
 def hot_expert(cluster: HasRanks, skew: float = 0.8, bytes_per_gpu: Quantity = "512 MB", seed: int = 0) -> Demand:
