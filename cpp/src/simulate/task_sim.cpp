@@ -16,12 +16,12 @@ struct Waiting {
     }
 };
 
+/// A task that is under way or whose delay runs: so few at a time that their heap stays in the cache.
 struct Event {
     double time_s;
     std::int32_t task;
-    bool is_release;  // a place comes free; otherwise the task becomes ready
+    bool is_release;  // its place comes free; otherwise those that wait for it may go on
     bool operator>(const Event& other) const {
-        // Places are freed before tasks become ready, so that a task ready at that moment may take one.
         return std::tuple(time_s, !is_release, task) > std::tuple(other.time_s, !other.is_release, other.task);
     }
 };
@@ -71,7 +71,6 @@ TaskTimes run_tasks(const TaskGraph& graph) {
     const std::size_t tasks = graph.resource.size();
     const Successors successors(graph.deps, tasks);
     std::vector<std::int32_t> missing(tasks);
-    std::vector<double> ready_s(tasks, 0.0);
     std::vector<std::int32_t> free(graph.capacity.begin(), graph.capacity.end());
     std::vector<MinHeap<Waiting>> queue(graph.capacity.size());
     MinHeap<Event> events;
@@ -79,28 +78,18 @@ TaskTimes run_tasks(const TaskGraph& graph) {
     times.start_s.assign(tasks, 0.0);
     times.finish_s.assign(tasks, 0.0);
     times.busy_s.assign(graph.capacity.size(), 0.0);
+    std::vector<std::size_t> touched;
+    const auto enqueue = [&](std::size_t t) {
+        const auto r = static_cast<std::size_t>(graph.resource[t]);
+        queue[r].push({graph.priority[t], static_cast<std::int32_t>(t)});
+        if (touched.empty() || touched.back() != r) touched.push_back(r);
+    };
     for (std::size_t t = 0; t < tasks; ++t) {
         missing[t] = static_cast<std::int32_t>(graph.deps[t].size());
-        if (missing[t] == 0) events.push({0.0, static_cast<std::int32_t>(t), false});
+        if (missing[t] == 0) enqueue(t);
     }
-    std::vector<std::size_t> touched;
     std::size_t done = 0;
-    while (!events.empty()) {
-        const double now_s = events.top().time_s;
-        touched.clear();
-        // Everything of this moment first, then hand out places: priority decides among all that are ready.
-        while (!events.empty() && events.top().time_s == now_s) {
-            const Event event = events.top();
-            events.pop();
-            const auto t = static_cast<std::size_t>(event.task);
-            const auto r = static_cast<std::size_t>(graph.resource[t]);
-            if (event.is_release) {
-                ++free[r];
-            } else {
-                queue[r].push({graph.priority[t], event.task});
-            }
-            touched.push_back(r);
-        }
+    for (double now_s = 0.0;;) {
         for (const std::size_t r : touched) {
             while (free[r] > 0 && !queue[r].empty()) {
                 const auto t = static_cast<std::size_t>(queue[r].top().task);
@@ -113,11 +102,26 @@ TaskTimes run_tasks(const TaskGraph& graph) {
                 times.busy_s[r] += graph.duration_s[t];
                 times.makespan_s = std::max(times.makespan_s, times.finish_s[t]);
                 events.push({end_s, static_cast<std::int32_t>(t), true});
-                for (auto at = successors.offsets[t]; at < successors.offsets[t + 1]; ++at) {
-                    const auto next = static_cast<std::size_t>(successors.values[static_cast<std::size_t>(at)]);
-                    ready_s[next] = std::max(ready_s[next], times.finish_s[t]);
-                    if (--missing[next] == 0) events.push({ready_s[next], static_cast<std::int32_t>(next), false});
-                }
+                if (successors.offsets[t] < successors.offsets[t + 1]) events.push({times.finish_s[t], static_cast<std::int32_t>(t), false});
+            }
+        }
+        if (events.empty()) break;
+        touched.clear();
+        now_s = events.top().time_s;
+        // Everything of this moment first, then hand out places: priority decides among all that are ready.
+        while (!events.empty() && events.top().time_s == now_s) {
+            const Event event = events.top();
+            events.pop();
+            const auto t = static_cast<std::size_t>(event.task);
+            if (event.is_release) {
+                const auto r = static_cast<std::size_t>(graph.resource[t]);
+                ++free[r];
+                touched.push_back(r);
+                continue;
+            }
+            for (auto at = successors.offsets[t]; at < successors.offsets[t + 1]; ++at) {
+                const auto next = static_cast<std::size_t>(successors.values[static_cast<std::size_t>(at)]);
+                if (--missing[next] == 0) enqueue(next);
             }
         }
     }

@@ -37,6 +37,10 @@ class Loads:
 
 def loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool = False) -> Loads:
     """Count copies per link and choices per GPU; backward doubles the compute."""
+    return traffic.keep((loads, layer, machine, backward), lambda: _loads(layer, traffic, machine, backward))
+
+
+def _loads(layer: Layer, traffic: LayerTraffic, machine: Machine, backward: bool) -> Loads:
     gpus = traffic.num_gpus
     token, other, named = traffic.copies()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,8 @@ from interlock.traffic.generators import generator
 from interlock.traffic.routing import Routing
 
 __all__ = ["Layer", "LayerTraffic", "paper_layers", "uniform_traffic"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,14 @@ class LayerTraffic:
     gpu_of_token: NDArray[np.int32]  # [num_tokens]
     targets: NDArray[np.int32]  # [num_tokens, top_k] GPU of each choice
     slots: NDArray[np.int32]  # [num_tokens, top_k] which weights there: GPU and expert as one number
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What every scheme asks of the same tokens, made once and gone with them."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        made: T = self._kept[key]
+        return made
 
     @classmethod
     def from_routing(cls, routing: Routing) -> LayerTraffic:

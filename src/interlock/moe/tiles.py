@@ -128,6 +128,10 @@ class Chunks:
 
 def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     """Gather tokens into chunks of `chunk_tokens`, in the order in which each GPU holds them."""
+    return traffic.keep((cut_chunks, chunk_tokens), lambda: _cut_chunks(traffic, chunk_tokens))
+
+
+def _cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     gpus = traffic.num_gpus
     held = np.bincount(traffic.gpu_of_token, minlength=gpus)
     per_gpu = max(1, -(-int(held.max(initial=1)) // chunk_tokens))
@@ -139,14 +143,13 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     token, other, named = traffic.copies()
     leaves = np.zeros(traffic.num_tokens, np.bool_)
     leaves[token] = True
-    copy, copy_tokens = count_keys(chunk[token] * gpus + other, num_chunks * gpus)
-    copy_lists = np.bincount(np.searchsorted(copy, chunk[token] * gpus + other), list_flits(named), len(copy))
+    copy, copy_tokens, copy_lists = count_keys(chunk[token] * gpus + other, num_chunks * gpus, list_flits(named))
     elsewhere = np.bincount(token, named, traffic.num_tokens).astype(np.int64)
     # Arrival order within a slot: by place, then by source GPU.
     arrival = (chunk % per_gpu) * gpus + chunk // per_gpu
     num_slots = int(traffic.slots.max(initial=0)) + 1
     key = traffic.slots.astype(np.int64) * num_chunks + arrival[:, None]
-    piece, piece_tokens = count_keys(key.reshape(-1), num_slots * num_chunks)
+    piece, piece_tokens, _ = count_keys(key.reshape(-1), num_slots * num_chunks)
     piece_arrival = piece % num_chunks
     slot = piece // num_chunks
     gpu_of_slot = np.zeros(num_slots, np.int64)
@@ -168,13 +171,18 @@ def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     )
 
 
-def count_keys(keys: Ints, limit: int) -> tuple[Ints, Ints]:
-    """The distinct keys, ascending, and how often each occurs; keys are below `limit`."""
+def count_keys(keys: Ints, limit: int, values: Ints | None = None) -> tuple[Ints, Ints, Ints]:
+    """The distinct keys, ascending, how often each occurs and the sum of its values; keys are below `limit`."""
     if limit > 4 * len(keys):
-        return np.unique(keys, return_counts=True)
+        found, place, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        return found, counts, _sums(place, values, len(found))
     counts = np.bincount(keys, minlength=limit)
     found = np.flatnonzero(counts)
-    return found, counts[found]
+    return found, counts[found], _sums(keys, values, limit)[found]
+
+
+def _sums(keys: Ints, values: Ints | None, limit: int) -> Ints:
+    return np.bincount(keys, values, limit).astype(np.int64) if values is not None else np.zeros(limit, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
