@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -75,12 +74,17 @@ def show(rows: Sequence[dict[str, object]]) -> None:
 
 
 def machine() -> dict[str, object]:
-    """Commit on main and whether the code differs from it, day, processor and versions."""
-    commit = _git("merge-base", "HEAD", "main") or _git("rev-parse", "HEAD")
+    """Commit on main and whether the code differs from it, day, processor and versions.
+
+    A machine without the repository is given a copy by `git archive`, which writes its commit into `COMMIT`.
+    """
+    archived = (Path(__file__).parent / "COMMIT").read_text().strip()
+    is_archived = not archived.startswith("$")
+    commit = archived if is_archived else _git("merge-base", "HEAD", "main") or _git("rev-parse", "HEAD")
     names = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     return {
-        "commit": commit[:7] or os.environ.get("INTERLOCK_COMMIT", ""),
-        "code_differs": bool(commit and _git("diff", "--stat", commit, "--", "src", "cpp")),
+        "commit": commit[:7],
+        "code_differs": not is_archived and bool(commit and _git("diff", "--stat", commit, "--", "src", "cpp")),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": names[0] if names else platform.processor(),
         "cores": len(names),

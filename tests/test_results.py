@@ -25,6 +25,22 @@ def test_a_result_has_a_commit_of_this_history_and_a_day(file: Path) -> None:
     assert subprocess.run([*git, "merge-base", "--is-ancestor", machine["commit"], "HEAD"]).returncode == 0
 
 
+def test_an_archive_of_the_repository_knows_its_commit(tmp_path: Path) -> None:
+    git = ["git", "-C", str(ROOT)]
+    head = subprocess.run([*git, "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True)
+    if head.returncode:
+        pytest.skip("not a clone")
+    archived = subprocess.run([*git, "archive", "HEAD", "benchmarks"], capture_output=True, check=True).stdout
+    subprocess.run(
+        ["tar", "-x", "-C", str(tmp_path), "benchmarks/COMMIT", "benchmarks/common.py"], input=archived, check=True
+    )
+    ask = "import common; facts = common.machine(); print(facts['commit'], facts['code_differs'])"
+    told = subprocess.run(
+        [sys.executable, "-c", ask], cwd=tmp_path / "benchmarks", capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == [head.stdout.strip(), "False"]
+
+
 def test_tables_of_the_docs_are_those_of_the_stored_results() -> None:
     made = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "doc_tables.py"), "--check"], capture_output=True, text=True
