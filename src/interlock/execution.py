@@ -67,15 +67,22 @@ def open_session(
     if algorithm == NATIVE:
         return Session(group, cluster, placement, _always_native, NATIVE, timeout_s)
     chosen = registry.get(algorithm)
+    small: list[tuple[Cluster, float]] = []  # of the cluster of the last demand
     makers: dict[tuple[int, int], Callable[[Demand], Plan]] = {}
 
     def choose(where: Cluster, demand: Demand) -> Choice:
+        if fallback:
+            if not small or small[0][0] is not where:
+                small[:] = [(where, surely_native_bytes(where))]
+            if _most_bytes(demand.bytes_matrix) <= small[0][1]:
+                words = f"a plan gains nothing: no rank has more than {small[0][1]:.0f} bytes to send or receive"
+                return Choice(None, words, is_sure=True)
+            if (cheap := native_at_once(where, demand)) is not None:
+                return cheap
         if where.faults and (reason := chosen.supports(demand_problem(where, demand))) is not None:
             if not fallback:
                 raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
             return Choice(None, f"{algorithm} cannot plan this: {reason}")
-        if fallback and (cheap := native_at_once(where, demand)) is not None:
-            return cheap
         key = id(where), align(demand)
         if key not in makers:
             for old in [old for old in makers if old[0] != key[0]]:
@@ -97,6 +104,24 @@ def native_at_once(cluster: Cluster, demand: Demand) -> Choice | None:
         return None
     words = f"a plan gains nothing: {least_s:.3g} s at the very least, the backend's own call {native_s:.3g} s"
     return Choice(None, words, is_sure=True)
+
+
+def surely_native_bytes(cluster: Cluster) -> float:
+    """Bytes that a rank may send and receive so that the hops of any plan take longer than the backend's own call.
+
+    So small demands, whose decision would take as long as they do, are decided by one comparison.
+    """
+    nothing = np.zeros((cluster.num_ranks,) * 2, np.int64)
+    most_s = native_seconds(cluster, nothing) + (cluster.num_ranks - 1) * cluster.message_overhead_s
+    slowest = max(1e-9, min(float(cluster.nic_bandwidth_bytes_per_s.min()), cluster.slowest_scale_up_bytes_per_s))
+    fan_in, senders = cluster.fabric.fan_in, cluster.num_ranks - cluster.gpus_per_server
+    loss = 0.0 if fan_in is None else cluster.fabric.loss_per_sender * max(senders - fan_in, 0)
+    left_s = least_seconds(cluster, nothing) * MARGIN * (1 - SURELY) - most_s
+    return left_s * slowest / (1 + loss)
+
+
+def _most_bytes(bytes_matrix: NDArray[np.int64]) -> int:
+    return int(max(bytes_matrix.sum(axis=0).max(initial=0), bytes_matrix.sum(axis=1).max(initial=0)))
 
 
 def choose_faster(cluster: Cluster, demand: Demand, made: Plan) -> Choice:

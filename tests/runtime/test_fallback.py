@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import interlock as il
-from interlock.execution import MARGIN, choose_faster, native_at_once, native_seconds
+from interlock.execution import MARGIN, choose_faster, native_at_once, native_seconds, surely_native_bytes
 
 
 @pytest.mark.parametrize("algorithm", ["adaptive", "auto"])
@@ -38,6 +39,20 @@ def test_where_no_plan_could_win_none_is_made_and_where_one_could_it_is() -> Non
     assert choose_faster(cluster, small, il.plan(cluster, small, algorithm="adaptive")).plan is None
     large = il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="256 MB", seed=1)
     assert native_at_once(cluster, large) is None
+
+
+@pytest.mark.parametrize("servers", [2, 4, 9])
+def test_what_is_native_by_its_size_alone_is_so_by_the_whole_estimate(servers: int) -> None:
+    cluster = il.cluster("h200", servers=servers)
+    cluster = cluster.with_(message_overhead_s=1e-7, stage_overhead_s=5e-6)
+    limit, rng = surely_native_bytes(cluster), np.random.default_rng(servers)
+    assert limit > 1000
+    for _ in range(50):
+        matrix = rng.random((cluster.num_ranks,) * 2) * (rng.random((cluster.num_ranks,) * 2) < rng.random())
+        matrix[rng.integers(cluster.num_ranks), rng.integers(cluster.num_ranks)] += 50 * rng.random()
+        most = max(matrix.sum(axis=0).max(), matrix.sum(axis=1).max())
+        demand = il.traffic.matrix((matrix * (limit / most)).astype(np.int64))
+        assert native_at_once(cluster, demand) is not None
 
 
 def test_a_plan_slower_than_the_backend_is_not_taken_although_a_better_one_could_gain() -> None:

@@ -213,6 +213,7 @@ class Experts:
         self._carrier_of = torch.from_numpy(self._carriers[rank])
         servers = max(placement.server_of) + 1
         self._is_two_tier = 1 < servers < self._num_ranks
+        self._least_s = mover.native_s(np.zeros((self._num_ranks,) * 2, np.int64))
 
     def layout(self, topk_idx: torch.Tensor) -> Layout:
         """Where tokens would go, without sending any."""
@@ -372,8 +373,10 @@ class Experts:
         self, straight: NDArray[np.int64], across: NDArray[np.int64], inside: NDArray[np.int64], row_bytes: int
     ) -> bool:
         """Whether two hops are estimated to be faster than one."""
-        one, *two = (self._mover.native_s(rows * row_bytes) for rows in (straight, across, inside))
-        return sum(two) < one
+        one_s = self._mover.native_s(straight * row_bytes)
+        if one_s <= 2 * self._least_s:
+            return False
+        return sum(self._mover.native_s(rows * row_bytes) for rows in (across, inside)) < one_s
 
     def _hop(self, wanted: torch.Tensor, rows: NDArray[np.int64]) -> _Hop:
         """Each row once to each rank that wants it."""

@@ -109,6 +109,7 @@ class Session:
         self._digests: Exchange | None = None
         self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
         self._together = self.runner.together(2 * self.num_ranks + 2)
+        self._is_native = False  # whether the last demand took the backend's own call; equal on all ranks
         self._room_bytes = 0  # of a slot, where the next demand may travel with its bytes; equal on all ranks
         self._last_small: tuple[NDArray[np.int64], Prepared] | None = None  # what ranks said, and what came of it
 
@@ -121,10 +122,16 @@ class Session:
         rank's own arguments, so that every rank hears that something is.
         """
         row = self._row(input_bytes, output_bytes, wrong)
-        rows = self.runner.guard(lambda: self._demands.share(row, self.runner.timeout_s), "sharing the demand")
+        rows = self.runner.guard(lambda: self._share(row), "sharing the demand")
         if wrong:
             raise InvalidInput(wrong)
         return self._check(rows)
+
+    def _share(self, row: Sequence[int]) -> NDArray[np.int64]:
+        """Rows of all ranks: by one call of the backend where that is less than three hops through leaders."""
+        if self._together is None or not (self._is_native and _is_one_hop_faster(self.cluster)):
+            return self._demands.share(row, self.runner.timeout_s)
+        return self._together.share(row, (), None, 0).copy()
 
     def agree(
         self, input_bytes: Sequence[int], output_bytes: Sequence[int], wrong: str, source: torch.Tensor
@@ -201,6 +208,7 @@ class Session:
         found = self._prepared.get(key)
         if found is not None:
             self._prepared.move_to_end(key)
+            self._is_native = found.lowered is None
             return found
         start_s = time.perf_counter()
         demand_bytes = self.placement.to_cluster_order(matrix)
@@ -219,6 +227,7 @@ class Session:
         took_s = time.perf_counter() - start_s
         made = Prepared(choice, matrix, demand_bytes, sends, receives, lowered, took_s, program_s)
         self._prepared[key] = made
+        self._is_native = lowered is None
         if len(self._prepared) > MAX_PLANS:
             self._prepared.popitem(last=False)
         return made
@@ -279,11 +288,18 @@ class Session:
         self.cluster = cluster
         self._settings = digest_of_words(f"{self._words} {cluster!r} {cluster.faults}")
         self._prepared.clear()
-        self._room_bytes, self._last_small = 0, None
+        self._is_native, self._room_bytes, self._last_small = False, 0, None
 
     def close(self) -> None:
         """Stop threads and heartbeat; the group stays the caller's."""
         self.runner.close()
+
+
+def _is_one_hop_faster(cluster: Cluster) -> bool:
+    """Whether a message to every rank takes less than `Exchange`, whose leaders also wait twice for the others."""
+    servers, width = cluster.servers, cluster.gpus_per_server
+    more = (cluster.num_ranks - 1) - (2 * (width - 1) + servers - 1)
+    return more * cluster.message_overhead_s <= 2 * cluster.stage_overhead_s
 
 
 def _digests(values: torch.Tensor, sizes: Sequence[int]) -> list[int]:

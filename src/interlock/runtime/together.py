@@ -46,10 +46,10 @@ class Together:
 
     def __init__(self, group: dist.ProcessGroup, width: int) -> None:
         self._group, self._width = group, width
-        self._leaving = self._arrived = _Slots.empty(group.size(), width, 0)
+        self._leaving, self._arrived = (_Slots.empty(group.size(), width, 0) for _ in range(2))
 
     def share(
-        self, row: Sequence[int], sizes: Sequence[int], source: torch.Tensor, room_bytes: int
+        self, row: Sequence[int], sizes: Sequence[int], source: torch.Tensor | None, room_bytes: int
     ) -> NDArray[np.int64]:
         """All rows, ``[num_ranks, width]``, until the next call.
 
@@ -58,7 +58,7 @@ class Together:
         if self._leaving.room_bytes != room_bytes:
             self._leaving, self._arrived = (_Slots.empty(self._group.size(), self._width, room_bytes) for _ in range(2))
         self._leaving.rows[:] = row
-        if max(sizes, default=room_bytes + 1) <= room_bytes:
+        if source is not None and max(sizes, default=room_bytes + 1) <= room_bytes:
             self._leaving.fill(source, sizes)
         all_to_all_natively(self._group, self._arrived.memory, self._leaving.memory, [], [])
         return self._arrived.rows
