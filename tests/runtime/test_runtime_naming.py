@@ -234,6 +234,23 @@ def test_who_is_well_but_does_not_complain_is_late(hearts: list[Heartbeat]) -> N
     assert verdicts(hearts, WELL, {rank: [] for rank in WELL}) == {Verdict((3,), "kept others waiting")}
 
 
+def test_who_comes_when_others_have_given_up_is_late_though_it_complains(
+    hearts: list[Heartbeat], store: HashStore
+) -> None:
+    for rank in WELL:
+        hearts[rank].enter()
+    time.sleep(1.1)  # they are expected to have told by then
+    told: list[Verdict] = []
+    first = threading.Thread(target=lambda: told.append(hearts[0].find_guilty([])))
+    first.start()
+    while not store.check(["interlock/1/absent"]):
+        time.sleep(0.01)
+    hearts[3].enter()
+    assert verdicts(hearts, (1, 2, 3), {rank: [] for rank in (1, 2, 3)}) == {Verdict((3,), "kept others waiting")}
+    first.join()
+    assert told == [Verdict((3,), "kept others waiting")]
+
+
 def test_a_rank_whose_door_refuses_is_dead(hearts: list[Heartbeat]) -> None:
     stop_beating(hearts[3])
     hearts[3]._door.close()

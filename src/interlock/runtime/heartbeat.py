@@ -3,9 +3,10 @@
 gloo reports that a connection closed or that time ran out, not whose fault it was, and a rank that gives up closes its
 connections and looks just as dead to the others. So every rank that gives up says so in the store and knocks at
 everybody's door. Whoever beats or complains is alive; whose door refuses is dead; whose door cannot be reached is cut
-off; who closed in good order, but before an action that others are in, left them alone. The first to know writes the
-verdict, which everyone else adopts, and leaves it at every door: the store may go with the rank that hosts it, and the
-verdict must outlive the one that made it.
+off; who closed in good order, but before an action that others are in, left them alone; who had not come to it when
+the first gave up was late, even if it has come and complains itself by now. The first to know writes the verdict, which
+everyone else adopts, and leaves it at every door: the store may go with the rank that hosts it, and the verdict must
+outlive the one that made it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class _Evidence:
     gone: dict[int, int] = field(default_factory=dict)  # closed in good order, after so many actions
     waits: dict[int, list[int]] = field(default_factory=dict)  # ranks that each complaining rank waited for
     done: int = 0  # actions that the furthest of those that complain has behind it
+    absent: set[int] = field(default_factory=set)  # from the action, when the first rank complained
     reach: dict[int, Reach] = field(default_factory=dict)
 
     def dead(self) -> set[int]:
@@ -87,7 +89,7 @@ class _Evidence:
 class Heartbeat:
     """Beats of one process group's ranks. `name`, equal on all ranks, tells apart what runs over the same group.
 
-    `done` counts what this rank did together with all others, which they count alike.
+    `done` counts what this rank did together with all others, which they count alike; `enter` begins the next.
     """
 
     def __init__(self, group: dist.ProcessGroup, name: str) -> None:
@@ -98,6 +100,7 @@ class Heartbeat:
         store = PrefixStore(f"interlock/{name}", store)
         self._rank, self._num_ranks = group.rank(), group.size()
         self.done = 0
+        self._begun, self._told_begun, self._since_s = 0, 0, time.monotonic()
         # Only who can read the store can leave word at a door.
         self._token: bytes = store.compare_set("token", "", secrets.token_hex(16))
         self._door = Door(self._num_ranks + STRANGERS, self._token)
@@ -107,6 +110,10 @@ class Heartbeat:
         store.set(f"door{self._rank}", self._door.address)
         self._store = Keeper(store, self._beat, INTERVAL_S, SILENCE_S, "interlock-heartbeat")
         atexit.register(self._rest)
+
+    def enter(self) -> None:
+        """This rank begins what it will do together with all others; they learn of it with the next beat."""
+        self._begun, self._since_s = self.done + 1, time.monotonic()
 
     def _rest(self) -> None:
         """End the thread. The interpreter would end it inside of the store, where that takes the process down."""
@@ -162,7 +169,7 @@ class Heartbeat:
         deadline_s = time.monotonic() + SILENCE_S
         # Complaining proves this rank alive, so it comes first.
         self._store.set(f"waits{self._rank}", json.dumps([self.done, waiting_on]))
-        evidence = _Evidence(self._read_beats(range(self._num_ranks)), {self._rank})
+        evidence = _Evidence(self._read_beats(range(self._num_ranks)), {self._rank}, absent=self._find_absent())
         doors = self._doors()
         reach = knock(doors, KNOCK_S)
         self._store.set(f"reach{self._rank}", json.dumps([reach.refused, reach.unreachable]))
@@ -177,6 +184,13 @@ class Heartbeat:
             if (told := self._told()) is not None:
                 return told
             time.sleep(INTERVAL_S / 5)
+
+    def _find_absent(self) -> set[int]:
+        """Ranks that have not come to this action, as the first to complain found; it may be too early to tell."""
+        others = (rank for rank in range(self._num_ranks) if rank != self._rank)
+        is_early = time.monotonic() - self._since_s < 2 * INTERVAL_S
+        absent = [] if is_early else [rank for rank in others if self._store.add(f"begun{rank}", 0) <= self.done]
+        return set(json.loads(self._store.compare_set("absent", json.dumps(absent))))
 
     def _gather(self, evidence: _Evidence) -> None:
         """Ask the store about ranks of which not all is known."""
@@ -210,7 +224,7 @@ class Heartbeat:
         if left := evidence.left_early():
             return Verdict(tuple(sorted(left)), "left before the others were through")
         # Everyone is well, but not everyone complains: whoever does not has not come to the call.
-        late = evidence.alive - set(evidence.gone) - set(evidence.waits)
+        late = evidence.alive - set(evidence.gone) - set(evidence.waits) or evidence.absent
         if late:
             return Verdict(tuple(sorted(late)), "kept others waiting")
         # Everyone is well by now: a link was cut for a while. Its rank waited for many, and many waited for it.
@@ -251,6 +265,9 @@ class Heartbeat:
 
     def _beat(self, store: Store) -> None:
         store.add(f"beat{self._rank}", 1)
+        if (begun := self._begun) > self._told_begun:
+            store.add(f"begun{self._rank}", begun - self._told_begun)
+            self._told_begun = begun
         # Addresses are learned while there is a store to learn them from.
         others = [rank for rank in range(self._num_ranks) if rank != self._rank]
         if not self._knows_all and all(store.check([f"door{rank}"]) for rank in others):

@@ -247,6 +247,7 @@ class Runner:
 
     def guard(self, action: Callable[[], T], what: str) -> T:
         """Run something that waits for peers; if it fails, find out who is to blame."""
+        self._heartbeat.enter()
         try:
             made = action() if self._watch is None else self._watched(self._watch, action)
         except MoveFailed as error:
