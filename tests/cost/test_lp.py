@@ -83,6 +83,18 @@ def test_two_tier_bounds_stay_below_the_optimum_and_mostly_meet_it():
     assert np.mean(np.array(ratios) > 0.99) >= 0.98
 
 
+def test_prices_of_ports_come_near_the_optimum_where_servers_share_rails_unevenly():
+    """Servers 0 and 1 have rail 0 alone, where server 3 is slow: bytes change rails in server 2. Cuts give 0.76."""
+    faults = [slow_nic(3, 0, 17.4e9), dead_nic(1, 1), missing_gpu(0, 1)]
+    hosts = cluster("h200", servers=4, gpus_per_server=2, scale_out="rail", faults=faults, **FREE)
+    rows = np.zeros((8, 8), np.int64)
+    owed = {0: (3, 5, 6, 7), 2: (3, 4, 5), 3: (0, 2, 7), 4: (5,), 5: (0, 4), 6: (3,), 7: (0, 5)}
+    for rank, peers in owed.items():
+        rows[rank, list(peers)] = 237_000_000
+    problem = demand_problem(hosts, matrix(rows))
+    assert 0.93 < lower_bound(problem).seconds / fluid_optimum_s(problem) <= 1 + 1e-6
+
+
 def test_the_optimum_of_an_all_reduce_on_a_mesh_is_the_published_one():
     """1 GiB at 50 GiB/s: 2 (N - 1) S over all links, and two thirds of Reduce-Scatter plus All-Gather on 4x4."""
     problem = collective_problem(mesh(4, 4, bandwidth=50 * 2**30), collective("all-reduce", "1 GiB"))

@@ -2,8 +2,8 @@
 
 Bytes that must leave a set of nodes cannot leave faster than the links out of it, however they are split, relayed or
 ordered. The sets tried are those that matter on two tiers: a rank, a server, part of a server with or without its
-switch, a rail. Every message also waits for its sender to open a stage and pays its overhead before its bytes move,
-and its latency after they have left.
+switch, a rail. Where servers share rails unevenly, ports have prices instead. Every message also waits for its sender
+to open a stage and pays its overhead before its bytes move, and its latency after they have left.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ __all__ = ["two_tier_bound"]
 
 MAX_ENUMERATED_GPUS = 10  # all subsets of a server up to this size, prefixes of one order above
 WIDENINGS = 4  # rounds of choosing the ports that a cut takes in
+PRICE_ROUNDS = 100  # some 10 ms at 8 servers
+MOST_PRICED_SERVERS = 32  # above, ways by way of third servers take too long to compare
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +58,7 @@ def two_tier_bound(cluster: Cluster, demand: Demand) -> Bound:
     best = max(seconds for seconds, _ in parts)
     for loads in (sends, receives):
         parts.extend(_inside_cuts(cluster, loads, best))
+    parts.extend(_priced_rails(cluster, demand))
     return tightest(parts)
 
 
@@ -93,6 +96,55 @@ def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
         rail_s = _divide(loads.leaves_rail, _scale_up_port(cluster).sum(axis=0) + _beyond_rail(cluster))
         worst = int(rail_s.argmax())
         yield _total(rail_s[worst], _rank_start_s(cluster)), f"links off rail {worst}, {loads.verb}"
+
+
+def _priced_rails(cluster: Cluster, demand: Demand) -> Iterator[tuple[float, str]]:
+    """Ports of NICs with prices, where faults leave servers unlike rails and none beside them.
+
+    Whatever the prices, a byte pays at least its cheapest way, over third servers or not, and in a second all ports
+    together take in their rates times their prices. Prices rise where the cheapest ways crowd, which brings the bound
+    near the optimum of the linear program whose dual this is.
+    """
+    servers, gpus = cluster.servers, cluster.gpus_per_server
+    nic = cluster.nic_bandwidth_bytes_per_s.reshape(servers, gpus)
+    if cluster.scale_out != "rail" or not 2 < servers <= MOST_PRICED_SERVERS or (nic == nic[0]).all():
+        return
+    owed = demand.bytes_matrix.reshape(servers, gpus, servers, gpus).sum(axis=(1, 3), dtype=np.float64)
+    np.fill_diagonal(owed, 0.0)
+    if not owed.any():
+        return
+    rate = np.stack([nic, nic * cluster.fabric.efficiency])  # sending, receiving
+    is_usable = rate > 0
+    price, best_s = np.divide(1.0, rate, out=np.full(rate.shape, np.inf), where=is_usable), 0.0
+    for number in range(PRICE_ROUNDS):
+        paid, load = _cheapest_ways(price, owed)
+        best_s = max(best_s, paid / float(rate[is_usable] @ price[is_usable]))
+        busy_s = _divide(load, rate)
+        price *= 1.0 + busy_s / (busy_s.max() * (1.0 + number / 8))
+    yield _total(best_s, _server_start_s(cluster)), "NICs that rails join, all together"
+
+
+def _cheapest_ways(price: Floats, owed: Floats) -> tuple[float, Floats]:
+    """What all bytes pay on their cheapest ways, and what these bring to every port, ``[2, servers, gpus]``."""
+    hops = price[0][:, None, :] + price[1]
+    rail, way = hops.argmin(axis=2), hops.min(axis=2)
+    np.fill_diagonal(way, 0.0)
+    following = np.broadcast_to(np.arange(len(owed)), way.shape).copy()
+    for server in range(len(owed)):
+        over = way[:, server, None] + way[server]
+        is_cheaper = over < way
+        way = np.where(is_cheaper, over, way)
+        following = np.where(is_cheaper, following[:, server, None], following)
+    at, to = np.nonzero(owed)
+    size, load = owed[at, to], np.zeros_like(price)
+    paid = float((size * way[at, to]).sum())
+    while len(at):
+        reached = following[at, to]
+        np.add.at(load[0], (at, rail[at, reached]), size)
+        np.add.at(load[1], (reached, rail[at, reached]), size)
+        goes_on = reached != to
+        at, to, size = reached[goes_on], to[goes_on], size[goes_on]
+    return paid, load
 
 
 def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tuple[float, str]]:
