@@ -83,12 +83,15 @@ void bind_flow_sim(nb::module_& m) {
                                    column(std::move(times.peak_fan_in)),
                                    std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
         });
-    define<const Ints&>(
+    define<const Ints&, const Doubles&, double>(
         m, "admit_flows",
-        "A run in which less urgent messages stand back, level 0 first: (start_s, finish_s, waiting message, the message it "
-        "waited for, makespan_s).",
-        [](FlowProblem problem, const Ints& level) {
+        "A run in which less urgent messages stand back, level 0 first: (start_s, waiting message, the message it waited "
+        "for, makespan_s, num_events); broken off, its makespan infinite, once a message arrives less than its tail before "
+        "give_up_s.",
+        [](FlowProblem problem, const Ints& level, const Doubles& tail_s, double give_up_s) {
             problem.level = as_span(level);
+            problem.tail_s = as_span(tail_s);
+            problem.give_up_s = give_up_s;
             FlowTimes times;
             std::vector<std::int32_t> waiting;
             std::vector<std::int32_t> waited_for;
@@ -100,10 +103,10 @@ void bind_flow_sim(nb::module_& m) {
                     waited_for.push_back(by);
                 }
             }
-            return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.finish_s)),
-                                   column(std::move(waiting)), column(std::move(waited_for)), times.makespan_s);
+            return std::make_tuple(column(std::move(times.start_s)), column(std::move(waiting)),
+                                   column(std::move(waited_for)), times.makespan_s, times.num_events);
         },
-        "level"_a.noconvert());
+        "level"_a.noconvert(), "tail_s"_a.noconvert(), "give_up_s"_a);
     define(
         m, "record_rates", "Every change of a message's rate: (time_s, message, rate_bytes_per_s).",
         [](const FlowProblem& problem) {

@@ -9,10 +9,20 @@ import numpy as np
 import pytest
 
 import interlock as il
-from interlock.steps.ways import stream_order
+from interlock._native import _core
+from interlock.algorithms import registry
+from interlock.problem import Problem
+from interlock.schedule import Schedule
+from interlock.steps import LonePlans
+from interlock.steps.ways import _Search, stream
 from steps.cases import layer
 
 WAYS = ("serial", "concurrent", "joint")
+
+
+def tiers(problem: Problem) -> Schedule:
+    """A collective by the quick planner."""
+    return registry.get("tiers").build(problem).expand()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -35,6 +45,33 @@ def test_joint_is_never_behind_and_here_it_is_ahead() -> None:
     times = {way: il.plan(layer(), algorithm=way).simulate().makespan_s for way in WAYS}
 
     assert times["joint"] < 0.97 * min(times["serial"], times["concurrent"])
+
+
+def test_joint_takes_as_long_as_its_search_found() -> None:
+    plan = il.plan(layer())
+    problem = plan.problem
+    lone = LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).schedule if of.demand else tiers(of))
+    search = _Search(problem, lone, np.inf)
+
+    assert search.concurrent_s == il.plan(layer(), algorithm="concurrent").simulate(tolerance=1e-3).makespan_s
+    assert search.run() == pytest.approx(plan.simulate(tolerance=1e-3).makespan_s, rel=1e-9)
+    assert "joint" in search.best().reason and search.found_s < search.concurrent_s
+
+
+def test_a_try_that_cannot_win_is_broken_off() -> None:
+    result = il.plan(layer(), algorithm="concurrent").simulate()
+    level = np.zeros(result.schedule.num_messages, np.int32)
+    none_s = np.zeros(len(level))
+
+    def run(tail_s: np.ndarray, give_up_s: float) -> tuple[float, int]:
+        *_, makespan_s, num_events = _core.admit_flows(*result.arrays.arguments, 0.0, level, tail_s, give_up_s)
+        return makespan_s, num_events
+
+    assert run(none_s, np.inf) == run(none_s, 1.01 * result.makespan_s) == (result.makespan_s, result.num_events)
+    broken_s, num_events = run(none_s, 0.5 * result.makespan_s)
+    assert broken_s == np.inf and num_events < result.num_events
+    tail_s = np.full(len(level), 0.9 * result.makespan_s)
+    assert run(tail_s, result.makespan_s)[1] < num_events
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -88,7 +125,7 @@ def test_one_stream_serves_the_first_that_is_ready() -> None:
     work = step.compute("work", "1 ms", after=first)
     step.move("third", il.all_gather("1 MiB"), after=work)
 
-    order = stream_order(step.problem(), np.array([1e-4, 1e-4, 1.5e-3, 1e-3, 1e-4]))
+    order, _ = stream(step.problem(), np.array([1e-4, 1e-4, 1.5e-3, 1e-3, 1e-4]))
 
     assert [step.tasks[number].name for number in order] == ["first", "second", "third", "late"]
 

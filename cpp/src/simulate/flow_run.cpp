@@ -51,10 +51,11 @@ FlowTimes FlowRun::run() {
             if (observer_ != nullptr) observer_->on_refill(now_s_, shares_);
             next_s = next_event_s();
         }
-        if (next_s == MaxMinShare::kNever) break;
+        if (next_s == MaxMinShare::kNever || times_.makespan_s == MaxMinShare::kNever) break;
         step(next_s);
     }
-    require(num_arrived_ == num_messages_, "messages wait for each other in a circle");
+    require(num_arrived_ == num_messages_ || times_.makespan_s == MaxMinShare::kNever,
+            "messages wait for each other in a circle");
     times_.peak_fan_in = fan_in_.take_peaks();
     times_.largest_idle_share = shares_.largest_idle_share();
     times_.stood_back = admission_.take_waits();
@@ -200,6 +201,7 @@ void FlowRun::arrive(std::int32_t message) {
     const auto m = static_cast<std::size_t>(message);
     times_.finish_s[m] = now_s_;
     times_.makespan_s = std::max(times_.makespan_s, now_s_);
+    if (!problem_.tail_s.empty() && now_s_ + problem_.tail_s[m] >= problem_.give_up_s) times_.makespan_s = MaxMinShare::kNever;
     ++num_arrived_;
     for (const std::int32_t next : waits_.after_arrival[message]) meet(next, Wait::dependency, message);
     for (const std::int32_t next : admission_.arrived(message)) ready_.push_back(next);

@@ -158,6 +158,7 @@ void check_flow_problem(const FlowProblem& problem) {
     require(problem.stage_overhead_s >= 0 && problem.stage_overhead_s < 1e300, "stage_overhead_s must be at least 0");
     require(problem.tolerance >= 0 && problem.tolerance < 1, "tolerance must be at least 0 and below 1");
     require(problem.level.empty() || problem.level.size() == num_messages, "level must have one entry per message");
+    require(problem.tail_s.empty() || problem.tail_s.size() == num_messages, "tail_s must have one entry per message");
     check_ids(problem.level, Admission::kLevels, "levels must be between 0 and 63");
 }
 

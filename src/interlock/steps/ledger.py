@@ -1,7 +1,7 @@
 """How long a step takes by its ports alone: every channel does its work in order of urgency, whatever the others do.
 
-A task ends when all its channels are done, and not before its own seconds have passed. Nothing is simulated: a guess
-takes some ten microseconds per task, and tells which levels of urgency are worth simulating.
+Tasks of one level share a channel evenly. A task ends when all its channels are done, and not before its own seconds
+have passed. Nothing is simulated: a guess tells which levels of urgency are worth simulating first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock._native import _core
 from interlock.problem import Problem
 from interlock.schedule import resolved_paths
 from interlock.steps.lone import LonePlans
@@ -27,7 +28,7 @@ class Ledger:
 
     problem: Problem
     seconds: Floats  # [num_tasks], of each alone
-    work_s: Floats  # [num_tasks, num_channels]
+    work_s: Floats  # [num_channels, num_tasks]
 
     @classmethod
     def of(cls, problem: Problem, lone: LonePlans) -> Ledger:
@@ -43,55 +44,16 @@ class Ledger:
                 work_s[number] = np.bincount(path.values, bytes_, topology.num_links) / topology.bandwidth_bytes_per_s
         busiest = work_s.max(axis=1, initial=0.0)
         matters = ((work_s > 0.02 * busiest[:, None]) & (work_s > 0)).sum(axis=0) > 1
-        return cls(problem, lone.seconds, work_s[:, matters])
+        return cls(problem, lone.seconds, np.ascontiguousarray(work_s[:, matters].T))
 
     def makespan_s(self, levels: Sequence[Sequence[int]]) -> float:
         """When all tasks have ended, with the moves of earlier levels first at every channel."""
         step = self.problem.step
         assert step is not None
-        count = len(step.tasks)
-        level_of = np.full(count, -1)
+        level_of = np.full(len(step.tasks), -1, np.int32)
         for level, numbers in enumerate(levels):
             level_of[list(numbers)] = level
-        left = [len(row) for row in step.after]
         ready_s = np.array([task.ready_s for task in step.tasks])
-        later: list[list[int]] = [[] for _ in range(count)]
-        for number, row in enumerate(step.after):
-            for before in row.tolist():
-                later[before].append(number)
-        rest = self.work_s.copy()
-        ends_s = np.full(count, np.inf)  # when a task under way has spent its own seconds
-        starts = {number: float(ready_s[number]) for number in range(count) if left[number] == 0}
-        under_way: list[int] = []
-        now_s = 0.0
-        while starts or under_way:
-            for number in [each for each, at_s in starts.items() if at_s <= now_s]:
-                ends_s[number] = now_s + self.seconds[number]
-                under_way.append(number)
-                del starts[number]
-            order = sorted(under_way, key=lambda number: level_of[number])
-            cumulated = np.cumsum(rest[order], axis=0) if order else rest[:0]
-            finish_s = np.empty(len(order))
-            place = 0
-            while place < len(order):
-                last = place
-                while last + 1 < len(order) and level_of[order[last + 1]] == level_of[order[place]]:
-                    last += 1
-                for each in range(place, last + 1):
-                    used = rest[order[each]] > 0
-                    busy_s = float(cumulated[last][used].max()) if used.any() else 0.0
-                    finish_s[each] = max(now_s + busy_s, ends_s[order[each]])
-                place = last + 1
-            next_s = min([*finish_s.tolist(), *(at_s for at_s in starts.values())])
-            if order and next_s > now_s:
-                before = cumulated - rest[order]
-                rest[order] -= np.clip(next_s - now_s - before, 0.0, rest[order])
-            now_s = max(now_s, next_s)
-            for number in [order[place] for place in range(len(order)) if finish_s[place] <= now_s]:
-                under_way.remove(number)
-                rest[number] = 0.0
-                for each in later[number]:
-                    left[each] -= 1
-                    if left[each] == 0:
-                        starts[each] = max(now_s, float(ready_s[each]))
-        return now_s
+        return _core.step_makespan_s(
+            self.work_s, self.seconds, ready_s, level_of, step.after.offsets, step.after.values
+        )

@@ -17,7 +17,7 @@ from interlock.traffic import Demand
 
 __all__ = ["LonePlans"]
 
-ALONE = 1e-2  # tolerance with which a lone move is simulated
+ALONE = 1e-3  # tolerance with which a lone move is simulated
 
 Planner = Callable[[Problem], Schedule]
 
@@ -80,5 +80,5 @@ class LonePlans:
             mine.flags.writeable = False
             rows = self.plan(demand_problem(cluster, Demand(mine, demand.name)))
             here = np.flatnonzero(mine.reshape(-1))
-            parts.append(Part(task, rows, number[here], before.reshape(-1)[here]))
+            parts.append(Part(task, rows, number[here], before.reshape(-1)[here], share))
         return parts

@@ -24,15 +24,15 @@ class Part:
     rows: Schedule
     item: NDArray[np.int32]  # of the step, by item of the rows
     offset: NDArray[np.int64]  # bytes of the item before this part, by item of the rows
-    level: int = 0
+    share: int = 0  # which of the task's parts it is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepSchedule:
-    """A step's rows, and how urgent each is (0: most)."""
+    """A step's rows, and which share of its task each belongs to."""
 
     rows: Schedule
-    level: NDArray[np.int32]
+    share: NDArray[np.int32]
 
 
 class _Writer:
@@ -42,7 +42,7 @@ class _Writer:
         self.blocks: list[Schedule] = []
         self.task: list[NDArray[np.int32]] = []
         self.seconds: list[NDArray[np.float64]] = []
-        self.level: list[NDArray[np.int32]] = []
+        self.share: list[NDArray[np.int32]] = []
         self.deps: list[Ragged] = []
         self.num_rows = 0
         self.num_stages = 0
@@ -53,7 +53,7 @@ class _Writer:
         after = np.unique(np.array(list(deps), np.int32))
         rows = Ragged.from_counts(np.full(count, len(after)), np.tile(after, count))
         ends = Ragged.single(np.array(ranks, np.int32))
-        self._add(_empty_rows(ends), rows, task, seconds, 0)
+        self._add(_empty_rows(ends), rows, task, seconds)
         return list(range(self.num_rows - count, self.num_rows))
 
     def part(self, part: Part, starts: Sequence[int]) -> NDArray[np.int64]:
@@ -71,12 +71,10 @@ class _Writer:
             made[from_start] = np.tile(begin, int(is_first.sum()))
             made[~from_start] = values
             values = made
-        self._add(rows, Ragged.from_counts(counts, values), part.task, 0.0, part.level, part)
+        self._add(rows, Ragged.from_counts(counts, values), part.task, 0.0, part)
         return np.arange(first, self.num_rows)
 
-    def _add(
-        self, rows: Schedule, deps: Ragged, task: int, seconds: float, level: int, part: Part | None = None
-    ) -> None:
+    def _add(self, rows: Schedule, deps: Ragged, task: int, seconds: float, part: Part | None = None) -> None:
         count = rows.num_messages
         if part is not None:
             pieces = rows.pieces
@@ -90,7 +88,7 @@ class _Writer:
         is_meeting = (rows.kind == Kind.WAIT) & (part is not None)
         self.task.append(np.where(is_meeting, -1, task).astype(np.int32))
         self.seconds.append(np.full(count, seconds))
-        self.level.append(np.full(count, level, np.int32))
+        self.share.append(np.full(count, 0 if part is None else part.share, np.int32))
         self.num_rows += count
 
     def take(self) -> StepSchedule:
@@ -110,7 +108,7 @@ class _Writer:
             tasks=TaskRows(np.concatenate(self.task), np.concatenate(self.seconds)),
             **{name: np.concatenate([getattr(block, name) for block in blocks]) for name in _COLUMNS},
         )
-        return StepSchedule(rows, np.concatenate(self.level))
+        return StepSchedule(rows, np.concatenate(self.share))
 
 
 _COLUMNS = ("kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
@@ -145,12 +143,12 @@ def assemble_step(
     return writer.take()
 
 
-def with_waits(made: StepSchedule, waiting: NDArray[np.int32], waited_for: NDArray[np.int32]) -> Schedule:
+def with_waits(made: Schedule, waiting: NDArray[np.int32], waited_for: NDArray[np.int32]) -> Schedule:
     """The schedule with further dependencies."""
-    deps = made.rows.deps
+    deps = made.deps
     rows = np.concatenate([deps.row_of_value, waiting]).astype(np.int64)
     values = np.concatenate([deps.values, waited_for]).astype(np.int64)
-    return _replace(made.rows, deps=Ragged.from_pairs(rows, values, len(deps)))
+    return _replace(made, deps=Ragged.from_pairs(rows, values, len(deps)))
 
 
 def permuted(schedule: Schedule, order: NDArray[np.int64]) -> Schedule:

@@ -21,19 +21,18 @@ from interlock._native import _core
 from interlock.problem import Problem
 from interlock.schedule import Schedule, resolved_paths
 from interlock.simulate import simulate
-from interlock.simulate.network import flow_arrays
+from interlock.simulate.network import FlowArrays, flow_arrays
 from interlock.steps.ledger import Ledger
 from interlock.steps.lone import LonePlans
 from interlock.steps.rows import Part, StepSchedule, assemble_step, permuted, with_waits
 
 __all__ = ["WAYS", "Way", "concurrent", "joint", "serial"]
 
-TRIED = 1e-2  # tolerance with which orders are tried
-DECIDED = 1e-3  # and with which the best of them are set against serial and concurrent
+DECIDED = 1e-3  # tolerance with which all that is compared is simulated
 MOST_LEVELS = 64
 MOST_GUESSED = 60  # by the ledger, near the best so far
 MOST_TRIED = 24  # by simulation
-MOST_ROWS_TRIED = 250_000  # rows of all that is tried: about a second
+MOST_EVENTS = 400_000  # of the simulations of all that is tried
 CLOSE = 1.003  # to the critical path by lone plans: nothing better is looked for
 BETTER = 0.9999  # than what was best so far, to be worth going on from
 CRITICAL = 0.05  # of its own seconds: a task with no more slack is on the critical path
@@ -43,16 +42,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A schedule of a step, its seconds where they are known, and why it is as it is."""
+    """A schedule of a step, and why it is as it is."""
 
     schedule: Schedule
     reason: str
-    makespan_s: float | None = None
 
 
 def serial(problem: Problem, lone: LonePlans) -> Way:
     """One stream of moves: first ready, first served; ties by the order they were given; computation overlaps."""
-    order = stream_order(problem, lone.seconds)
+    order, _ = stream(problem, lone.seconds)
     before = {later: [earlier] for earlier, later in pairwise(order)}
     made = assemble_step(problem, _whole(problem, lone), _with_alone(problem, lone.seconds, before))
     return Way(made.rows, f"serial: {' then '.join(_names(problem, order))}")
@@ -67,19 +65,26 @@ def concurrent(problem: Problem, lone: LonePlans) -> Way:
 def joint(problem: Problem, lone: LonePlans) -> Way:
     """The best of `serial`, `concurrent` and the likeliest orders of urgency, simulated."""
     assert problem.step is not None
-    ways = [_timed(problem, way(problem, lone)) for way in (serial, concurrent)]
-    if sum(task.is_move for task in problem.step.tasks) > 1:
-        ways = [*(_timed(problem, way) for way in _tries(problem, lone)[:2]), *ways]
-    best = min(ways, key=_seconds)
-    times = ", ".join(f"{way.reason.split(':')[0]} {_seconds(way) * 1e6:.0f} us" for way in ways)
-    return replace(best, reason=f"{best.reason}; simulated {times}")
+    if sum(task.is_move for task in problem.step.tasks) < 2:
+        return concurrent(problem, lone)
+    _, stream_s = stream(problem, lone.seconds)
+    search = _Search(problem, lone, stream_s)
+    best_s = search.run()
+    told = f"; simulated {len(search.seen)} orders, concurrent {search.concurrent_s * 1e6:.0f} us"
+    if (1 - DECIDED) * stream_s < best_s:  # lone moves one after the other, each simulated with the same tolerance
+        one = serial(problem, lone)
+        one_s = simulate(one.schedule, problem, tolerance=DECIDED).makespan_s
+        if one_s < best_s:
+            return replace(one, reason=f"{one.reason}{told}, serial {one_s * 1e6:.0f} us")
+    best = search.best()
+    return replace(best, reason=f"{best.reason}{told}, serial {stream_s * 1e6:.0f} us by its moves alone")
 
 
 WAYS: dict[str, Callable[[Problem, LonePlans], Way]] = {"serial": serial, "concurrent": concurrent, "joint": joint}
 
 
-def stream_order(problem: Problem, seconds: Floats) -> list[int]:
-    """Moves in the order in which one stream serves them, from how long each task takes alone."""
+def stream(problem: Problem, seconds: Floats) -> tuple[list[int], float]:
+    """The order in which one stream serves moves, from how long each task takes alone, and when all have ended."""
     assert problem.step is not None
     step, order = problem.step, list[int]()
     left = [len(row) for row in step.after]
@@ -89,7 +94,7 @@ def stream_order(problem: Problem, seconds: Floats) -> list[int]:
             later[before].append(number)
     ready: list[tuple[float, int]] = []  # moves that may start, by when and number
     ends: list[tuple[float, int]] = []  # tasks under way
-    free_s, is_busy = 0.0, False
+    free_s, end_s, is_busy = 0.0, 0.0, False
 
     def release(number: int, now_s: float) -> None:
         at_s = max(now_s, step.tasks[number].ready_s)
@@ -109,13 +114,13 @@ def stream_order(problem: Problem, seconds: Floats) -> list[int]:
             free_s, is_busy = start_s + float(seconds[number]), True
             heapq.heappush(ends, (free_s, number))
             continue
-        now_s, ended = heapq.heappop(ends)
+        end_s, ended = heapq.heappop(ends)
         is_busy = is_busy and not step.tasks[ended].is_move
         for number in later[ended]:
             left[number] -= 1
             if left[number] == 0:
-                release(number, now_s)
-    return order
+                release(number, end_s)
+    return order, end_s
 
 
 def tails_s(problem: Problem, seconds: Floats) -> Floats:
@@ -138,37 +143,97 @@ def heads_s(problem: Problem, seconds: Floats) -> Floats:
     return head_s
 
 
-Levels = tuple[tuple[int, ...], ...]  # tasks by urgency; those of one level share links
+Levels = tuple[tuple[int, ...], ...]  # tasks by urgency, ascending within a level; those of one share links
 
 
-def _tries(problem: Problem, lone: LonePlans) -> list[Way]:
+class _Search:
     """Levels of urgency, simulated: the likely ones, then those near the best, quickest by the ledger first."""
-    rows = sum(part.rows.num_messages for part in _whole(problem, lone))
-    most = max(4, min(MOST_TRIED, MOST_ROWS_TRIED // max(1, rows)))
-    longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + tails_s(problem, lone.seconds)).max())
-    ledger = Ledger.of(problem, lone)
-    seen: dict[tuple[Levels, int], Way] = {}
 
-    def gains(levels: Levels, shares: int) -> bool:
-        """Try them; whether they are the best so far."""
-        if (levels, shares) in seen or len(seen) >= most or least_s() <= CLOSE * longest_s:
+    def __init__(self, problem: Problem, lone: LonePlans, stream_s: float) -> None:
+        assert problem.step is not None
+        self.problem, self.lone = problem, lone
+        self.seen: set[tuple[Levels, int]] = set()
+        self.num_events = 0
+        self.tail_s = tails_s(problem, lone.seconds)
+        self.longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + self.tail_s).max())
+        self.stream_s = stream_s
+        self._made: dict[int, tuple[StepSchedule, FlowArrays]] = {}
+        self._waits: tuple[Floats, NDArray[np.int32], NDArray[np.int32]] | None = None
+        self.moves = tuple(number for number, task in enumerate(problem.step.tasks) if task.is_move)
+        self.found: tuple[Levels, int] = ((self.moves,), 1)  # all at once
+        self.concurrent_s = self.found_s = self._plain_s()
+
+    def run(self) -> float:
+        """Search until nothing near is better, all is well or enough was tried; seconds of the best."""
+        ledger = Ledger.of(self.problem, self.lone)
+
+        def by_ledger(levels: Levels) -> tuple[float, Levels]:
+            return ledger.makespan_s(levels), levels
+
+        for levels in sorted(set(_likely(self.problem, self.lone.seconds)), key=by_ledger):
+            self._gains(levels, 1)
+        found = True
+        while found:
+            levels, shares = self.found
+            near = sorted(set(islice(_neighbours(levels), MOST_GUESSED)), key=by_ledger)
+            options = [*((each, shares) for each in near), *((levels, more) for more in (1, 2, 4))]
+            found = any(self._gains(*option) for option in options)
+        return self.found_s
+
+    def best(self) -> Way:
+        """The best found: where messages stood back, they list what they waited for; rows in the order they start."""
+        levels, shares = self.found
+        rows = self._assembled(shares)[0].rows
+        if self._waits is None:
+            return Way(rows, "concurrent: every move from when it may start")
+        start_s, waiting, waited_for = self._waits
+        order = " before ".join(" with ".join(_names(self.problem, level)) for level in levels)
+        cut = f", demands in {shares} shares" if shares > 1 else ""
+        schedule = permuted(with_waits(rows, waiting, waited_for), np.argsort(start_s, kind="stable"))
+        return Way(schedule, f"joint: {order} on every link{cut}")
+
+    def _gains(self, levels: Levels, shares: int) -> bool:
+        """Try them; whether they are the best so far. Tries that cannot be are broken off."""
+        least_s = min(self.found_s, self.stream_s)
+        is_enough = len(self.seen) >= MOST_TRIED or self.num_events >= MOST_EVENTS
+        if (levels, shares) in self.seen or is_enough or least_s <= CLOSE * self.longest_s:
             return False
-        before_s = least_s()
-        seen[levels, shares] = urgent_first(problem, lone, levels, shares)
-        return _seconds(seen[levels, shares]) < BETTER * before_s
+        self.seen.add((levels, shares))
+        made, arrays = self._assembled(shares)
+        assert made.rows.tasks is not None
+        task = made.rows.tasks.task
+        level = np.minimum(self._first_levels(levels, shares)[task] + made.share, MOST_LEVELS - 1).astype(np.int32)
+        start_s, waiting, waited_for, makespan_s, num_events = _core.admit_flows(
+            *arrays.arguments, DECIDED, level, self.tail_s[task], BETTER * self.found_s
+        )
+        self.num_events += num_events
+        if makespan_s >= BETTER * self.found_s:
+            return False
+        self.found, self.found_s, self._waits = (levels, shares), makespan_s, (start_s, waiting, waited_for)
+        return True
 
-    def least_s() -> float:
-        return min((_seconds(way) for way in seen.values()), default=np.inf)
+    def _first_levels(self, levels: Levels, shares: int) -> NDArray[np.int32]:
+        """The level of each task's first share: shares of a task follow each other, and levels too."""
+        first = np.zeros(len(self.tail_s), np.int32)
+        here = 0
+        for level in levels:
+            first[list(level)] = here
+            here += max(len(self.lone.parts(number, shares)) for number in level)
+        return first
 
-    for levels in _likely(problem, lone.seconds):
-        gains(levels, 1)
-    found = True
-    while found:
-        levels, shares = min(seen, key=lambda key: _seconds(seen[key]))
-        near = sorted(set(islice(_neighbours(levels), MOST_GUESSED)), key=lambda each: (ledger.makespan_s(each), each))
-        options = [*((levels, more) for more in (1, 2, 4)), *((each, shares) for each in near)]
-        found = any(gains(*option) for option in options)
-    return sorted(seen.values(), key=_seconds)
+    def _assembled(self, shares: int) -> tuple[StepSchedule, FlowArrays]:
+        """All tasks from when they may start, demands in so many shares."""
+        if shares not in self._made:
+            parts = [part for number in self.moves for part in self.lone.parts(number, shares)]
+            made = assemble_step(self.problem, parts, _with_alone(self.problem, self.lone.seconds, {}))
+            path = resolved_paths(made.rows, self.problem.topology)
+            self._made[shares] = made, flow_arrays(made.rows, path, self.problem.topology)
+        return self._made[shares]
+
+    def _plain_s(self) -> float:
+        """All at once, without levels."""
+        *_, (makespan_s, _, _) = _core.simulate_flows(*self._assembled(1)[1].arguments, DECIDED)
+        return makespan_s
 
 
 def _likely(problem: Problem, seconds: Floats) -> Iterator[Levels]:
@@ -184,7 +249,7 @@ def _likely(problem: Problem, seconds: Floats) -> Iterator[Levels]:
     yield _levels([critical, tuple(number for number in by_tail if number not in critical)])
     yield tuple((number,) for number in by_chain)
     for place in range(1, len(moves)):
-        yield (tuple(by_tail[:place]), tuple(by_tail[place:]))
+        yield _levels([tuple(by_tail[:place]), tuple(by_tail[place:])])
 
 
 def _neighbours(levels: Levels) -> Iterator[Levels]:
@@ -209,31 +274,6 @@ def _levels(groups: Iterable[tuple[int, ...]]) -> Levels:
     return tuple(tuple(sorted(group)) for group in groups if group)
 
 
-def urgent_first(problem: Problem, lone: LonePlans, levels: Levels, shares: int = 1) -> Way:
-    """On every link tasks of a level go before those of later ones; demands in shares, one behind the other."""
-    parts: list[Part] = []
-    first = 0
-    for level in levels:
-        for number in level:
-            for share, part in enumerate(lone.parts(number, shares)):
-                parts.append(replace(part, level=min(first + share, MOST_LEVELS - 1)))
-        first = 1 + max((part.level for part in parts), default=0)
-    made = assemble_step(problem, parts, _with_alone(problem, lone.seconds, {}))
-    schedule, makespan_s = _admitted(problem, made)
-    order = " before ".join(" with ".join(_names(problem, level)) for level in levels)
-    cut = f", demands in {shares} shares" if shares > 1 else ""
-    return Way(schedule, f"joint: {order} on every link{cut}", makespan_s)
-
-
-def _admitted(problem: Problem, made: StepSchedule) -> tuple[Schedule, float]:
-    """The schedule with what each message waits for when it stands back, in the order rows start."""
-    path = resolved_paths(made.rows, problem.topology)
-    arrays = flow_arrays(made.rows, path, problem.topology)
-    start_s, _, waiting, waited_for, makespan_s = _core.admit_flows(*arrays.arguments, TRIED, made.level)
-    rows = with_waits(made, waiting, waited_for)
-    return permuted(rows, np.argsort(start_s, kind="stable")), makespan_s
-
-
 def _whole(problem: Problem, lone: LonePlans) -> list[Part]:
     assert problem.step is not None
     return [lone.parts(number)[0] for number, task in enumerate(problem.step.tasks) if task.is_move]
@@ -253,15 +293,6 @@ def _with_alone(problem: Problem, seconds: Floats, before: dict[int, list[int]])
         earlier = [each for each in numbers[:place] if mine & set(problem.step.tasks[each].ranks)]
         before[number] = [*before.get(number, []), *earlier]
     return before
-
-
-def _timed(problem: Problem, way: Way) -> Way:
-    return replace(way, makespan_s=simulate(way.schedule, problem, tolerance=DECIDED).makespan_s)
-
-
-def _seconds(way: Way) -> float:
-    assert way.makespan_s is not None
-    return way.makespan_s
 
 
 def _names(problem: Problem, numbers: Sequence[int]) -> list[str]:

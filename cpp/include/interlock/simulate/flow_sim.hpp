@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -53,6 +54,10 @@ struct FlowProblem {
     double tolerance = 0;
     /// [messages] or empty: how urgent each is, 0 the most; see Admission.
     std::span<const std::int32_t> level;
+    /// [messages] or empty: the least time from the arrival of each to the end of all. A run that cannot end before
+    /// `give_up_s` is broken off; its makespan is infinite then.
+    std::span<const double> tail_s;
+    double give_up_s = std::numeric_limits<double>::infinity();
 };
 
 /// Why a message could not start sooner.
