@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
 import torch
 
 import interlock as il
@@ -9,6 +13,7 @@ import interlock.torch as ilt
 from interlock.errors import InterlockError
 from interlock.lab.ranks import RankContext
 from interlock.lab.steps import _tensors, run_once
+from interlock.runtime import PeerFailed
 
 
 def small_step(ranks: int) -> il.Step:
@@ -52,3 +57,28 @@ def refusals(context: RankContext) -> list[str]:
             except InterlockError as error:
                 told.append(str(error))
     return told
+
+
+def until_a_rank_dies(
+    context: RankContext, victim: int, dies_at: str, timeout_s: float
+) -> tuple[tuple[int, ...], float]:
+    """Runs of a step, in the second of which a rank kills itself: whom the error here names, and after how long."""
+    step = small_step(context.num_ranks)
+    with ilt.Step(step, context.group, timeout_s=timeout_s) as run:
+        for turn in range(2):
+            tensors = {task.name: _tensors(task, context, turn)[:2] for task in step.tasks if task.is_move}
+            dies = turn == 1 and context.rank == victim
+            run.begin(tensors)
+            begin_s = time.monotonic()
+            try:
+                if dies and dies_at == "begin":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                run.wait("dispatch")
+                if dies:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                run.done("experts")
+                run.wait("combine")
+                run.wait("gradients")
+            except PeerFailed as error:
+                return error.ranks, time.monotonic() - begin_s
+    return (), 0.0
