@@ -227,21 +227,21 @@ void bind_list_schedule(nb::module_& m) {
         "list_schedule",
         [](std::int32_t num_resources, const Array1<std::int64_t>& resource_offsets,
            const Array1<std::int32_t>& resources, const Array1<std::int64_t>& overhead_ticks,
-           const Array1<std::int64_t>& latency_ticks, const Array1<std::int32_t>& task_lane,
+           const Array1<std::int64_t>& latency_ticks, const Array1<std::int32_t>& task_orbit,
            const Array1<std::int64_t>& task_ticks, const Array1<std::int64_t>& successor_offsets,
            const Array1<std::int32_t>& successors, const Array1<std::int64_t>& lateness, std::int32_t max_merge,
            std::int64_t patience_ticks, const Array1<std::int64_t>& full_ticks, std::int32_t rounds) {
             ListSchedule made;
             {
                 const nb::gil_scoped_release nogil;
-                const LaneWork work{num_resources,
+                const OrbitWork work{num_resources,
                                     as_csr(resource_offsets, resources),
                                     as_span(overhead_ticks),
                                     as_span(latency_ticks),
-                                    as_span(task_lane),
+                                    as_span(task_orbit),
                                     as_span(task_ticks),
                                     as_csr(successor_offsets, successors)};
-                require(lateness.size() == task_lane.size(), "every task needs a lateness");
+                require(lateness.size() == task_orbit.size(), "every task needs a lateness");
                 std::vector<std::int64_t> priority = remaining_ticks(work);
                 for (std::size_t task = 0; task < priority.size(); ++task) priority[task] -= lateness.data()[task];
                 made = refine_schedule(work, priority, {max_merge, patience_ticks, as_span(full_ticks)}, rounds);
@@ -250,7 +250,7 @@ void bind_list_schedule(nb::module_& m) {
                                   made.makespan_ticks);
         },
         "num_resources"_a, "resource_offsets"_a.noconvert(), "resources"_a.noconvert(), "overhead_ticks"_a.noconvert(),
-        "latency_ticks"_a.noconvert(), "task_lane"_a.noconvert(), "task_ticks"_a.noconvert(),
+        "latency_ticks"_a.noconvert(), "task_orbit"_a.noconvert(), "task_ticks"_a.noconvert(),
         "successor_offsets"_a.noconvert(), "successors"_a.noconvert(), "lateness"_a.noconvert(), "max_merge"_a,
         "patience_ticks"_a, "full_ticks"_a.noconvert(), "rounds"_a,
         "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
@@ -275,16 +275,16 @@ void bind_translate(nb::module_& m) {
     m.def(
         "grow",
         [](const Array2<std::int32_t>& next, std::int32_t num_resources, const Array1<std::int64_t>& resource_offsets,
-           const Array1<std::int32_t>& resources, const Array1<std::int64_t>& lane_ticks,
+           const Array1<std::int32_t>& resources, const Array1<std::int64_t>& orbit_ticks,
            const Array1<std::int64_t>& latency_ticks, std::int32_t num_chunks, std::uint64_t seed) {
             Growth growth;
             {
                 const nb::gil_scoped_release nogil;
-                const LaneGraph graph{static_cast<std::int32_t>(next.shape(0)),
+                const OrbitGraph graph{static_cast<std::int32_t>(next.shape(0)),
                                       as_span(next),
                                       num_resources,
                                       as_csr(resource_offsets, resources),
-                                      as_span(lane_ticks),
+                                      as_span(orbit_ticks),
                                       as_span(latency_ticks)};
                 growth = grow(graph, num_chunks, seed);
             }
@@ -292,7 +292,7 @@ void bind_translate(nb::module_& m) {
                                   column(std::move(growth.start_ticks)), growth.makespan_ticks);
         },
         "next"_a.noconvert(), "num_resources"_a, "resource_offsets"_a.noconvert(), "resources"_a.noconvert(),
-        "lane_ticks"_a.noconvert(), "latency_ticks"_a.noconvert(), "num_chunks"_a, "seed"_a,
+        "orbit_ticks"_a.noconvert(), "latency_ticks"_a.noconvert(), "num_chunks"_a, "seed"_a,
         "One rank's share of an All-Gather that all ranks follow, moved by symmetries: routes, chunks, starts, makespan.");
 }
 

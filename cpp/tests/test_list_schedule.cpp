@@ -9,24 +9,24 @@ using namespace interlock;
 
 namespace {
 
-/// Lanes with a resource each.
-struct Lanes {
+/// Orbits with a resource each.
+struct Orbits {
     std::vector<std::int64_t> offsets{0, 1, 2};
     std::vector<std::int32_t> resources{0, 1};
     std::vector<std::int64_t> overhead{2, 2}, latency{0, 0};
 };
 
-LaneWork work_of(const Lanes& lanes, const std::vector<std::int32_t>& lane, const std::vector<std::int64_t>& ticks,
+OrbitWork work_of(const Orbits& orbits, const std::vector<std::int32_t>& orbit, const std::vector<std::int64_t>& ticks,
                  const std::vector<std::int64_t>& offsets, const std::vector<std::int32_t>& after) {
-    return {2, {lanes.offsets, lanes.resources}, lanes.overhead, lanes.latency, lane, ticks, {offsets, after}};
+    return {2, {orbits.offsets, orbits.resources}, orbits.overhead, orbits.latency, orbit, ticks, {offsets, after}};
 }
 
 void longest_chain_goes_first() {
-    // Task 1 has a successor on the other lane, task 0 has none.
-    const Lanes lanes;
-    const std::vector<std::int32_t> lane{0, 0, 1}, after{2};
+    // Task 1 has a successor on the other orbit, task 0 has none.
+    const Orbits orbits;
+    const std::vector<std::int32_t> orbit{0, 0, 1}, after{2};
     const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 0, 1, 1};
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     CHECK(remaining_ticks(work) == (std::vector<std::int64_t>{7, 14, 7}));
     const ListSchedule made = list_schedule(work, remaining_ticks(work), {});
     CHECK(made.start_ticks == (std::vector<std::int64_t>{7, 0, 7}));
@@ -34,10 +34,10 @@ void longest_chain_goes_first() {
 }
 
 void merged_tasks_share_the_overhead() {
-    const Lanes lanes;
-    const std::vector<std::int32_t> lane{0, 0, 0}, after{};
+    const Orbits orbits;
+    const std::vector<std::int32_t> orbit{0, 0, 0}, after{};
     const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 0, 0, 0};
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     const std::vector<std::int64_t> priority(3, 0);
     CHECK(list_schedule(work, priority, {}).makespan_ticks == 21);
     CHECK(list_schedule(work, priority, {2, 0}).makespan_ticks == 19);
@@ -47,10 +47,10 @@ void merged_tasks_share_the_overhead() {
 }
 
 void a_full_message_takes_no_more_tasks_but_always_one() {
-    const Lanes lanes;
-    const std::vector<std::int32_t> lane{0, 0, 0, 1, 1}, after{};
+    const Orbits orbits;
+    const std::vector<std::int32_t> orbit{0, 0, 0, 1, 1}, after{};
     const std::vector<std::int64_t> ticks{5, 5, 5, 20, 20}, offsets(6, 0);
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     const std::vector<std::int64_t> full{10, 1, 1, 10, 10};
     const ListSchedule made = list_schedule(work, std::vector<std::int64_t>(5, 0), {8, 0, full});
     CHECK(made.message[0] == made.message[1] && made.message[1] != made.message[2]);
@@ -58,44 +58,44 @@ void a_full_message_takes_no_more_tasks_but_always_one() {
     CHECK(made.makespan_ticks == 44);
 }
 
-void a_lane_waits_for_what_is_on_its_way() {
-    // Task 2 becomes ready on lane 1 at tick 7; task 1 is ready there at once.
-    const Lanes lanes;
-    const std::vector<std::int32_t> lane{0, 1, 1}, after{2};
+void an_orbit_waits_for_what_is_on_its_way() {
+    // Task 2 becomes ready on orbit 1 at tick 7; task 1 is ready there at once.
+    const Orbits orbits;
+    const std::vector<std::int32_t> orbit{0, 1, 1}, after{2};
     const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 1, 1, 1};
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     const std::vector<std::int64_t> priority(3, 0);
     CHECK(list_schedule(work, priority, {8, 0}).start_ticks[1] == 0);
     const ListSchedule patient = list_schedule(work, priority, {8, 7});
     CHECK(patient.start_ticks[1] == 7 && patient.message[1] == patient.message[2]);
 }
 
-void lanes_that_share_a_resource_exclude_each_other() {
-    Lanes lanes;
-    lanes.resources = {0, 0};
-    const std::vector<std::int32_t> lane{0, 1}, after{};
+void orbits_that_share_a_resource_exclude_each_other() {
+    Orbits orbits;
+    orbits.resources = {0, 0};
+    const std::vector<std::int32_t> orbit{0, 1}, after{};
     const std::vector<std::int64_t> ticks{5, 5}, offsets{0, 0, 0};
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     const std::vector<std::int64_t> priority{0, 1};
     const ListSchedule made = list_schedule(work, priority, {});
     CHECK(made.start_ticks == (std::vector<std::int64_t>{7, 0}));
 }
 
-void latency_delays_successors_but_frees_the_lane() {
-    Lanes lanes;
-    lanes.latency = {10, 0};
-    const std::vector<std::int32_t> lane{0, 0, 1}, after{2};
+void latency_delays_successors_but_frees_the_orbit() {
+    Orbits orbits;
+    orbits.latency = {10, 0};
+    const std::vector<std::int32_t> orbit{0, 0, 1}, after{2};
     const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 1, 1, 1};
-    const ListSchedule made = list_schedule(work_of(lanes, lane, ticks, offsets, after), std::vector<std::int64_t>{2, 1, 0}, {});
+    const ListSchedule made = list_schedule(work_of(orbits, orbit, ticks, offsets, after), std::vector<std::int64_t>{2, 1, 0}, {});
     CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 7, 17}));
     CHECK(made.makespan_ticks == 24);
 }
 
 void refinement_never_makes_it_worse() {
-    const Lanes lanes;
-    const std::vector<std::int32_t> lane{0, 0, 1}, after{2};
+    const Orbits orbits;
+    const std::vector<std::int32_t> orbit{0, 0, 1}, after{2};
     const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 0, 1, 1};
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     const std::vector<std::int64_t> wrong{1, 0, 0};
     CHECK(list_schedule(work, wrong, {}).makespan_ticks == 21);
     const ListSchedule made = refine_schedule(work, wrong, {}, 2);
@@ -104,10 +104,10 @@ void refinement_never_makes_it_worse() {
 }
 
 void circles_are_refused() {
-    const Lanes lanes;
-    const std::vector<std::int32_t> lane{0, 1}, after{1, 0};
+    const Orbits orbits;
+    const std::vector<std::int32_t> orbit{0, 1}, after{1, 0};
     const std::vector<std::int64_t> ticks{5, 5}, offsets{0, 1, 2};
-    const LaneWork work = work_of(lanes, lane, ticks, offsets, after);
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
     CHECK_THROWS(list_schedule(work, std::vector<std::int64_t>{0, 0}, {}), InvalidInput);
     CHECK_THROWS(remaining_ticks(work), InvalidInput);
 }
@@ -118,9 +118,9 @@ int main() {
     longest_chain_goes_first();
     merged_tasks_share_the_overhead();
     a_full_message_takes_no_more_tasks_but_always_one();
-    a_lane_waits_for_what_is_on_its_way();
-    lanes_that_share_a_resource_exclude_each_other();
-    latency_delays_successors_but_frees_the_lane();
+    an_orbit_waits_for_what_is_on_its_way();
+    orbits_that_share_a_resource_exclude_each_other();
+    latency_delays_successors_but_frees_the_orbit();
     refinement_never_makes_it_worse();
     circles_are_refused();
     return 0;

@@ -31,8 +31,8 @@ void switches_move_with_their_ranks() {
     CHECK(images[18] == 3 && images[18 + 4] == 5);
 }
 
-void growth_fills_every_lane() {
-    // A ring of 7: two lanes, six ranks to reach, three slots.
+void growth_fills_every_orbit() {
+    // A ring of 7: two orbits, six ranks to reach, three slots.
     std::vector<std::int32_t> next;
     for (std::int32_t u = 0; u < 7; ++u) next.insert(next.end(), {(u + 1) % 7, (u + 6) % 7});
     const std::vector<std::int64_t> offsets{0, 1, 2}, ticks{10, 10}, latency{0, 0};
@@ -42,7 +42,7 @@ void growth_fills_every_lane() {
     CHECK(growth.route.size() == 6);
 }
 
-void a_slow_lane_is_left_alone_when_the_fast_one_ends_sooner() {
+void a_slow_orbit_is_left_alone_when_the_fast_one_ends_sooner() {
     const std::vector<std::int32_t> next{1, 1, 0, 0};
     const std::vector<std::int64_t> offsets{0, 1, 2}, ticks{10, 100}, latency{0, 0};
     const std::vector<std::int32_t> held{0, 1};
@@ -50,8 +50,8 @@ void a_slow_lane_is_left_alone_when_the_fast_one_ends_sooner() {
     CHECK(grow({2, next, 2, {offsets, held}, ticks, latency}, 22, 0).makespan_ticks == 200);
 }
 
-void a_slow_lane_serves_where_the_fast_one_does_not_lead() {
-    // Two pairs: the fast lane joins 0 1 and 2 3, only the slow one leads across.
+void a_slow_orbit_serves_where_the_fast_one_does_not_lead() {
+    // Two pairs: the fast orbit joins 0 1 and 2 3, only the slow one leads across.
     const std::vector<std::int32_t> next{1, 2, 0, 3, 3, 0, 2, 1};
     const std::vector<std::int64_t> offsets{0, 1, 2}, ticks{1, 100}, latency{0, 0};
     const std::vector<std::int32_t> held{0, 1};
@@ -73,9 +73,9 @@ int main() {
     shifts_of_a_ring_move_zero_everywhere();
     a_reflection_beside_the_shifts_is_left_out();
     switches_move_with_their_ranks();
-    growth_fills_every_lane();
-    a_slow_lane_is_left_alone_when_the_fast_one_ends_sooner();
-    a_slow_lane_serves_where_the_fast_one_does_not_lead();
+    growth_fills_every_orbit();
+    a_slow_orbit_is_left_alone_when_the_fast_one_ends_sooner();
+    a_slow_orbit_serves_where_the_fast_one_does_not_lead();
     an_unreachable_rank_is_refused();
     return 0;
 }

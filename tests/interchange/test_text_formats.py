@@ -182,10 +182,10 @@ def test_a_chrome_trace_shows_every_message_without_overlap(tmp_path: Path) -> N
     assert trace["otherData"] == {"times": "simulated"}
     finish = max(event["ts"] + event["dur"] for event in events)
     assert finish == pytest.approx(plan.simulate().makespan_s * 1e6, rel=1e-5)
-    lanes: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for event in events:
-        lanes.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
-    for spans in lanes.values():
+        tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for spans in tracks.values():
         spans.sort()
         assert all(a[1] <= b[0] + 2e-6 for a, b in pairwise(spans))
 

@@ -19,7 +19,7 @@ from interlock.lab.ranks import RankContext
 from interlock.planning import Plan, solve
 from interlock.problem import Problem
 from interlock.runtime import Layout, Placement
-from interlock.runtime.rounds import Rounds, batches
+from interlock.runtime.batches import Batches, batches
 from runtime.flipping import MARK, ProxiedStore, ask
 
 
@@ -88,7 +88,7 @@ def move_in_rounds(context: RankContext, problem: Problem, algorithm: str, max_b
     program = plan.program(context.rank, Layout.all_to_all(matrix, context.rank), rounds=True)
     target = torch.zeros(int(matrix[:, context.rank].sum()), dtype=torch.uint8)
     buffers = (filled(matrix, context.rank), target, torch.zeros(max(1, program.scratch_bytes), dtype=torch.uint8))
-    Rounds(context.group, range(context.num_ranks)).run(program, buffers, max_batch=max_batch)
+    Batches(context.group, range(context.num_ranks)).run(program, buffers, max_batch=max_batch)
     sizes = [len(sends) + len(receives) for sends, receives in batches(program, context.num_ranks, max_batch)]
     return torch.equal(target, expected(matrix, context.rank)), max(sizes, default=0)
 

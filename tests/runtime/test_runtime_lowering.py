@@ -15,8 +15,8 @@ from interlock.planning import solve  # noqa: E402
 from interlock.problem import demand_problem  # noqa: E402
 from interlock.ragged import Ragged  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
+from interlock.runtime.batches import batches  # noqa: E402
 from interlock.runtime.posting import Posting  # noqa: E402
-from interlock.runtime.rounds import batches  # noqa: E402
 from interlock.schedule import Batch, Buffer, Phase, PortLoads, assemble, lower, make_pieces  # noqa: E402
 from runtime.in_memory import run  # noqa: E402
 from runtime.jobs import expected, filled  # noqa: E402

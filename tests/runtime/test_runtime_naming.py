@@ -20,8 +20,8 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed import HashStore  # noqa: E402
 
+from interlock.runtime.doors import Door, Unreached, knock  # noqa: E402
 from interlock.runtime.heartbeat import DIED, Heartbeat, Verdict  # noqa: E402
-from interlock.runtime.reach import Door, Reach, knock  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -92,8 +92,8 @@ def test_doors_tell_the_dead_from_the_cut_off() -> None:
             door.bind(("127.0.0.1", 0))
         listening.listen()
         addresses = {rank: f"127.0.0.1:{door.getsockname()[1]}" for rank, door in ((1, listening), (2, closed))}
-        assert knock({**addresses, 3: NOWHERE}, 0.3) == Reach(refused=(2,), unreachable=(3,))
-    assert knock({}, 0.3) == Reach((), ())
+        assert knock({**addresses, 3: NOWHERE}, 0.3) == Unreached(refused=(2,), unreachable=(3,))
+    assert knock({}, 0.3) == Unreached((), ())
 
 
 def test_a_door_opens_only_where_others_would_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_a_door_opens_only_where_others_would_find_it(monkeypatch: pytest.Monkey
         door = Door(1, b"token")
         machine, _, place = door.address.rpartition("@")
         assert place.startswith("127.0.") and machine
-        assert knock({1: door.address, 2: f"elsewhere@{NOWHERE}"}, 0.3) == Reach((), ())
+        assert knock({1: door.address, 2: f"elsewhere@{NOWHERE}"}, 0.3) == Unreached((), ())
         door.close()
         assert door.address == ""
 
@@ -116,7 +116,7 @@ def test_word_is_kept_from_those_who_know_the_token_and_from_nobody_else(monkeyp
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     door = Door(4, b"token")
     for word in (b"", b"token", b"other: a lie", b"token" + bytes(1 << 18), b"token" + b"the truth"):
-        assert knock({1: door.address}, 1.0, word) == Reach((), ())
+        assert knock({1: door.address}, 1.0, word) == Unreached((), ())
     until_s = time.monotonic() + 5
     while b"the truth" not in door.words and time.monotonic() < until_s:
         time.sleep(0.01)

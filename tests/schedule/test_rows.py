@@ -1,4 +1,4 @@
-"""Rows of one rank, levels, lanes and reversal, on cases small enough to write down."""
+"""Rows of one rank, levels, tracks and reversal, on cases small enough to write down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from interlock.ragged import Ragged
 from interlock.schedule import Schedule, SlotSchedule, TranslatedSchedule
 from interlock.schedule.levels import levels
 from interlock.schedule.reverse import reverse_copies
-from interlock.schedule.timeline import lanes
+from interlock.schedule.timeline import tracks
 from simulate.strategies import bare_schedule, crossbar
 
 
@@ -68,9 +68,11 @@ def test_messages_in_a_circle_have_no_levels() -> None:
         levels(schedule, crossbar(4, [10.0] * 8))
 
 
-def test_messages_that_overlap_are_on_lanes_of_their_own() -> None:
+def test_messages_that_overlap_are_on_tracks_of_their_own() -> None:
     schedule = bare_schedule([0, 0, 0, 1], [1, 2, 3, 0], [1] * 4)
-    found = {m: (rank, lane) for m, rank, lane in lanes(schedule, np.array([0.0, 1, 2, 0]), np.array([2.0, 3, 4, 9]))}
+    found = {
+        m: (rank, track) for m, rank, track in tracks(schedule, np.array([0.0, 1, 2, 0]), np.array([2.0, 3, 4, 9]))
+    }
     assert found == {0: (0, 1), 1: (0, 2), 2: (0, 1), 3: (1, 1)}
 
 

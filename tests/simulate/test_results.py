@@ -90,16 +90,16 @@ def test_link_bytes_and_peak_fan_in_are_those_of_the_burst() -> None:
     assert result.peak_fan_in[: 3 * ranks].sum() == 0
 
 
-def test_the_chrome_trace_has_one_event_per_message_and_no_overlap_on_a_lane() -> None:
+def test_the_chrome_trace_has_one_event_per_message_and_no_overlap_on_a_track() -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     result = il.plan(cluster, il.traffic.random(cluster, seed=1), algorithm="pxn").simulate()
     events = [event for event in json.loads(result.to_chrome_trace())["traceEvents"] if event["ph"] == "X"]
     assert sorted(event["args"]["message"] for event in events) == list(range(len(result.start_s)))
     busy_until: dict[tuple[int, int], float] = {}
     for event in events:
-        lane = event["pid"], event["tid"]
-        assert event["ts"] >= busy_until.get(lane, 0.0) - 1e-5
-        busy_until[lane] = event["ts"] + event["dur"]
+        track = event["pid"], event["tid"]
+        assert event["ts"] >= busy_until.get(track, 0.0) - 1e-5
+        busy_until[track] = event["ts"] + event["dur"]
 
 
 def test_two_results_are_set_against_each_other_by_load_and_use() -> None:

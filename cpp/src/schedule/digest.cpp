@@ -25,20 +25,20 @@ std::uint64_t mix(std::uint64_t x) {
 }  // namespace
 
 std::uint64_t digest64(std::span<const std::byte> bytes, std::uint64_t seed) {
-    // Four independent lanes keep the multiplier busy; a change in any word reaches its lane's every bit.
-    std::uint64_t lane[4] = {seed ^ kOdd[0], seed ^ kOdd[1], seed ^ kOdd[2], seed ^ kOdd[3]};
+    // Four independent parts keep the multiplier busy; a change in any word reaches its part's every bit.
+    std::uint64_t part[4] = {seed ^ kOdd[0], seed ^ kOdd[1], seed ^ kOdd[2], seed ^ kOdd[3]};
     const std::byte* at = bytes.data();
     std::size_t left = bytes.size();
     for (; left >= 32; left -= 32, at += 32) {
         for (int i = 0; i < 4; ++i) {
-            lane[i] = (lane[i] ^ load(at + 8 * i)) * kOdd[i];
-            lane[i] ^= lane[i] >> 29;
+            part[i] = (part[i] ^ load(at + 8 * i)) * kOdd[i];
+            part[i] ^= part[i] >> 29;
         }
     }
     std::byte tail[32] = {};
     if (left > 0) std::memcpy(tail, at, left);
     std::uint64_t digest = mix(bytes.size() ^ seed);
-    for (int i = 0; i < 4; ++i) digest = mix(digest ^ mix((lane[i] ^ load(tail + 8 * i)) * kOdd[i]));
+    for (int i = 0; i < 4; ++i) digest = mix(digest ^ mix((part[i] ^ load(tail + 8 * i)) * kOdd[i]));
     return digest;
 }
 

@@ -11,26 +11,26 @@ namespace {
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-void check(const LaneWork& work) {
-    const std::size_t lanes = work.lane_resources.num_rows(), tasks = work.task_lane.size();
-    work.lane_resources.check(lanes, "lane_resources");
+void check(const OrbitWork& work) {
+    const std::size_t orbits = work.orbit_resources.num_rows(), tasks = work.task_orbit.size();
+    work.orbit_resources.check(orbits, "orbit_resources");
     work.successors.check(tasks, "successors");
-    require(work.lane_overhead_ticks.size() == lanes && work.lane_latency_ticks.size() == lanes,
-            "every lane needs an overhead and a latency");
+    require(work.orbit_overhead_ticks.size() == orbits && work.orbit_latency_ticks.size() == orbits,
+            "every orbit needs an overhead and a latency");
     require(work.task_ticks.size() == tasks, "every task needs a time");
     require(work.num_resources >= 0 && work.num_resources <= 50'000'000, "there are at most 50,000,000 resources");
-    for (const std::int32_t resource : work.lane_resources.values) {
-        require(resource >= 0 && resource < work.num_resources, "lanes must hold known resources");
+    for (const std::int32_t resource : work.orbit_resources.values) {
+        require(resource >= 0 && resource < work.num_resources, "orbits must hold known resources");
     }
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-        require(work.lane_overhead_ticks[lane] >= 0 && work.lane_latency_ticks[lane] >= 0, "times must not be negative");
+    for (std::size_t orbit = 0; orbit < orbits; ++orbit) {
+        require(work.orbit_overhead_ticks[orbit] >= 0 && work.orbit_latency_ticks[orbit] >= 0, "times must not be negative");
     }
     double total = 0;
     for (std::size_t task = 0; task < tasks; ++task) {
-        require(work.task_lane[task] >= 0 && at(work.task_lane[task]) < lanes, "tasks must name known lanes");
+        require(work.task_orbit[task] >= 0 && at(work.task_orbit[task]) < orbits, "tasks must name known orbits");
         require(work.task_ticks[task] >= 0, "times must not be negative");
-        const std::size_t lane = at(work.task_lane[task]);
-        total += static_cast<double>(work.lane_overhead_ticks[lane]) + static_cast<double>(work.lane_latency_ticks[lane]) +
+        const std::size_t orbit = at(work.task_orbit[task]);
+        total += static_cast<double>(work.orbit_overhead_ticks[orbit]) + static_cast<double>(work.orbit_latency_ticks[orbit]) +
                  static_cast<double>(work.task_ticks[task]);
     }
     require(total < 4.0e18, "times of all tasks must be below 4e18 together");
@@ -39,26 +39,26 @@ void check(const LaneWork& work) {
     }
 }
 
-std::vector<std::int32_t> count_needs(const LaneWork& work) {
-    std::vector<std::int32_t> needs(work.task_lane.size());
+std::vector<std::int32_t> count_needs(const OrbitWork& work) {
+    std::vector<std::int32_t> needs(work.task_orbit.size());
     for (const std::int32_t next : work.successors.values) ++needs[at(next)];
     return needs;
 }
 
 class Machine {
 public:
-    Machine(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging)
+    Machine(const OrbitWork& work, std::span<const std::int64_t> priority, Merging merging)
         : work_(work),
           priority_(priority),
           merging_(merging),
           needs_(count_needs(work)),
-          ready_(work.lane_resources.num_rows()),
-          is_dirty_(work.lane_resources.num_rows()),
-          coming_(merging.patience_ticks > 0 ? work.lane_resources.num_rows() : 0),
+          ready_(work.orbit_resources.num_rows()),
+          is_dirty_(work.orbit_resources.num_rows()),
+          coming_(merging.patience_ticks > 0 ? work.orbit_resources.num_rows() : 0),
           is_busy_(at(work.num_resources)) {
-        result_.start_ticks.assign(work.task_lane.size(), 0);
-        result_.message.assign(work.task_lane.size(), -1);
-        index_lanes_by_resource();
+        result_.start_ticks.assign(work.task_orbit.size(), 0);
+        result_.message.assign(work.task_orbit.size(), -1);
+        index_orbits_by_resource();
     }
 
     ListSchedule run() {
@@ -73,7 +73,7 @@ public:
                 const Event event = events_.top();
                 events_.pop();
                 const Sent& sent = sent_[at(event.message)];
-                if (!event.is_arrival) release(sent.lane);
+                if (!event.is_arrival) release(sent.orbit);
                 if (event.is_arrival) done += deliver(sent);
             }
             result_.makespan_ticks = now;
@@ -95,19 +95,19 @@ private:
         }
     };
     struct Sent {
-        std::int32_t lane;
+        std::int32_t orbit;
         std::int32_t first_task, last_task;  // range of carried_
     };
 
-    void index_lanes_by_resource() {
-        lane_offsets_.assign(at(work_.num_resources) + 1, 0);
-        for (const std::int32_t resource : work_.lane_resources.values) ++lane_offsets_[at(resource) + 1];
-        for (std::size_t r = 1; r < lane_offsets_.size(); ++r) lane_offsets_[r] += lane_offsets_[r - 1];
-        lanes_.resize(work_.lane_resources.values.size());
-        std::vector<std::int64_t> next(lane_offsets_.begin(), lane_offsets_.end() - 1);
-        for (std::size_t lane = 0; lane < ready_.size(); ++lane) {
-            for (const std::int32_t resource : work_.lane_resources[lane]) {
-                lanes_[static_cast<std::size_t>(next[at(resource)]++)] = static_cast<std::int32_t>(lane);
+    void index_orbits_by_resource() {
+        orbit_offsets_.assign(at(work_.num_resources) + 1, 0);
+        for (const std::int32_t resource : work_.orbit_resources.values) ++orbit_offsets_[at(resource) + 1];
+        for (std::size_t r = 1; r < orbit_offsets_.size(); ++r) orbit_offsets_[r] += orbit_offsets_[r - 1];
+        orbits_.resize(work_.orbit_resources.values.size());
+        std::vector<std::int64_t> next(orbit_offsets_.begin(), orbit_offsets_.end() - 1);
+        for (std::size_t orbit = 0; orbit < ready_.size(); ++orbit) {
+            for (const std::int32_t resource : work_.orbit_resources[orbit]) {
+                orbits_[static_cast<std::size_t>(next[at(resource)]++)] = static_cast<std::int32_t>(orbit);
             }
         }
     }
@@ -116,57 +116,57 @@ private:
         const std::int64_t pa = priority_[at(a)], pb = priority_[at(b)];
         return pa != pb ? pa < pb : a > b;
     }
-    void touch(std::int32_t lane) {
-        if (is_dirty_[at(lane)] || ready_[at(lane)].empty()) return;
-        is_dirty_[at(lane)] = 1;
-        dirty_.push_back(lane);
+    void touch(std::int32_t orbit) {
+        if (is_dirty_[at(orbit)] || ready_[at(orbit)].empty()) return;
+        is_dirty_[at(orbit)] = 1;
+        dirty_.push_back(orbit);
     }
     void make_ready(std::int32_t task) {
-        const std::int32_t lane = work_.task_lane[at(task)];
-        auto& heap = ready_[at(lane)];
+        const std::int32_t orbit = work_.task_orbit[at(task)];
+        auto& heap = ready_[at(orbit)];
         heap.push_back(task);
         std::push_heap(heap.begin(), heap.end(), [&](std::int32_t a, std::int32_t b) { return later(a, b); });
-        touch(lane);
+        touch(orbit);
     }
-    std::int32_t pop_ready(std::int32_t lane) {
-        auto& heap = ready_[at(lane)];
+    std::int32_t pop_ready(std::int32_t orbit) {
+        auto& heap = ready_[at(orbit)];
         std::pop_heap(heap.begin(), heap.end(), [&](std::int32_t a, std::int32_t b) { return later(a, b); });
         const std::int32_t task = heap.back();
         heap.pop_back();
         return task;
     }
-    bool can_send(std::int32_t lane, std::int64_t now) const {
-        if (ready_[at(lane)].empty() || is_worth_waiting(lane, now)) return false;
-        for (const std::int32_t resource : work_.lane_resources[at(lane)]) {
+    bool can_send(std::int32_t orbit, std::int64_t now) const {
+        if (ready_[at(orbit)].empty() || is_worth_waiting(orbit, now)) return false;
+        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
             if (is_busy_[at(resource)]) return false;
         }
         return true;
     }
 
     // Something will be ready so soon that to send it along costs less than a message of its own.
-    bool is_worth_waiting(std::int32_t lane, std::int64_t now) const {
-        if (coming_.empty() || static_cast<std::int32_t>(ready_[at(lane)].size()) >= merging_.most) return false;
-        const std::vector<std::int64_t>& times = coming_[at(lane)];
+    bool is_worth_waiting(std::int32_t orbit, std::int64_t now) const {
+        if (coming_.empty() || static_cast<std::int32_t>(ready_[at(orbit)].size()) >= merging_.most) return false;
+        const std::vector<std::int64_t>& times = coming_[at(orbit)];
         const auto next = std::ranges::upper_bound(times, now);
         return next != times.end() && *next <= now + merging_.patience_ticks;
     }
-    // Tells the lanes that wait for a message alone when it will arrive.
+    // Tells the orbits that wait for a message alone when it will arrive.
     void announce(std::int32_t first, std::int32_t last, std::int64_t arrival) {
         for (std::int32_t i = first; i < last; ++i) {
             for (const std::int32_t next : work_.successors[at(carried_[at(i)])]) {
                 if (needs_[at(next)] != 1) continue;
-                std::vector<std::int64_t>& times = coming_[at(work_.task_lane[at(next)])];
+                std::vector<std::int64_t>& times = coming_[at(work_.task_orbit[at(next)])];
                 times.insert(std::ranges::upper_bound(times, arrival), arrival);
             }
         }
     }
 
-    void release(std::int32_t lane) {
-        for (const std::int32_t resource : work_.lane_resources[at(lane)]) {
+    void release(std::int32_t orbit) {
+        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
             is_busy_[at(resource)] = 0;
-            const auto first = static_cast<std::size_t>(lane_offsets_[at(resource)]);
-            const auto last = static_cast<std::size_t>(lane_offsets_[at(resource) + 1]);
-            for (std::size_t i = first; i < last; ++i) touch(lanes_[i]);
+            const auto first = static_cast<std::size_t>(orbit_offsets_[at(resource)]);
+            const auto last = static_cast<std::size_t>(orbit_offsets_[at(resource) + 1]);
+            for (std::size_t i = first; i < last; ++i) touch(orbits_[i]);
         }
     }
     std::size_t deliver(const Sent& sent) {
@@ -179,13 +179,13 @@ private:
     }
 
     void dispatch(std::int64_t now) {
-        // Lanes that exclude each other are served in the order of their best tasks.
+        // Orbits that exclude each other are served in the order of their best tasks.
         std::sort(dirty_.begin(), dirty_.end(), [&](std::int32_t a, std::int32_t b) {
             return later(ready_[at(b)].front(), ready_[at(a)].front());
         });
-        for (const std::int32_t lane : dirty_) {
-            is_dirty_[at(lane)] = 0;
-            if (can_send(lane, now)) send(lane, now);
+        for (const std::int32_t orbit : dirty_) {
+            is_dirty_[at(orbit)] = 0;
+            if (can_send(orbit, now)) send(orbit, now);
         }
         dirty_.clear();
     }
@@ -194,40 +194,40 @@ private:
         return !merging_.full_ticks.empty() && body > merging_.full_ticks[at(first_task)];
     }
 
-    void send(std::int32_t lane, std::int64_t now) {
+    void send(std::int32_t orbit, std::int64_t now) {
         const auto message = static_cast<std::int32_t>(sent_.size());
         const auto first = static_cast<std::int32_t>(carried_.size());
-        const std::vector<std::int32_t>& ready = ready_[at(lane)];
+        const std::vector<std::int32_t>& ready = ready_[at(orbit)];
         std::int64_t body = 0;
         for (std::int32_t merged = 0; merged < merging_.most && !ready.empty(); ++merged) {
             if (merged > 0 && is_full(carried_[at(first)], body + work_.task_ticks[at(ready.front())])) break;
-            const std::int32_t task = pop_ready(lane);
+            const std::int32_t task = pop_ready(orbit);
             carried_.push_back(task);
             body += work_.task_ticks[at(task)];
             result_.start_ticks[at(task)] = now;
             result_.message[at(task)] = message;
         }
-        const std::int64_t ticks = work_.lane_overhead_ticks[at(lane)] + body;
-        sent_.push_back({lane, first, static_cast<std::int32_t>(carried_.size())});
-        for (const std::int32_t resource : work_.lane_resources[at(lane)]) is_busy_[at(resource)] = 1;
+        const std::int64_t ticks = work_.orbit_overhead_ticks[at(orbit)] + body;
+        sent_.push_back({orbit, first, static_cast<std::int32_t>(carried_.size())});
+        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) is_busy_[at(resource)] = 1;
         if (!coming_.empty()) {
             announce(first, static_cast<std::int32_t>(carried_.size()),
-                     now + ticks + work_.lane_latency_ticks[at(lane)]);
+                     now + ticks + work_.orbit_latency_ticks[at(orbit)]);
         }
         events_.push({now + ticks, message, false});
-        events_.push({now + ticks + work_.lane_latency_ticks[at(lane)], message, true});
+        events_.push({now + ticks + work_.orbit_latency_ticks[at(orbit)], message, true});
     }
 
-    const LaneWork& work_;
+    const OrbitWork& work_;
     std::span<const std::int64_t> priority_;
     Merging merging_;
     std::vector<std::int32_t> needs_;
-    std::vector<std::vector<std::int32_t>> ready_;  // per lane, a heap of tasks
+    std::vector<std::vector<std::int32_t>> ready_;  // per orbit, a heap of tasks
     std::vector<std::uint8_t> is_dirty_;
-    std::vector<std::vector<std::int64_t>> coming_;  // per lane, when tasks on the way will be ready, ascending
+    std::vector<std::vector<std::int64_t>> coming_;  // per orbit, when tasks on the way will be ready, ascending
     std::vector<std::uint8_t> is_busy_;
-    std::vector<std::int64_t> lane_offsets_;
-    std::vector<std::int32_t> lanes_, dirty_, carried_;
+    std::vector<std::int64_t> orbit_offsets_;
+    std::vector<std::int32_t> orbits_, dirty_, carried_;
     std::vector<Sent> sent_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     ListSchedule result_;
@@ -249,31 +249,31 @@ struct Reversed {
     std::vector<std::int32_t> values;
 };
 
-// How long each message holds its lane.
-std::vector<std::int64_t> message_ticks(const LaneWork& work, const ListSchedule& made) {
+// How long each message holds its orbit.
+std::vector<std::int64_t> message_ticks(const OrbitWork& work, const ListSchedule& made) {
     std::vector<std::int64_t> ticks;
     for (std::size_t task = 0; task < made.message.size(); ++task) {
         const std::size_t message = at(made.message[task]);
         if (message >= ticks.size()) ticks.resize(message + 1, 0);
-        if (ticks[message] == 0) ticks[message] = work.lane_overhead_ticks[at(work.task_lane[task])];
+        if (ticks[message] == 0) ticks[message] = work.orbit_overhead_ticks[at(work.task_orbit[task])];
         ticks[message] += work.task_ticks[task];
     }
     return ticks;
 }
 
 // When each task has arrived.
-std::vector<std::int64_t> arrivals(const LaneWork& work, const ListSchedule& made) {
+std::vector<std::int64_t> arrivals(const OrbitWork& work, const ListSchedule& made) {
     const std::vector<std::int64_t> ticks = message_ticks(work, made);
     std::vector<std::int64_t> arrival(made.message.size());
     for (std::size_t task = 0; task < arrival.size(); ++task) {
         arrival[task] = made.start_ticks[task] + ticks[at(made.message[task])] +
-                        work.lane_latency_ticks[at(work.task_lane[task])];
+                        work.orbit_latency_ticks[at(work.task_orbit[task])];
     }
     return arrival;
 }
 
 // A schedule of the turned-round work, read from its end.
-ListSchedule turned_round(const LaneWork& work, const ListSchedule& backward) {
+ListSchedule turned_round(const OrbitWork& work, const ListSchedule& backward) {
     const std::vector<std::int64_t> arrival = arrivals(work, backward);
     ListSchedule forward{std::vector<std::int64_t>(arrival.size()), backward.message, backward.makespan_ticks};
     std::vector<std::pair<std::int64_t, std::int32_t>> order(arrival.empty() ? 0 : 1 + at(std::ranges::max(backward.message)));
@@ -292,22 +292,22 @@ ListSchedule turned_round(const LaneWork& work, const ListSchedule& backward) {
 
 }  // namespace
 
-ListSchedule list_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging) {
+ListSchedule list_schedule(const OrbitWork& work, std::span<const std::int64_t> priority, Merging merging) {
     check(work);
-    require(priority.size() == work.task_lane.size(), "every task needs a priority");
+    require(priority.size() == work.task_orbit.size(), "every task needs a priority");
     require(merging.most >= 1 && merging.patience_ticks >= 0, "a message must carry at least one task");
-    require(merging.full_ticks.empty() || merging.full_ticks.size() == work.task_lane.size(),
+    require(merging.full_ticks.empty() || merging.full_ticks.size() == work.task_orbit.size(),
             "every task needs a time for its message, or none");
     return Machine(work, priority, merging).run();
 }
 
-ListSchedule refine_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging,
+ListSchedule refine_schedule(const OrbitWork& work, std::span<const std::int64_t> priority, Merging merging,
                              std::int32_t rounds) {
     require(rounds >= 0 && rounds <= kMostRounds, "rounds must be between 0 and 100000");
     ListSchedule best = list_schedule(work, priority, merging);
     if (rounds == 0) return best;
     const Reversed before(work.successors);
-    LaneWork mirrored = work;
+    OrbitWork mirrored = work;
     mirrored.successors = {before.offsets, before.values};
     std::vector<std::int64_t> order = arrivals(work, best);
     for (std::int32_t round = 0; round < rounds; ++round) {
@@ -321,9 +321,9 @@ ListSchedule refine_schedule(const LaneWork& work, std::span<const std::int64_t>
     return best;
 }
 
-std::vector<std::int64_t> remaining_ticks(const LaneWork& work) {
+std::vector<std::int64_t> remaining_ticks(const OrbitWork& work) {
     check(work);
-    const std::size_t tasks = work.task_lane.size();
+    const std::size_t tasks = work.task_orbit.size();
     std::vector<std::int32_t> needs = count_needs(work), order;
     order.reserve(tasks);
     for (std::size_t task = 0; task < tasks; ++task) {
@@ -339,9 +339,9 @@ std::vector<std::int64_t> remaining_ticks(const LaneWork& work) {
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
         std::int64_t after = 0;
         for (const std::int32_t next : work.successors[at(*it)]) after = std::max(after, remaining[at(next)]);
-        const std::size_t lane = at(work.task_lane[at(*it)]);
+        const std::size_t orbit = at(work.task_orbit[at(*it)]);
         remaining[at(*it)] =
-            after + work.lane_overhead_ticks[lane] + work.lane_latency_ticks[lane] + work.task_ticks[at(*it)];
+            after + work.orbit_overhead_ticks[orbit] + work.orbit_latency_ticks[orbit] + work.task_ticks[at(*it)];
     }
     return remaining;
 }

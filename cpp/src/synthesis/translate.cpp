@@ -60,12 +60,12 @@ private:
 
 class Grower {
 public:
-    Grower(const LaneGraph& graph, std::int32_t num_chunks, std::uint64_t seed)
+    Grower(const OrbitGraph& graph, std::int32_t num_chunks, std::uint64_t seed)
         : graph_(graph),
-          num_lanes_(graph.lane_ticks.size()),
+          num_orbits_(graph.orbit_ticks.size()),
           state_(seed),
           is_taken_(at(graph.num_ranks) * at(num_chunks)),
-          frontier_(num_lanes_),
+          frontier_(num_orbits_),
           free_at_(at(graph.num_resources)) {
         left_ = (at(graph.num_ranks) - 1) * at(num_chunks);
         for (std::int32_t chunk = 0; chunk < num_chunks; ++chunk) {
@@ -78,7 +78,7 @@ public:
         std::int64_t now = 0;
         while (true) {
             serve(now, true);
-            // Faster lanes may lead nowhere new: then slow ones must do.
+            // Faster orbits may lead nowhere new: then slow ones must do.
             if (events_.empty()) serve(now, false);
             if (events_.empty()) break;
             now = events_.top().ticks;
@@ -94,7 +94,7 @@ public:
 private:
     struct Event {
         std::int64_t ticks;
-        std::int32_t chunk, rank;  // rank -1: a lane becomes free
+        std::int32_t chunk, rank;  // rank -1: an orbit becomes free
         bool operator>(const Event& other) const {
             if (ticks != other.ticks) return ticks > other.ticks;
             if (rank != other.rank) return rank > other.rank;
@@ -107,65 +107,65 @@ private:
     }
     std::uint64_t random() { return scramble(state_++); }
 
-    // A rank that has a chunk may send it over every lane that leads somewhere new.
+    // A rank that has a chunk may send it over every orbit that leads somewhere new.
     void hold(std::int32_t chunk, std::int32_t rank) {
-        for (std::size_t lane = 0; lane < num_lanes_; ++lane) {
-            const std::int32_t next = graph_.next[at(rank) * num_lanes_ + lane];
-            if (!is_taken_[place(chunk, next)]) frontier_[lane].push_back({chunk, rank});
+        for (std::size_t orbit = 0; orbit < num_orbits_; ++orbit) {
+            const std::int32_t next = graph_.next[at(rank) * num_orbits_ + orbit];
+            if (!is_taken_[place(chunk, next)]) frontier_[orbit].push_back({chunk, rank});
         }
     }
 
-    bool is_free(std::size_t lane, std::int64_t now) const {
-        for (const std::int32_t resource : graph_.lane_resources[lane]) {
+    bool is_free(std::size_t orbit, std::int64_t now) const {
+        for (const std::int32_t resource : graph_.orbit_resources[orbit]) {
             if (free_at_[at(resource)] > now) return false;
         }
         return true;
     }
 
-    // Could the faster lanes take all that is left before this one is done with a chunk?
-    bool is_too_slow(std::size_t lane, std::int64_t now) const {
-        const std::int64_t end = now + graph_.lane_ticks[lane];
+    // Could the faster orbits take all that is left before this one is done with a chunk?
+    bool is_too_slow(std::size_t orbit, std::int64_t now) const {
+        const std::int64_t end = now + graph_.orbit_ticks[orbit];
         std::size_t others = 0;
-        for (std::size_t other = 0; other < num_lanes_ && others < left_; ++other) {
-            if (graph_.lane_ticks[other] >= graph_.lane_ticks[lane]) continue;
+        for (std::size_t other = 0; other < num_orbits_ && others < left_; ++other) {
+            if (graph_.orbit_ticks[other] >= graph_.orbit_ticks[orbit]) continue;
             std::int64_t from = now;
-            for (const std::int32_t resource : graph_.lane_resources[other]) {
+            for (const std::int32_t resource : graph_.orbit_resources[other]) {
                 from = std::max(from, free_at_[at(resource)]);
             }
-            if (end > from) others += static_cast<std::size_t>((end - from) / graph_.lane_ticks[other]);
+            if (end > from) others += static_cast<std::size_t>((end - from) / graph_.orbit_ticks[other]);
         }
         return others >= left_;
     }
 
-    void serve(std::int64_t now, bool spares_slow_lanes) {
-        // Lanes with the fewest choices choose first.
+    void serve(std::int64_t now, bool spares_slow_orbits) {
+        // Orbits with the fewest choices choose first.
         order_.clear();
-        for (std::size_t lane = 0; lane < num_lanes_; ++lane) {
-            if (!frontier_[lane].empty() && is_free(lane, now)) order_.push_back(lane);
+        for (std::size_t orbit = 0; orbit < num_orbits_; ++orbit) {
+            if (!frontier_[orbit].empty() && is_free(orbit, now)) order_.push_back(orbit);
         }
-        std::ranges::stable_sort(order_, {}, [&](std::size_t lane) { return frontier_[lane].size(); });
-        for (const std::size_t lane : order_) {
+        std::ranges::stable_sort(order_, {}, [&](std::size_t orbit) { return frontier_[orbit].size(); });
+        for (const std::size_t orbit : order_) {
             if (left_ == 0) return;
-            if (is_free(lane, now) && !(spares_slow_lanes && is_too_slow(lane, now))) send(lane, now);
+            if (is_free(orbit, now) && !(spares_slow_orbits && is_too_slow(orbit, now))) send(orbit, now);
         }
     }
 
-    void send(std::size_t lane, std::int64_t now) {
-        std::vector<std::pair<std::int32_t, std::int32_t>>& choices = frontier_[lane];
+    void send(std::size_t orbit, std::int64_t now) {
+        std::vector<std::pair<std::int32_t, std::int32_t>>& choices = frontier_[orbit];
         while (!choices.empty()) {
             const std::size_t pick = random() % choices.size();
             const auto [chunk, rank] = choices[pick];
             choices[pick] = choices.back();
             choices.pop_back();
-            const std::int32_t next = graph_.next[at(rank) * num_lanes_ + lane];
+            const std::int32_t next = graph_.next[at(rank) * num_orbits_ + orbit];
             if (is_taken_[place(chunk, next)]) continue;
             is_taken_[place(chunk, next)] = 1;
             --left_;
-            const std::int64_t end = now + graph_.lane_ticks[lane], arrival = end + graph_.lane_latency_ticks[lane];
-            for (const std::int32_t resource : graph_.lane_resources[lane]) free_at_[at(resource)] = end;
+            const std::int64_t end = now + graph_.orbit_ticks[orbit], arrival = end + graph_.orbit_latency_ticks[orbit];
+            for (const std::int32_t resource : graph_.orbit_resources[orbit]) free_at_[at(resource)] = end;
             events_.push({arrival, chunk, next});
             if (arrival != end) events_.push({end, chunk, -1});
-            growth_.route.push_back(static_cast<std::int32_t>(at(rank) * num_lanes_ + lane));
+            growth_.route.push_back(static_cast<std::int32_t>(at(rank) * num_orbits_ + orbit));
             growth_.chunk.push_back(chunk);
             growth_.start_ticks.push_back(now);
             growth_.makespan_ticks = std::max(growth_.makespan_ticks, arrival);
@@ -173,8 +173,8 @@ private:
         }
     }
 
-    const LaneGraph& graph_;
-    std::size_t num_lanes_;
+    const OrbitGraph& graph_;
+    std::size_t num_orbits_;
     std::uint64_t state_;
     std::vector<std::uint8_t> is_taken_;  // held or on the way
     std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> frontier_;
@@ -185,17 +185,17 @@ private:
     Growth growth_;
 };
 
-void check(const LaneGraph& graph) {
-    const std::size_t lanes = graph.lane_ticks.size();
+void check(const OrbitGraph& graph) {
+    const std::size_t orbits = graph.orbit_ticks.size();
     require(graph.num_resources >= 0 && graph.num_resources <= 50'000'000, "there are at most 50,000,000 resources");
-    require(graph.num_ranks >= 1 && graph.next.size() == at(graph.num_ranks) * lanes, "every lane must lead somewhere");
-    require(graph.lane_latency_ticks.size() == lanes, "every lane needs a latency");
-    graph.lane_resources.check(lanes, "lane_resources");
-    for (const std::int32_t rank : graph.next) require(rank >= 0 && rank < graph.num_ranks, "lanes must lead to ranks");
-    for (const std::int64_t ticks : graph.lane_ticks) require(ticks > 0, "every lane must take time");
-    for (const std::int64_t ticks : graph.lane_latency_ticks) require(ticks >= 0, "latencies must not be negative");
-    for (const std::int32_t resource : graph.lane_resources.values) {
-        require(resource >= 0 && resource < graph.num_resources, "lanes must hold known resources");
+    require(graph.num_ranks >= 1 && graph.next.size() == at(graph.num_ranks) * orbits, "every orbit must lead somewhere");
+    require(graph.orbit_latency_ticks.size() == orbits, "every orbit needs a latency");
+    graph.orbit_resources.check(orbits, "orbit_resources");
+    for (const std::int32_t rank : graph.next) require(rank >= 0 && rank < graph.num_ranks, "orbits must lead to ranks");
+    for (const std::int64_t ticks : graph.orbit_ticks) require(ticks > 0, "every orbit must take time");
+    for (const std::int64_t ticks : graph.orbit_latency_ticks) require(ticks >= 0, "latencies must not be negative");
+    for (const std::int32_t resource : graph.orbit_resources.values) {
+        require(resource >= 0 && resource < graph.num_resources, "orbits must hold known resources");
     }
 }
 
@@ -220,7 +220,7 @@ std::vector<std::int32_t> translations(std::span<const std::int32_t> generators,
     return best.by_rank();
 }
 
-Growth grow(const LaneGraph& graph, std::int32_t num_chunks, std::uint64_t seed) {
+Growth grow(const OrbitGraph& graph, std::int32_t num_chunks, std::uint64_t seed) {
     check(graph);
     require(num_chunks >= 0 && std::int64_t{num_chunks} * graph.num_ranks <= std::int64_t{1} << 27,
             "chunks of all ranks must be between 0 and 2^27");

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "interlock/synthesis/laid_trees.hpp"
-#include "interlock/synthesis/planter.hpp"
+#include "interlock/synthesis/tree_finder.hpp"
 #include "interlock/synthesis/shortest_tree.hpp"
 
 namespace interlock {
@@ -71,17 +71,17 @@ private:
     }
 
     // The shallowest kind of tree that is not much dearer than the cheapest; the old one where it is no dearer.
-    void settle(Planter& planter, std::int32_t root, std::size_t tree, std::span<const double> cost, bool may_keep,
+    void settle(TreeFinder& finder, std::int32_t root, std::size_t tree, std::span<const double> cost, bool may_keep,
                 std::span<std::int32_t> arcs) {
-        const double least = planter.cheapest(root, wanted(tree), cost, best_);
+        const double least = finder.cheapest(root, wanted(tree), cost, best_);
         require(std::isfinite(least), "every wanted node must be reachable from every root");
         const double most = (1.0 + options_.slack) * least;
-        double price = planter.shallow(root, wanted(tree), cost, length_, trial_);
+        double price = finder.shallow(root, wanted(tree), cost, length_, trial_);
         if (price > most) {
             price = least;
             std::copy(best_.begin(), best_.end(), trial_.begin());
         }
-        if (may_keep && Planter::price(arcs, cost) <= price) return;
+        if (may_keep && TreeFinder::price(arcs, cost) <= price) return;
         std::copy(trial_.begin(), trial_.end(), arcs.begin());
     }
 
@@ -97,7 +97,7 @@ private:
     const PackingOptions& options_;
     std::size_t nodes_;
     LaidTrees laid_;
-    Planter away_, towards_;
+    TreeFinder away_, towards_;
     std::vector<double> length_;
     std::vector<std::int32_t> trial_, best_;
 };

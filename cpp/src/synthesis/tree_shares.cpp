@@ -5,7 +5,7 @@
 
 #include "interlock/errors.hpp"
 #include "interlock/synthesis/column_program.hpp"
-#include "interlock/synthesis/planter.hpp"
+#include "interlock/synthesis/tree_finder.hpp"
 
 namespace interlock {
 namespace {
@@ -113,12 +113,12 @@ private:
         const std::span<std::int32_t> into = std::span(arcs_).first(nodes_), outof = std::span(arcs_).last(nodes_);
         std::ranges::fill(arcs_, -1);
         const auto lay = [&](auto tree) { return tree(away_, into) + (is_paired_ ? tree(towards_, outof) : 0.0); };
-        double price = lay([&](Planter& planter, std::span<std::int32_t> arcs) {
-            return planter.early(root, wanted(demand), cost_, length_, arcs);
+        double price = lay([&](TreeFinder& finder, std::span<std::int32_t> arcs) {
+            return finder.early(root, wanted(demand), cost_, length_, arcs);
         });
         if (price >= most) {
-            price = lay([&](Planter& planter, std::span<std::int32_t> arcs) {
-                return planter.cheapest(root, wanted(demand), cost_, arcs);
+            price = lay([&](TreeFinder& finder, std::span<std::int32_t> arcs) {
+                return finder.cheapest(root, wanted(demand), cost_, arcs);
             });
         }
         if (price >= most) return false;
@@ -210,7 +210,7 @@ private:
     std::size_t nodes_;
     bool is_paired_;
     std::size_t demands_, resources_;
-    Planter away_, towards_;
+    TreeFinder away_, towards_;
     ColumnProgram program_;
     std::vector<double> ticks_;  // of all bytes on each arc, in units of the mean
     double total_bytes_ = 0.0, unit_ticks_ = 1.0;

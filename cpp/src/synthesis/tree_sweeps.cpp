@@ -14,10 +14,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-/// Trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
-class Hanger {
+/// Finds trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
+class QuickTreeFinder {
 public:
-    Hanger(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head,
+    QuickTreeFinder(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head,
            std::span<const double> hop_ticks)
         : nodes_(at(num_nodes)),
           tail_(tail),
@@ -33,15 +33,15 @@ public:
     }
 
     /// Nodes ranked by how soon they can be reached: quick, as that never changes. Returns the price.
-    double hang(std::int32_t root, std::span<const double> cost, double price_per_tick, std::span<std::int32_t> arcs) {
-        return hang_in(std::span(by_time_).subspan(at(root) * nodes_, nodes_), root, cost, price_per_tick, arcs);
+    double find(std::int32_t root, std::span<const double> cost, double price_per_tick, std::span<std::int32_t> arcs) {
+        return find_in(std::span(by_time_).subspan(at(root) * nodes_, nodes_), root, cost, price_per_tick, arcs);
     }
 
     /// Nodes ranked by price and time together: now one, now another is the first that scarce arcs lead to.
-    double hang_by_price(std::int32_t root, std::span<const double> cost, double price_per_tick,
+    double find_by_price(std::int32_t root, std::span<const double> cost, double price_per_tick,
                          std::span<std::int32_t> arcs) {
         for (std::size_t arc = 0; arc < length_.size(); ++arc) length_[arc] = cost[arc] + price_per_tick * hop_ticks_[arc];
-        return hang_in(rank(root, length_), root, cost, price_per_tick, arcs);
+        return find_in(rank(root, length_), root, cost, price_per_tick, arcs);
     }
 
 private:
@@ -52,7 +52,7 @@ private:
     }
 
     // Every node takes the best arc from one before it.
-    double hang_in(std::span<const std::int32_t> order, std::int32_t root, std::span<const double> cost,
+    double find_in(std::span<const std::int32_t> order, std::int32_t root, std::span<const double> cost,
                    double price_per_tick, std::span<std::int32_t> arcs) {
         std::ranges::fill(reached_, kNever);
         reached_[at(root)] = 0.0;
@@ -123,13 +123,13 @@ private:
         const double price_per_tick = options_.haste * laid_.prices().mean();
         std::int32_t& root = laid_.root(tree);
         if (laid_.is_paired()) root = choose_root(tree, pass, cost, price_per_tick);
-        away_.hang_by_price(root, cost, price_per_tick, laid_.into(tree));
-        if (laid_.is_paired()) towards_.hang_by_price(root, cost, price_per_tick, laid_.outof(tree));
+        away_.find_by_price(root, cost, price_per_tick, laid_.into(tree));
+        if (laid_.is_paired()) towards_.find_by_price(root, cost, price_per_tick, laid_.outof(tree));
     }
 
     std::int32_t choose_root(std::size_t tree, std::int32_t pass, std::span<const double> cost, double price_per_tick) {
         return laid_.cheapest_root(tree, pass, options_.seed, kRootsTried, [&](std::int32_t root) {
-            return away_.hang(root, cost, price_per_tick, trial_) + towards_.hang(root, cost, price_per_tick, trial_);
+            return away_.find(root, cost, price_per_tick, trial_) + towards_.find(root, cost, price_per_tick, trial_);
         });
     }
 
@@ -138,7 +138,7 @@ private:
     const SweepOptions& options_;
     std::size_t nodes_;
     LaidTrees laid_;
-    Hanger away_, towards_;
+    QuickTreeFinder away_, towards_;
     std::vector<std::int32_t> trial_;
 };
 

@@ -130,13 +130,15 @@ def _gate_shifts(servers: int, rails: int) -> list[int] | None:
     return [*shift, 0]
 
 
-def schedule_channels(problem: Problem, parts: Parts, moves: Moves, lane: Ids, *, orders_nics: bool = True) -> Schedule:
-    """Messages by round, lanes (channels, say) apart; see `paced`."""
-    return paced(problem, *schedule_turns(problem, parts, moves, lane), orders_nics=orders_nics)
+def schedule_channels(
+    problem: Problem, parts: Parts, moves: Moves, chain: Ids, *, orders_nics: bool = True
+) -> Schedule:
+    """Messages by round, chains (of a channel, say) apart; see `paced`."""
+    return paced(problem, *schedule_turns(problem, parts, moves, chain), orders_nics=orders_nics)
 
 
-def paced(problem: Problem, schedule: Schedule, lane: Ids, *, orders_nics: bool = True) -> Schedule:
-    """One stage. NICs serve messages in order where `orders_nics`; other links are shared, and messages of a lane
+def paced(problem: Problem, schedule: Schedule, chain: Ids, *, orders_nics: bool = True) -> Schedule:
+    """One stage. NICs serve messages in order where `orders_nics`; other links are shared, and messages of a chain
     between the same ranks follow each other, as many on the way at a time as hide the latency."""
     cluster, router = problem.cluster, problem.topology.router
     assert cluster is not None and isinstance(router, TwoTierRoutes)
@@ -148,7 +150,7 @@ def paced(problem: Problem, schedule: Schedule, lane: Ids, *, orders_nics: bool 
     busy_s = cluster.message_overhead_s + schedule.size_bytes / problem.topology.bandwidth_bytes_per_s[first_link]
     window = 1 + np.ceil(latency_s / np.maximum(busy_s, 1e-12)).clip(1, MOST_ON_THE_WAY).astype(np.int64)
     ends = [each.values[each.offsets[:-1]].astype(np.int64) for each in (schedule.src, schedule.dst)]
-    key = np.stack([lane, ends[0], ends[1], schedule.kind.astype(np.int64)])
+    key = np.stack([chain, ends[0], ends[1], schedule.kind.astype(np.int64)])
     order = np.lexsort((np.arange(count), *key))
     is_new = np.ones(count, np.bool_)
     is_new[1:] = (np.diff(key[:, order], axis=1) != 0).any(axis=0)

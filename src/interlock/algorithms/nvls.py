@@ -40,9 +40,9 @@ class SwitchMoves:
 
     problem: Problem
     routes: list[tuple[list[int], list[int], list[int]]] = field(default_factory=list)  # sources, ends, links
-    rows: list[tuple[Ids, ...]] = field(default_factory=list)  # round, lane, route, part, adds
+    rows: list[tuple[Ids, ...]] = field(default_factory=list)  # round, chain, route, part, adds
 
-    def add(self, parts: Ids, rounds: Ids, lane: int, src: Sequence[int], dst: Sequence[int], *, adds: bool) -> None:
+    def add(self, parts: Ids, rounds: Ids, chain: int, src: Sequence[int], dst: Sequence[int], *, adds: bool) -> None:
         """Parts from some ranks to others, each in its round; inside a server many to one or one to many."""
         if len(src) == 0 or len(dst) == 0:
             return
@@ -52,15 +52,15 @@ class SwitchMoves:
         else:
             links = up_of + down_of
         self.routes.append((list(src), list(dst), links))
-        columns = np.broadcast_arrays(rounds, lane, len(self.routes) - 1, parts, adds)
+        columns = np.broadcast_arrays(rounds, chain, len(self.routes) - 1, parts, adds)
         self.rows.append(tuple(np.asarray(column, np.int64).ravel() for column in columns))
 
     def schedule(self, parts: Parts, *, orders_nics: bool = True) -> Schedule:
         """Parts that go the same way in the same round travel in one message."""
-        round_, lane, route, part, adds = (np.concatenate(column) for column in zip(*self.rows, strict=True))
-        order = np.lexsort((part, route, lane, round_))
+        round_, chain, route, part, adds = (np.concatenate(column) for column in zip(*self.rows, strict=True))
+        order = np.lexsort((part, route, chain, round_))
         is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (np.diff([round_[order], lane[order], route[order]], axis=1) != 0).any(axis=0)
+        is_first[1:] = (np.diff([round_[order], chain[order], route[order]], axis=1) != 0).any(axis=0)
         first = order[is_first]
         made = TransferSchedule(
             chunks=Chunks(parts.item.astype(np.int32), parts.offset, parts.length),
@@ -71,7 +71,7 @@ class SwitchMoves:
             kind=np.where(adds[first], Kind.REDUCE, Kind.COPY).astype(np.uint8),
             stage=np.zeros(len(first), np.int32),
         )
-        return paced(self.problem, made.expand(), lane[first], orders_nics=orders_nics)
+        return paced(self.problem, made.expand(), chain[first], orders_nics=orders_nics)
 
 
 def nvls(problem: Problem, *, seed: int = 0, slices: int | None = None) -> Schedule:

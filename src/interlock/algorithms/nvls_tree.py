@@ -33,21 +33,21 @@ def nvls_tree(problem: Problem, *, seed: int = 0, blocks: int | None = None) -> 
         blocks = blocks_of_trees(problem, channels, 2 * height + 2, count, count * (4 * servers - 2))
     parts, block = cut_evenly(problem, count * whole_number(blocks, "blocks"))
     moves = SwitchMoves(problem)
-    for lane in range(count):
-        channel, tree = channels[lane // 2], trees[lane % 2]
-        mine = np.flatnonzero(block // blocks == lane)
+    for chain in range(count):
+        channel, tree = channels[chain // 2], trees[chain % 2]
+        mine = np.flatnonzero(block // blocks == chain)
         if len(mine) == 0:
             continue
         turn = block[mine] % blocks
         for walk in channel:
-            moves.add(mine, turn, lane, walk[1:], walk[:1], adds=True)
-            moves.add(mine, turn + 2 * height + 1, lane, walk[:1], walk[1:], adds=False)
+            moves.add(mine, turn, chain, walk[1:], walk[:1], adds=True)
+            moves.add(mine, turn + 2 * height + 1, chain, walk[:1], walk[1:], adds=False)
         for child, parent, depth in zip(
             *(column.tolist() for column in (tree.child, tree.parent, tree.depth)), strict=True
         ):
             below, above = channel[child][:1], channel[parent][:1]
-            moves.add(mine, turn + 1 + height - depth, lane, below, above, adds=True)
-            moves.add(mine, turn + height + depth, lane, above, below, adds=False)
+            moves.add(mine, turn + 1 + height - depth, chain, below, above, adds=True)
+            moves.add(mine, turn + height + depth, chain, above, below, adds=False)
     return moves.schedule(parts, orders_nics=False)
 
 

@@ -142,23 +142,23 @@ def _in_channels(
             hops, size = len(orders[0]) - 1, int(problem.items.size_bytes.sum()) // len(orders)
             most_blocks = max(1, MOST_MESSAGES // (len(orders) * hops))
             blocks = min(best_blocks(hops, size, nic_link(problem, rings)), most_blocks)
-        parts, joined, lane = _down_chains(problem, orders, whole_number(blocks, "blocks"))
-        return schedule_channels(problem, parts, joined, lane[joined.part])
+        parts, joined, chain = _down_chains(problem, orders, whole_number(blocks, "blocks"))
+        return schedule_channels(problem, parts, joined, chain[joined.part])
     shares, owner = owned_parts(problem)
-    parts, share, lane = cut_each(shares, len(orders))
+    parts, share, chain = cut_each(shares, len(orders))
     kind, members = problem.collective.kind, group_members(problem)
     moves = []
     for channel, order in enumerate(orders):
         place = np.zeros(problem.num_ranks, np.int64)
         place[order] = np.arange(len(order))
-        mine = np.flatnonzero(lane == channel)
+        mine = np.flatnonzero(chain == channel)
         start, forth = place[members[owner[share[mine]]]], np.ones(len(mine), np.bool_)
         passes = [adds for adds in (True, False) if kind is not _WITHOUT[adds]]
         for late, adds in enumerate(passes):
             made = around(order, start, forth, reduces=adds).later(late * (len(order) - 1))
             moves.append(Moves(mine[made.part], made.src, made.dst, made.round, made.reduces))
     joined = Moves.join(moves)
-    return schedule_channels(problem, parts, joined, lane[joined.part])
+    return schedule_channels(problem, parts, joined, chain[joined.part])
 
 
 _WITHOUT = {True: CollectiveKind.ALL_GATHER, False: CollectiveKind.REDUCE_SCATTER}  # sums, copies

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.opened import (
+from interlock.cli.options import JsonOption
+from interlock.cli.outputs import Outputs, say_written
+from interlock.cli.schedule_files import (
     CollectiveOption,
     DemandOption,
     FormatOption,
@@ -15,8 +17,6 @@ from interlock.cli.opened import (
     ScheduleArgument,
     open_schedule,
 )
-from interlock.cli.options import JsonOption
-from interlock.cli.outputs import Outputs, say_written
 from interlock.cli.show import print_json, print_table
 from interlock.errors import InvalidInput
 from interlock.exported import ExportedTime, time_after_export

@@ -72,7 +72,7 @@ def complete_cluster(incomplete: str) -> list[str]:
 
 def complete_traffic(incomplete: str) -> list[str]:
     """Kinds of traffic."""
-    from interlock.traffic.words import kinds
+    from interlock.traffic.by_name import kinds
 
     return [kind for kind in kinds() if kind.startswith(incomplete)]
 
@@ -231,7 +231,7 @@ def _ranks(text: str) -> list[int]:
 def build_traffic(words: str, where: HasRanks, size: str | None, seed: int, default_size: str = DEFAULT_SIZE) -> Demand:
     """A generator by name, or a matrix from a file, which brings its own size."""
     from interlock.traffic import parse
-    from interlock.traffic.words import is_file
+    from interlock.traffic.by_name import is_file
 
     asked = default_size if size is None else size
     if any(ending in words.lower() for ending in (".npz", ".npy", ".parquet", ".pt")):

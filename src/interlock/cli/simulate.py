@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from interlock.cli.opened import (
+from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster, build_topology
+from interlock.cli.outputs import Outputs
+from interlock.cli.schedule_files import (
     ChunkBytesOption,
     CollectiveOption,
     DemandOption,
     FormatOption,
-    Opened,
+    OpenedSchedule,
     RootOption,
     ScheduleArgument,
     open_schedule,
 )
-from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster, build_topology
-from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_table
 from interlock.comparison import nccl_size
 from interlock.errors import InvalidInput
@@ -103,7 +103,7 @@ def command(
     return opened.verdict(proof.valid)[1]
 
 
-def _notes(opened: Opened, is_cluster_named: bool) -> list[str]:
+def _notes(opened: OpenedSchedule, is_cluster_named: bool) -> list[str]:
     notes = list(opened.notes)
     if opened.format != "ilk" and not is_cluster_named and opened.plan.problem.cluster is not None:
         name = format_bandwidth(opened.plan.problem.cluster.scale_up_bandwidth_bytes_per_s)
@@ -111,7 +111,7 @@ def _notes(opened: Opened, is_cluster_named: bool) -> list[str]:
     return notes
 
 
-def _bandwidths(opened: Opened, proof: Certificate) -> tuple[float, float]:
+def _bandwidths(opened: OpenedSchedule, proof: Certificate) -> tuple[float, float]:
     """algbw and busbw, as nccl-tests define them."""
     size_bytes, factor = nccl_size(opened.plan.problem)
     algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
@@ -119,7 +119,7 @@ def _bandwidths(opened: Opened, proof: Certificate) -> tuple[float, float]:
 
 
 def _facts(
-    file: Path, opened: Opened, proof: Certificate, result: Result | None, notes: list[str]
+    file: Path, opened: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
 ) -> dict[str, object]:
     algbw, busbw = _bandwidths(opened, proof)
     return {
@@ -152,7 +152,7 @@ def _explained(result: Result) -> dict[str, object]:
     }
 
 
-def _show(file: Path, opened: Opened, proof: Certificate, result: Result | None, notes: list[str]) -> None:
+def _show(file: Path, opened: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]) -> None:
     algbw, busbw = _bandwidths(opened, proof)
     demand = opened.plan.problem.demand
     rows = [
@@ -171,7 +171,7 @@ def _show(file: Path, opened: Opened, proof: Certificate, result: Result | None,
     print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
 
 
-def _write_pictures(opened: Opened, result: Result, trace: Path | None, gantt: Path | None) -> None:
+def _write_pictures(opened: OpenedSchedule, result: Result, trace: Path | None, gantt: Path | None) -> None:
     """Write the timeline where asked to."""
     if trace is not None:
         write_text(trace, result.to_chrome_trace())

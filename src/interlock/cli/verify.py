@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from interlock.cli.opened import (
+from interlock.cli.options import JsonOption
+from interlock.cli.schedule_files import (
     ChunkBytesOption,
     CollectiveOption,
     DemandOption,
@@ -11,7 +12,6 @@ from interlock.cli.opened import (
     ScheduleArgument,
     open_schedule,
 )
-from interlock.cli.options import JsonOption
 from interlock.cli.show import print_json, print_table
 from interlock.comparison import nccl_size
 from interlock.units import format_bytes

@@ -11,16 +11,16 @@ __all__ = ["timeline_svg"]
 
 # Okabe-Ito, told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#CC79A7")
-LANES = ("uplink", "downlink", "SMs, GEMM-1", "SMs, GEMM-2")
-WIDTH, LANE_HEIGHT, LEFT = 1000, 40, 110
+TRACKS = ("uplink", "downlink", "SMs, GEMM-1", "SMs, GEMM-2")
+WIDTH, TRACK_HEIGHT, LEFT = 1000, 40, 110
 MAX_MARKS = 20_000
 
 
 def timeline_svg(times: list[LayerTime], gpu: int = 0) -> str:
-    """One block of four lanes per scheme, all on one time axis."""
+    """One block of four tracks per scheme, all on one time axis."""
     longest = max(time.makespan_s for time in times)
-    height = (len(LANES) * LANE_HEIGHT + 40) * len(times) + 40
-    blocks = [_block(time, gpu, longest, 30 + k * (len(LANES) * LANE_HEIGHT + 40)) for k, time in enumerate(times)]
+    height = (len(TRACKS) * TRACK_HEIGHT + 40) * len(times) + 40
+    blocks = [_block(time, gpu, longest, 30 + k * (len(TRACKS) * TRACK_HEIGHT + 40)) for k, time in enumerate(times)]
     legend = "".join(
         f'<rect x="{LEFT + 150 * k}" y="{height - 24}" width="12" height="12" fill="{colour}"/>'
         f'<text x="{LEFT + 150 * k + 16}" y="{height - 14}" font-size="12">{part}</text>'
@@ -38,11 +38,11 @@ def _block(time: LayerTime, gpu: int, longest: float, top: int) -> str:
     gpus = len(time.up_busy_s)
     title = f"{time.scheme}: {format_seconds(time.makespan_s)}"
     marks = [f'<text x="10" y="{top + 14}" font-size="14" font-weight="bold">{title}</text>']
-    for lane, name in enumerate(LANES):
-        y = top + 20 + lane * LANE_HEIGHT
+    for track, name in enumerate(TRACKS):
+        y = top + 20 + track * TRACK_HEIGHT
         marks.append(f'<text x="10" y="{y + 24}" font-size="12">{name}</text>')
-        tasks = np.flatnonzero((time.resource == lane * gpus + gpu) & (time.part < len(COLOURS)))
-        for task in tasks[: MAX_MARKS // len(LANES)]:
+        tasks = np.flatnonzero((time.resource == track * gpus + gpu) & (time.part < len(COLOURS)))
+        for task in tasks[: MAX_MARKS // len(TRACKS)]:
             x = LEFT + WIDTH * time.start_s[task] / longest
             width = max(0.2, WIDTH * (time.finish_s[task] - time.start_s[task]) / longest)
             colour = COLOURS[time.part[task]]

@@ -1,4 +1,4 @@
-"""A timeline of one layer in a training step, forward and backward, one block of two lanes per algorithm, as SVG."""
+"""A timeline of one layer in a training step, forward and backward, one block of two tracks per algorithm, as SVG."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Span", "layer_spans", "step_svg"]
 
 # Okabe-Ito, told apart by colour-blind readers.
 COLOURS = {"attention": "#999999", "dispatch": "#0072B2", "experts": "#E69F00", "combine": "#009E73"}
-LANES = ("compute", "network")
-WIDTH, LANE_HEIGHT, LEFT, BLOCK = 1000, 24, 110, 84
+TRACKS = ("compute", "network")
+WIDTH, TRACK_HEIGHT, LEFT, BLOCK = 1000, 24, 110, 84
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Span:
     """A part of a layer and when it runs."""
 
     part: str
-    lane: str
+    track: str
     start_s: float
     end_s: float
 
@@ -30,7 +30,7 @@ class Span:
 def layer_spans(row: Iteration) -> list[Span]:
     """One average layer with experts: its share of attention, then experts and communication, forward and backward.
 
-    Backward, combine has dispatch's shape and dispatch has combine's. With overlap both lanes start together.
+    Backward, combine has dispatch's shape and dispatch has combine's. With overlap both tracks start together.
     """
     attention_s, experts_s = (seconds / row.moe_layers / (1 + BACKWARD) for seconds in (row.attention_s, row.experts_s))
     forward = [
@@ -46,15 +46,15 @@ def layer_spans(row: Iteration) -> list[Span]:
         ("attention", BACKWARD * attention_s),
     ]
     spans = []
-    free_s = dict.fromkeys(LANES, 0.0)
+    free_s = dict.fromkeys(TRACKS, 0.0)
     for part, seconds in [*forward, *backward]:
-        lane = LANES[0] if part in ("attention", "experts") else LANES[1]
+        track = TRACKS[0] if part in ("attention", "experts") else TRACKS[1]
         alone = part == "attention" or not row.overlap
-        start_s = max(free_s.values()) if alone else free_s[lane]
-        spans.append(Span(part, lane, start_s, start_s + seconds))
-        free_s[lane] = start_s + seconds
+        start_s = max(free_s.values()) if alone else free_s[track]
+        spans.append(Span(part, track, start_s, start_s + seconds))
+        free_s[track] = start_s + seconds
         if alone:
-            free_s = dict.fromkeys(LANES, start_s + seconds)
+            free_s = dict.fromkeys(TRACKS, start_s + seconds)
     return spans
 
 
@@ -83,16 +83,16 @@ def step_svg(rows: Sequence[Iteration], *, is_alone: bool = True) -> str:
 def _block(row: Iteration, spans: Sequence[Span], longest: float, top: int) -> str:
     words = f"{row.algorithm}: {format_seconds(max(span.end_s for span in spans))}"
     marks = [f'<text x="10" y="{top + 14}" font-size="14" font-weight="bold">{html.escape(words)}</text>']
-    for place, lane in enumerate(LANES):
-        y = top + 20 + place * (LANE_HEIGHT + 4)
-        marks.append(f'<text x="10" y="{y + 17}" font-size="12">{lane}</text>')
+    for place, track in enumerate(TRACKS):
+        y = top + 20 + place * (TRACK_HEIGHT + 4)
+        marks.append(f'<text x="10" y="{y + 17}" font-size="12">{track}</text>')
         for span in spans:
-            if span.lane != lane or span.end_s <= span.start_s:
+            if span.track != track or span.end_s <= span.start_s:
                 continue
             x, width = LEFT + WIDTH * span.start_s / longest, WIDTH * (span.end_s - span.start_s) / longest
             words = f"<title>{span.part}: {format_seconds(span.end_s - span.start_s)}</title>"
             marks.append(
-                f'<rect x="{x:.1f}" y="{y}" width="{max(0.2, width):.1f}" height="{LANE_HEIGHT}" '
+                f'<rect x="{x:.1f}" y="{y}" width="{max(0.2, width):.1f}" height="{TRACK_HEIGHT}" '
                 f'fill="{COLOURS[span.part]}">{words}</rect>'
             )
     return "".join(marks)

@@ -22,7 +22,7 @@ from interlock.units import format_seconds
 
 __all__ = ["layer_page", "moe_page"]
 
-LANES = ("uplink", "downlink", "SMs", "SMs, second group")
+TRACKS = ("uplink", "downlink", "SMs", "SMs, second group")
 GROUPS = tuple(
     Group(part, COLOURS[colour], band)
     for part, colour, band in zip(PARTS[:-1], (0, 5, 1, 3, 2, 4), (0, 1, 2, 3, 0, 1), strict=True)
@@ -53,12 +53,12 @@ def layer_page(
     layer, traffic = problem
     add_traffic(page, dispatch_matrix(layer, traffic))
     gpus = len(made[0][1].up_busy_s)
-    lanes = [f"GPU {gpu} {lane}" for lane in LANES for gpu in range(gpus)]
-    page.shared["rows"] = {"gpu": [f"GPU {gpu}" for gpu in range(gpus)], "lane": lanes, "link": lanes}
+    tracks = [f"GPU {gpu} {track}" for track in TRACKS for gpu in range(gpus)]
+    page.shared["rows"] = {"gpu": [f"GPU {gpu}" for gpu in range(gpus)], "track": tracks, "link": tracks}
     inner = detail_html(names, _draw(gpus), ("GPU", "link or SMs"), CAPTION, "Scheme", "Parts")
     page.section("One scheme in detail (simulated)", inner)
     for row, time in made:
-        page.choices[row.algorithm] = _choice(row, time, lanes)
+        page.choices[row.algorithm] = _choice(row, time, tracks)
     return render(page)
 
 
@@ -80,7 +80,7 @@ def _times(rows: Sequence[LayerRow]) -> str:
     return charts.figure("Simulated time of each scheme, and the bound for its replicas.", chart, "times")
 
 
-def _choice(row: LayerRow, time: LayerTime, lanes: Sequence[str]) -> dict[str, object]:
+def _choice(row: LayerRow, time: LayerTime, tracks: Sequence[str]) -> dict[str, object]:
     busy = np.concatenate([time.up_busy_s, time.down_busy_s, time.compute_busy_s]) / max(time.makespan_s, 1e-12)
     busy = np.minimum(busy, 1.0)
     gpus = len(time.up_busy_s)
@@ -90,7 +90,7 @@ def _choice(row: LayerRow, time: LayerTime, lanes: Sequence[str]) -> dict[str, o
         f"the busiest downlink {most[1]:.0f} %, the busiest SMs {most[2]:.0f} %; what is left is waiting."
     )
     order = np.argsort(-busy, kind="stable")[:8].tolist()
-    busiest = table(["busiest", "busy"], [[lanes[k], f"{100 * busy[k]:.1f} %"] for k in order])
+    busiest = table(["busiest", "busy"], [[tracks[k], f"{100 * busy[k]:.1f} %"] for k in order])
     return {
         "explanation": words,
         "load": loads(busy),
@@ -106,7 +106,7 @@ def _timeline(time: LayerTime) -> dict[str, object]:
     kept = np.flatnonzero(time.resource < 4 * gpus)  # all but barriers, which take no time
     resource = time.resource[kept]
     whole = Bars(time.start_s[kept], time.finish_s[kept], time.part[kept], {})
-    rows = {"GPU": ("gpu", Ragged.single(resource % gpus)), "link or SMs": ("lane", Ragged.single(resource))}
+    rows = {"GPU": ("gpu", Ragged.single(resource % gpus)), "link or SMs": ("track", Ragged.single(resource))}
     if len(kept) > MAX_BARS:
         note = f"{len(kept)} chunks and tiles; those of a row and part that start about together are one bar."
         return timeline(GROUPS, {name: merged(*row, whole) for name, row in rows.items()}, None, note)

@@ -97,7 +97,7 @@ class CollectiveSession:
         plan = self._choose(self.cluster, wanted, element_bytes)
         self.runner.compare(plan)
         if may_pace(self.cluster):
-            self.runner.open_lanes()
+            self.runner.open_connections()
         lowered = self.runner.lower(plan, Layout.packed(plan.problem, members[self.rank]))
         made = self._prepared[key] = PreparedCollective(plan, lowered, time.perf_counter() - start_s)
         if len(self._prepared) > MAX_PLANS:

@@ -1,9 +1,9 @@
 """Runs a rank's program over a process group whose receives can be waited for one by one (gloo).
 
-Where ranks have connections of their own (`interlock.runtime.lanes`), senders keep to the program's rates. All receives
-that may come at any time are posted at once. Receives that the schedule paces are posted in its order, a few at a time:
-gloo's senders wait for the receiver to be ready, so a posted receive is a grant, and no more bytes are on the way to a
-NIC than the window lets in. One thread waits for each peer whose messages are paced or waited for; the
+Where ranks have connections of their own (`interlock.runtime.connections`), senders keep to the program's rates. All
+receives that may come at any time are posted at once. Receives that the schedule paces are posted in its order, a few
+at a time: gloo's senders wait for the receiver to be ready, so a posted receive is a grant, and no more bytes are on
+the way to a NIC than the window lets in. One thread waits for each peer whose messages are paced or waited for; the
 caller's thread waits for the rest.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-    from interlock.runtime.lanes import Lanes
+    from interlock.runtime.connections import Connections
     from interlock.runtime.staging import Staging
 
 __all__ = ["Flow"]
@@ -46,14 +46,14 @@ class Flow:
 
     def __init__(self, group: dist.ProcessGroup, peers: Sequence[int], window_bytes: int = WINDOW_BYTES) -> None:
         self._group, self._peers = group, list(peers)
-        self._given, self._lanes = group, cast("Lanes | None", None)
+        self._given, self._connections = group, cast("Connections | None", None)
         self._window_bytes = window_bytes
         self.before_send: Callable[[int], None] | None = None  # told the phase of every message before it is sent
-        self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-lane")
+        self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-peer")
 
-    def use(self, lanes: Lanes) -> None:
+    def use(self, connections: Connections) -> None:
         """Send over connections that can be held to rates from now on."""
-        self._group, self._lanes = lanes.group, lanes
+        self._group, self._connections = connections.group, connections
 
     def run(
         self,
@@ -70,24 +70,24 @@ class Flow:
         meanwhile, for programs that only copy. `await_own` waits for bytes that stay, where somebody else copies them.
         """
         start(posting.columns, buffers)
-        if self._lanes is not None:
-            self._lanes.pace({self._peers[rank]: rate for rank, rate in posting.rates.items()})
+        if self._connections is not None:
+            self._connections.pace({self._peers[rank]: rate for rank, rate in posting.rates.items()})
         call = _Call(self._group, self._peers, posting, buffers, combine, time.monotonic() + timeout_s)
         call.before_send, call.staging = self.before_send, staging
-        lanes: list[Future[None]] = []
+        waiting: list[Future[None]] = []
         failures: list[BaseException] = []
         try:
-            gate = _Gate(call, self._window_bytes if self._lanes is None else TURN_BYTES)
+            gate = _Gate(call, self._window_bytes if self._connections is None else TURN_BYTES)
             gate.post_unqueued()
             call.run_steps(posting.first)
-            lanes = [self._pool.submit(gate.wait_for_lane, lane) for lane in range(len(posting.awaited))]
-            if not lanes:
+            waiting = [self._pool.submit(gate.wait_for_peer, place) for place in range(len(posting.awaited))]
+            if not waiting:
                 call.run_later(len(posting.later))
             call.receive_rest(await_own or call.copy_own)
         except Exception as error:
             failures.append(error)
-            poison(self._group)  # so that no lane waits for long
-        failures += [error for error in (lane.exception() for lane in lanes) if error is not None]
+            poison(self._group)  # so that nobody waits for long
+        failures += [error for error in (each.exception() for each in waiting) if error is not None]
         if not failures:
             call.wait_for_sends()
             return
@@ -99,7 +99,7 @@ class Flow:
 
     def close(self) -> None:
         """End the threads and let go of connections of our own."""
-        self._group, self._lanes = self._given, None
+        self._group, self._connections = self._given, None
         self._pool.shutdown(wait=False)
 
 
@@ -260,14 +260,14 @@ class _Gate:
         self._window_bytes = [int(share * window_bytes) for share in posting.shares]
         self._granted_bytes = [0] * len(self._queues)
         self._granting = threading.Lock()
-        self._lane_of = {number: lane for lane, numbers in enumerate(posting.awaited) for number in numbers}
+        self._peer_of = {number: peer for peer, numbers in enumerate(posting.awaited) for number in numbers}
         self._posted = [threading.Semaphore(0) for _ in posting.awaited]
         for queue in range(len(self._queues)):
             self._grant(queue, 0)
 
     def post_unqueued(self) -> None:
         """Post what is waited for but stands in no queue."""
-        for number in self._lane_of:
+        for number in self._peer_of:
             if number not in self._queue_of:
                 self._call.post(number)
 
@@ -283,15 +283,15 @@ class _Gate:
                 number = queue.popleft()
                 self._granted_bytes[place] = granted_bytes
                 self._call.post(number)
-                self._posted[self._lane_of[number]].release()
+                self._posted[self._peer_of[number]].release()
 
-    def wait_for_lane(self, lane: int) -> None:
+    def wait_for_peer(self, peer: int) -> None:
         """Wait for all arrivals of one peer, and run what they release."""
         call = self._call
         try:
-            for number in call.posting.awaited[lane]:
+            for number in call.posting.awaited[peer]:
                 queue = self._queue_of.get(number)
-                if queue is not None and not self._posted[lane].acquire(timeout=call.seconds_left()):
+                if queue is not None and not self._posted[peer].acquire(timeout=call.seconds_left()):
                     raise MoveFailed("timed out waiting for earlier messages")
                 call.wait_for(number)
                 # The next sender hears of its turn before this arrival is unpacked and passed on.

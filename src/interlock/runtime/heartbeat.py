@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from interlock.runtime.doors import Door, Unreached, knock
 from interlock.runtime.keeper import Keeper
-from interlock.runtime.reach import Door, Reach, knock
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -68,7 +68,7 @@ class _Evidence:
     waits: dict[int, list[int]] = field(default_factory=dict)  # ranks that each complaining rank waited for
     done: int = 0  # actions that the furthest of those that complain has behind it
     absent: set[int] = field(default_factory=set)  # from the action, when the first rank complained
-    reach: dict[int, Reach] = field(default_factory=dict)
+    reach: dict[int, Unreached] = field(default_factory=dict)
 
     def dead(self) -> set[int]:
         """Ranks whose door refuses though they neither left nor complained."""
@@ -202,7 +202,7 @@ class Heartbeat:
                 done, evidence.waits[rank] = json.loads(self._store.get(f"waits{rank}"))
                 evidence.done = max(evidence.done, done)
             if rank not in evidence.reach and self._store.check(f"reach{rank}"):
-                evidence.reach[rank] = Reach(*json.loads(self._store.get(f"reach{rank}")))
+                evidence.reach[rank] = Unreached(*json.loads(self._store.get(f"reach{rank}")))
         evidence.alive |= set(evidence.waits)
         unknown = [rank for rank in ranks if rank not in evidence.alive]
         beats = self._read_beats(unknown)

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InterlockError
 from interlock.problem import Problem
+from interlock.runtime.batches import Batches
 from interlock.runtime.buffers import Arena, Combine
+from interlock.runtime.connections import Connections, connect, open_connections, told_width
 from interlock.runtime.exchange import Exchange
 from interlock.runtime.flow import Flow
 from interlock.runtime.heartbeat import Heartbeat
-from interlock.runtime.lanes import Lanes, connect, open_lanes, told_width
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.posting import Posting
-from interlock.runtime.rounds import Rounds
 from interlock.runtime.together import Together, fits_slots
 from interlock.runtime.watch import Watch, abort
 from interlock.schedule import Layout, PortLoads, Program
@@ -137,15 +137,15 @@ class Runner:
         self.device = torch.device("cuda", torch.cuda.current_device()) if self.uses_batches else torch.device("cpu")
         self.server_of, self.leaders = list(server_of or [0] * self.num_ranks), list(leaders)
         self._peers = list(range(self.num_ranks)) if peers is None else list(peers)
-        self.flow, self._rounds = Flow(group, self._peers), Rounds(group, self._peers)
+        self.flow, self._rounds = Flow(group, self._peers), Batches(group, self._peers)
         # Runners over one group are made in the same order on every rank; their messages must not meet.
         self._number = group.get_group_store().add(f"interlock/runners{self.rank}", 1)
         self._num_exchanges = 0
         self._heartbeat = Heartbeat(group, str(self._number))
         self._watch = Watch(self._heartbeat, self.timeout_s, lambda: abort(group)) if self.uses_batches else None
         self._digests = self.exchange(1)
-        self._lanes: Lanes | None = None
-        self._has_tried_lanes = False
+        self._connections: Connections | None = None
+        self._has_tried_connections = False
         self.collectives = group  # for the backend's own calls
         self._arena = Arena()
         self._ran: torch.cuda.Event | None = None  # the last program on a device, whose scratch the next one takes
@@ -163,16 +163,16 @@ class Runner:
             return None
         return Together(self.group, width)
 
-    def open_lanes(self) -> None:
+    def open_connections(self) -> None:
         """Make connections whose rates can be set, once; every rank must call it. Without them windows pace."""
-        if self.uses_batches or self._has_tried_lanes:
+        if self.uses_batches or self._has_tried_connections:
             return
-        self._has_tried_lanes = True
-        names, name = self.exchange(told_width(self.num_ranks)), f"lanes{self._number}"
+        self._has_tried_connections = True
+        names, name = self.exchange(told_width(self.num_ranks)), f"connections{self._number}"
         share = partial(names.share, timeout_s=self.timeout_s)
-        self._lanes = self.guard(lambda: open_lanes(self.group, name, share), "opening connections")
-        if self._lanes is not None:
-            self.flow.use(self._lanes)
+        self._connections = self.guard(lambda: open_connections(self.group, name, share), "opening connections")
+        if self._connections is not None:
+            self.flow.use(self._connections)
 
     def stand_apart(self) -> None:
         """Make connections of our own for the backend's own calls, once; every rank must call it.
@@ -189,7 +189,7 @@ class Runner:
         if self.uses_batches:
             return Lowered(program, None)
         cluster = plan.cluster
-        is_paced = self._lanes is not None and may_pace(cluster)
+        is_paced = self._connections is not None and may_pace(cluster)
         return Lowered(program, Posting.of(program, cluster, lambda: plan.port_loads, is_paced=is_paced))
 
     def compare(self, plan: Planned | None) -> None:
@@ -293,7 +293,7 @@ class Runner:
             self._watch.close()
         self._heartbeat.close()
         self.flow.close()
-        self._lanes = None
+        self._connections = None
         self.collectives = self.group
 
 

@@ -218,7 +218,7 @@ class Session:
         lowered, program_s = None, 0.0
         if choice.plan is not None:
             if may_pace(self.cluster):
-                self.runner.open_lanes()
+                self.runner.open_connections()
             planned_s = time.perf_counter()
             layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
             lowered = self.runner.lower(choice.plan, layout)

@@ -21,7 +21,7 @@ import numpy as np
 from interlock.errors import InvalidInput, nearest
 from interlock.problem import Problem
 from interlock.runtime.buffers import combining
-from interlock.runtime.lanes import connect
+from interlock.runtime.connections import connect
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
 from interlock.runtime.runner import Planned, Runner
 from interlock.schedule import Kind, Schedule, resolved_paths

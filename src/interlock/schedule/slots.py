@@ -121,21 +121,21 @@ class SlotSchedule(CompactSchedule):
 class TranslatedSchedule(CompactSchedule):
     """What the chunks of rank 0 do; every other rank's do the same, moved by a symmetry of the graph.
 
-    Symmetry r takes rank u to ``image[r, u]``, and rank 0 to r. Routes are numbered ``u * num_lanes + lane``, and
-    symmetries keep the lane.
+    Symmetry r takes rank u to ``image[r, u]``, and rank 0 to r. Routes are numbered ``u * num_orbits + orbit``, and
+    symmetries keep the orbit.
     """
 
     base: TransferSchedule  # of rank 0's chunks alone: `chunk` counts within a rank; its table holds all ranks' chunks
     image: NDArray[np.int32]  # [num_ranks, num_ranks]
     chunk_image: NDArray[np.int32]  # [num_ranks, chunks_per_rank]: rank r's j-th chunk
-    num_lanes: int
+    num_orbits: int
     reason: str = ""  # which way found it, in words
 
     @property
     def num_messages(self) -> int:
         """Rows that `expand` would make."""
-        lane = self.base.route % self.num_lanes
-        return len(self.image) * len(np.unique(self.base.message * np.int64(self.num_lanes) + lane))
+        orbit = self.base.route % self.num_orbits
+        return len(self.image) * len(np.unique(self.base.message * np.int64(self.num_orbits) + orbit))
 
     @property
     def num_pieces(self) -> int:
@@ -163,8 +163,8 @@ class TranslatedSchedule(CompactSchedule):
     def _written(self) -> TransferSchedule:
         """Every rank's transfers. Chunks that share a message at rank 0 share one wherever they meet on a route."""
         base = self.base
-        rank, lane = np.divmod(base.route, np.int32(self.num_lanes))
-        route = self.image[:, rank] * np.int32(self.num_lanes) + lane  # [num_ranks, num_transfers]
+        rank, orbit = np.divmod(base.route, np.int32(self.num_orbits))
+        route = self.image[:, rank] * np.int32(self.num_orbits) + orbit  # [num_ranks, num_transfers]
         together = base.message.astype(np.int64) * len(base.routes) + route
         order = np.argsort(together, axis=None, kind="stable")
         messages, message = np.unique(together.reshape(-1)[order], return_inverse=True)

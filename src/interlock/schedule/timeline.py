@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlock.schedule.model import Kind, Phase, Schedule
 
-__all__ = ["chrome_trace_lines", "lanes"]
+__all__ = ["chrome_trace_lines", "tracks"]
 
 PHASE_NAMES = [phase.name.lower().replace("_", "-") for phase in Phase]
 
@@ -23,7 +23,7 @@ def chrome_trace_lines(
     finish_s: NDArray[np.float64],
     task_names: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Lines of one JSON object: an event per message on its sender's lanes; of a step, above them a row per task."""
+    """Lines of one JSON object: an event per message on its sender's tracks; of a step, above them a row per task."""
     yield '{"displayTimeUnit":"ns","otherData":{"times":"simulated"},"traceEvents":['
     separator = "\n"
     for rank in range(num_ranks):
@@ -36,15 +36,15 @@ def chrome_trace_lines(
     phases, stages, sizes = schedule.phase.tolist(), schedule.stage.tolist(), schedule.size_bytes.tolist()
     src_at, dst_at = schedule.src.offsets.tolist(), schedule.dst.offsets.tolist()
     src, dst = schedule.src.values.tolist(), schedule.dst.values.tolist()
-    for message, rank, lane in lanes(schedule, start_s, finish_s):
+    for message, rank, track in tracks(schedule, start_s, finish_s):
         if schedule.kind[message] == Kind.WAIT:
             continue
-        lane += len(task_names)
+        track += len(task_names)
         start, end, stage = starts_us[message], ends_us[message], stages[message]
         senders = "+".join(map(str, src[src_at[message] : src_at[message + 1]]))
         receivers = "+".join(map(str, dst[dst_at[message] : dst_at[message + 1]]))
         yield (
-            f'{separator}{{"ph":"X","pid":{rank},"tid":{lane},"name":"{senders}->{receivers} stage {stage}",'
+            f'{separator}{{"ph":"X","pid":{rank},"tid":{track},"name":"{senders}->{receivers} stage {stage}",'
             f'"cat":"{PHASE_NAMES[phases[message]]}","ts":{start:.6f},"dur":{max(0.0, end - start):.6f},'
             f'"args":{{"message":{message},"bytes":{sizes[message]},"stage":{stage}}}}}'
         )
@@ -72,26 +72,26 @@ def _task_lines(
         yield json.dumps(event | {"dur": round(1e6 * (last - first), 6)}, separators=(",", ":"))
 
 
-def lanes(
+def tracks(
     schedule: Schedule, start_s: NDArray[np.float64], finish_s: NDArray[np.float64]
 ) -> Iterator[tuple[int, int, int]]:
-    """(message, sending rank, lane from 1): messages of a rank that overlap in time are on different lanes."""
+    """(message, sending rank, track from 1): messages of a rank that overlap in time are on different tracks."""
     sender = schedule.src.values[schedule.src.offsets[:-1]]
     order = np.lexsort((finish_s, start_s, sender))
     ranks, starts, ends = sender.tolist(), start_s.tolist(), finish_s.tolist()
-    busy: list[tuple[float, int]] = []  # (end, lane) of one rank
+    busy: list[tuple[float, int]] = []  # (end, track) of one rank
     free: list[int] = []
-    num_lanes, previous = 0, -1
+    num_tracks, previous = 0, -1
     for message in order.tolist():
         rank = ranks[message]
         if rank != previous:
-            busy, free, num_lanes, previous = [], [], 0, rank
+            busy, free, num_tracks, previous = [], [], 0, rank
         while busy and busy[0][0] <= starts[message]:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
-            lane = heapq.heappop(free)
+            track = heapq.heappop(free)
         else:
-            num_lanes += 1
-            lane = num_lanes
-        heapq.heappush(busy, (ends[message], lane))
-        yield message, rank, lane
+            num_tracks += 1
+            track = num_tracks
+        heapq.heappush(busy, (ends[message], track))
+        yield message, rank, track

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from interlock.simulate.result import Result
 
-__all__ = ["Step", "Wait", "critical_path"]
+__all__ = ["CriticalMessage", "Wait", "critical_path"]
 
 
 class Wait(IntEnum):
@@ -22,7 +22,7 @@ class Wait(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CriticalMessage:
     """One message of the critical path; the steps' spans cover the makespan without gaps.
 
     It became free to go at `free_s` (the end of the step before), started at `start_s` (later where its rank had to
@@ -46,13 +46,13 @@ class Step:
         return f"message {self.message} ({self.start_s:.6g} s to {self.end_s:.6g} s) {reasons[self.reason]}"
 
 
-def critical_path(result: Result) -> tuple[Step, ...]:
+def critical_path(result: Result) -> tuple[CriticalMessage, ...]:
     """Walk back from the last arrival along what each message waited for last."""
     if not len(result.finish_s):
         return ()
     message = int(result.finish_s.argmax())
     end_s = float(result.finish_s[message])
-    steps: list[Step] = []
+    steps: list[CriticalMessage] = []
     while True:
         reason = Wait(int(result.wait[message]))
         before = int(result.waited_for[message])
@@ -61,7 +61,7 @@ def critical_path(result: Result) -> tuple[Step, ...]:
             freed = result.sent_s if reason is Wait.LINK_ORDER else result.finish_s
             free_s = float(freed[before])
         start_s, sent_s = float(result.start_s[message]), float(result.sent_s[message])
-        steps.append(Step(message, reason, free_s, start_s, sent_s, end_s))
+        steps.append(CriticalMessage(message, reason, free_s, start_s, sent_s, end_s))
         if before < 0:
             return tuple(reversed(steps))
         message, end_s = before, free_s

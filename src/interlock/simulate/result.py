@@ -15,7 +15,7 @@ from interlock.html_text import facts_html
 from interlock.problem import StepTasks
 from interlock.ragged import Ragged
 from interlock.schedule import Schedule, chrome_trace_lines
-from interlock.simulate.critical import Step, critical_path
+from interlock.simulate.critical import CriticalMessage, critical_path
 from interlock.simulate.explain import explain
 from interlock.simulate.network import FlowArrays
 from interlock.topology import Topology
@@ -96,12 +96,12 @@ class Result:
         share = _core.channel_utilisation(*self.arrays.arguments, self.tolerance or 0.0, num_bins, self.makespan_s)
         return np.asarray(share)[self.arrays.channel_by_link]
 
-    def critical_path(self) -> tuple[Step, ...]:
+    def critical_path(self) -> tuple[CriticalMessage, ...]:
         """The messages that decide the makespan, first to last, each with what it waited for."""
         return self._critical_path
 
     @cached_property
-    def _critical_path(self) -> tuple[Step, ...]:
+    def _critical_path(self) -> tuple[CriticalMessage, ...]:
         return critical_path(self)
 
     def explanation(self) -> str:

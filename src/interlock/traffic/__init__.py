@@ -1,5 +1,6 @@
 """What has to be moved between ranks: byte matrices, token routing, and the generators and readers that make them."""
 
+from interlock.traffic.by_name import kinds, parse
 from interlock.traffic.demand import Demand, HasRanks, matrix
 from interlock.traffic.generators import hot_expert, lognormal, random, sparse, uniform, zipf
 from interlock.traffic.moe_router import expert_popularity, moe, moe_routing, token_bytes
@@ -8,7 +9,6 @@ from interlock.traffic.readers import read_demand
 from interlock.traffic.routing import Routing, RoutingStatistics
 from interlock.traffic.routing_files import read_expert_loads, read_routing
 from interlock.traffic.unevenness import Unevenness, gini
-from interlock.traffic.words import kinds, parse
 
 __all__ = [
     "Demand",

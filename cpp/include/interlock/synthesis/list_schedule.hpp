@@ -8,47 +8,47 @@
 
 namespace interlock {
 
-/// Work for `list_schedule`: tasks with an order of precedence, each to be done on a given lane.
+/// Work for `list_schedule`: tasks with an order of precedence, each to be done on a given orbit.
 ///
-/// A lane sends one message at a time and holds all its resources meanwhile; lanes that share a resource exclude each
-/// other. A message holds its resources for the lane's overhead plus the ticks of its tasks; what it carries arrives
-/// the lane's latency later.
-struct LaneWork {
+/// An orbit sends one message at a time and holds all its resources meanwhile; orbits that share a resource exclude each
+/// other. A message holds its resources for the orbit's overhead plus the ticks of its tasks; what it carries arrives
+/// the orbit's latency later.
+struct OrbitWork {
     std::int32_t num_resources;
-    Csr<std::int32_t> lane_resources;
-    std::span<const std::int64_t> lane_overhead_ticks;
-    std::span<const std::int64_t> lane_latency_ticks;
-    std::span<const std::int32_t> task_lane;
+    Csr<std::int32_t> orbit_resources;
+    std::span<const std::int64_t> orbit_overhead_ticks;
+    std::span<const std::int64_t> orbit_latency_ticks;
+    std::span<const std::int32_t> task_orbit;
     std::span<const std::int64_t> task_ticks;  ///< without overhead
     Csr<std::int32_t> successors;              ///< tasks that need this one to have arrived
 };
 
 struct ListSchedule {
     std::vector<std::int64_t> start_ticks;  ///< [num_tasks] start of the message that carries the task
-    std::vector<std::int32_t> message;      ///< [num_tasks] numbered by start, then by lane
+    std::vector<std::int32_t> message;      ///< [num_tasks] numbered by start, then by orbit
     std::int64_t makespan_ticks = 0;
 };
 
-/// Tasks that are ready on a lane may share a message and its overhead.
+/// Tasks that are ready on an orbit may share a message and its overhead.
 struct Merging {
     std::int32_t most = 1;            ///< tasks in one message
-    std::int64_t patience_ticks = 0;  ///< how long a lane waits for a task that is on its way to it
-    /// [num_tasks] A task joins a message only if all its tasks then take no more on the lane than the first of them
+    std::int64_t patience_ticks = 0;  ///< how long an orbit waits for a task that is on its way to it
+    /// [num_tasks] A task joins a message only if all its tasks then take no more on the orbit than the first of them
     /// allows; empty: any number.
     std::span<const std::int64_t> full_ticks = {};
 };
 
-/// Whenever a lane can send, it sends the ready task of the highest priority, ties by index.
+/// Whenever an orbit can send, it sends the ready task of the highest priority, ties by index.
 /// @param priority [num_tasks] larger goes first
-ListSchedule list_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging);
+ListSchedule list_schedule(const OrbitWork& work, std::span<const std::int64_t> priority, Merging merging);
 
 /// Schedules forwards and backwards in turn, each time in the order of the schedule before, and keeps the best.
 ///
 /// What a backward pass pushes late leaves room that the next forward pass fills, so gaps close from both ends.
-ListSchedule refine_schedule(const LaneWork& work, std::span<const std::int64_t> priority, Merging merging,
+ListSchedule refine_schedule(const OrbitWork& work, std::span<const std::int64_t> priority, Merging merging,
                              std::int32_t rounds);
 
 /// Ticks from the start of each task to the end of the last one that depends on it: a lower bound on what remains.
-std::vector<std::int64_t> remaining_ticks(const LaneWork& work);
+std::vector<std::int64_t> remaining_ticks(const OrbitWork& work);
 
 }  // namespace interlock

@@ -63,13 +63,13 @@ private:
 
     static double least_below(const std::vector<double>& keys, std::size_t node) {
         const double* const first = keys.data() + node * kWidth;
-        double lanes[4] = {first[0], first[1], first[2], first[3]};
+        double least[4] = {first[0], first[1], first[2], first[3]};
         for (std::size_t k = 4; k < kWidth; k += 4) {
-            for (std::size_t lane = 0; lane < 4; ++lane) {
-                lanes[lane] = first[k + lane] < lanes[lane] ? first[k + lane] : lanes[lane];
+            for (std::size_t column = 0; column < 4; ++column) {
+                least[column] = first[k + column] < least[column] ? first[k + column] : least[column];
             }
         }
-        return std::min(std::min(lanes[0], lanes[1]), std::min(lanes[2], lanes[3]));
+        return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
     }
 
     std::vector<std::vector<double>> levels_;  // keys first, the root's sixteen last

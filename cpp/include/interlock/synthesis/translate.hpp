@@ -16,26 +16,26 @@ namespace interlock {
 std::vector<std::int32_t> translations(std::span<const std::int32_t> generators, std::int32_t num_nodes,
                                        std::int32_t num_ranks);
 
-/// One rank's share of a schedule that all ranks follow, each moved by a symmetry: on lane l of rank u, its symmetric
-/// copies hold lane l of every other rank at the same time, so one use of a lane at a time is one use of every link.
-struct LaneGraph {
+/// One rank's share of a schedule that all ranks follow, each moved by a symmetry: on orbit l of rank u, its symmetric
+/// copies hold orbit l of every other rank at the same time, so one use of an orbit at a time is one use of every link.
+struct OrbitGraph {
     std::int32_t num_ranks;
-    std::span<const std::int32_t> next;  ///< [num_ranks, num_lanes] where each lane leads
+    std::span<const std::int32_t> next;  ///< [num_ranks, num_orbits] where each orbit leads
     std::int32_t num_resources;
-    Csr<std::int32_t> lane_resources;
-    std::span<const std::int64_t> lane_ticks;  ///< how long a chunk holds the lane
-    std::span<const std::int64_t> lane_latency_ticks;
+    Csr<std::int32_t> orbit_resources;
+    std::span<const std::int64_t> orbit_ticks;  ///< how long a chunk holds the orbit
+    std::span<const std::int64_t> orbit_latency_ticks;
 };
 
 struct Growth {
-    std::vector<std::int32_t> route;  ///< rank * num_lanes + lane, by start
+    std::vector<std::int32_t> route;  ///< rank * num_orbits + orbit, by start
     std::vector<std::int32_t> chunk;
     std::vector<std::int64_t> start_ticks;
     std::int64_t makespan_ticks = 0;
 };
 
-/// Spreads rank 0's chunks to every rank, always sending where a lane is free, but not on a lane that would end later
+/// Spreads rank 0's chunks to every rank, always sending where an orbit is free, but not on an orbit that would end later
 /// than the others need for all that is left.
-Growth grow(const LaneGraph& graph, std::int32_t num_chunks, std::uint64_t seed);
+Growth grow(const OrbitGraph& graph, std::int32_t num_chunks, std::uint64_t seed);
 
 }  // namespace interlock

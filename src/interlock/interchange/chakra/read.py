@@ -15,7 +15,7 @@ from interlock.interchange.chakra.encode import (
 )
 from interlock.interchange.chakra.parse import MAX_NODES, Node, find_traces, parse_trace
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.shared.flows import Flow, Name, lower_flows
+from interlock.interchange.shared.flows import Name, UnnamedFlow, lower_flows
 from interlock.interchange.shared.regions import NONE
 from interlock.schedule import Kind
 
@@ -48,9 +48,9 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     return lower_flows("chakra", str(path), flows, len(files), intent)
 
 
-def _match(files: list[Path], traces: list[list[Node]]) -> list[Flow]:
+def _match(files: list[Path], traces: list[list[Node]]) -> list[UnnamedFlow]:
     """Pair sends with receives: the n-th of equal source, destination and tag, as simulators do."""
-    flows: list[Flow] = []
+    flows: list[UnnamedFlow] = []
     flow_of_node: list[dict[int, int]] = [{} for _ in traces]
     waiting: dict[tuple[int, int, int], deque[int]] = defaultdict(deque)
     for rank, (file, nodes) in enumerate(zip(files, traces, strict=True)):
@@ -60,7 +60,7 @@ def _match(files: list[Path], traces: list[list[Node]]) -> list[Flow]:
                 peer = _number(file, node, "comm_dst", len(files) - 1)
                 if peer == rank:
                     raise InvalidInput(f"{file}: node {node.id} sends to its own rank")
-                flow = Flow(rank, peer, _number(file, node, "comm_size", MAX_SIZE))
+                flow = UnnamedFlow(rank, peer, _number(file, node, "comm_size", MAX_SIZE))
                 flow.is_added, flow.names = _names(file, node)
                 waiting[rank, peer, node.number("comm_tag") or 0].append(len(flows))
                 flow_of_node[rank][node.id] = len(flows)
@@ -126,7 +126,7 @@ def _names(file: Path, node: Node) -> tuple[bool, list[Name] | None]:
     return values[0] == Kind.REDUCE, names
 
 
-def _link(file: Path, nodes: list[Node], flow_of_node: dict[int, int], flows: list[Flow]) -> None:
+def _link(file: Path, nodes: list[Node], flow_of_node: dict[int, int], flows: list[UnnamedFlow]) -> None:
     """Dependencies between flows at one rank; computations pass them on, and an addition marks its operand."""
     by_id = {node.id: node for node in nodes}
     behind: dict[int, frozenset[int]] = {}  # computation -> flows behind it

@@ -24,7 +24,7 @@ def write_schedule(
     start_s: NDArray[np.float64],
     finish_s: NDArray[np.float64],
 ) -> ExportReport:
-    """Write one event per message on its sender's lanes; messages that overlap get lanes of their own."""
+    """Write one event per message on its sender's tracks; messages that overlap get tracks of their own."""
     if len(start_s) != schedule.num_messages or len(finish_s) != schedule.num_messages:
         raise InvalidInput(f"times of {len(start_s)} messages were given for {schedule.num_messages}")
     names = [] if problem.step is None else [task.name for task in problem.step.tasks]

@@ -9,7 +9,7 @@ from interlock.files import lines_of, read_text
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.htsim.limits import MAX_FLOWS_READ, MAX_NODES, MAX_WAITS, TRIGGERS
 from interlock.interchange.shared.files import MAX_FILE_BYTES
-from interlock.interchange.shared.flows import Flow, lower_flows
+from interlock.interchange.shared.flows import UnnamedFlow, lower_flows
 
 __all__ = ["read_schedule"]
 
@@ -18,7 +18,7 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     """The schedule in a connection matrix; what its flows carry is inferred from the demand."""
     lines = lines_of(read_text(path, MAX_FILE_BYTES), path)
     header: dict[str, int] = {}
-    flows: list[Flow] = []
+    flows: list[UnnamedFlow] = []
     starts: list[int] = []  # trigger of each flow, 0 for none
     fired_by: dict[int, list[int]] = {}
     triggers: dict[int, tuple[str, int]] = {}
@@ -72,7 +72,7 @@ def _check_counts(path: Path, header: dict[str, int], flows: int, triggers: int)
 
 def _start_after(
     path: Path,
-    flows: list[Flow],
+    flows: list[UnnamedFlow],
     number: int,
     trigger: int,
     triggers: dict[int, tuple[str, int]],
@@ -96,7 +96,7 @@ def _start_after(
         (flows[number].fed_by if same else flows[number].after).append(earlier)
 
 
-def _flow(words: list[str], where: str, nodes: int) -> tuple[Flow, int, int]:
+def _flow(words: list[str], where: str, nodes: int) -> tuple[UnnamedFlow, int, int]:
     ends = words[0].split("->")
     if len(ends) != 2:
         raise InvalidInput(f"{where}: {words[0][:40]!r} is not SOURCE->DESTINATION")
@@ -116,7 +116,7 @@ def _flow(words: list[str], where: str, nodes: int) -> tuple[Flow, int, int]:
     if "size" not in values or ("start" in values) == ("trigger" in values):
         raise InvalidInput(f"{where}: a connection needs a size and either start or trigger")
     fires = _whole(values.get("recv_done_trigger", values.get("send_done_trigger", "0")), where, 2**31 - 1)
-    flow = Flow(src, dst, _whole(values["size"], where, 2**62))
+    flow = UnnamedFlow(src, dst, _whole(values["size"], where, 2**62))
     return flow, _whole(values.get("trigger", "0"), where, 2**31 - 1), fires
 
 

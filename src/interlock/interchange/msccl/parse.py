@@ -13,7 +13,7 @@ from interlock.interchange.shared.chunks.buffers import ChunkBuffers
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml, whole_number
 
-__all__ = ["ADDS", "RECEIVES", "SENDS", "Block", "Program", "Step", "parse_msccl_xml"]
+__all__ = ["ADDS", "RECEIVES", "SENDS", "Block", "Program", "Instruction", "parse_msccl_xml"]
 
 MAX_GPUS = 4096
 SENDS = ("s", "rcs", "rrs", "rrcs")
@@ -23,7 +23,7 @@ TYPES = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Instruction:
     """One instruction of a threadblock."""
 
     type: str
@@ -43,7 +43,7 @@ class Block:
     send: int | None
     receive: int | None
     channel: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Instruction] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +154,7 @@ def _gpu_blocks(
     return made
 
 
-def _parse_step(where: str, s: int, element: Element, block: Block, chunks: tuple[int, int, int]) -> Step:
+def _parse_step(where: str, s: int, element: Element, block: Block, chunks: tuple[int, int, int]) -> Instruction:
     if whole_number(element, "s", where) != s:
         raise InvalidInput(f"{where}: s={element.attributes['s']}; steps must be numbered 0, 1, 2, …")
     kind = element.attributes.get("type", "")
@@ -189,7 +189,7 @@ def _parse_step(where: str, s: int, element: Element, block: Block, chunks: tupl
     if (depid < 0) != (deps < 0):
         raise InvalidInput(f"{where}: depid={depid} and deps={deps}; both or neither must be -1")
     has_dep = whole_number(element, "hasdep", where, 0, 1) == 1
-    return Step(kind, places[0], places[1], count, (depid, deps) if depid >= 0 else None, has_dep)
+    return Instruction(kind, places[0], places[1], count, (depid, deps) if depid >= 0 else None, has_dep)
 
 
 def _size(sizes: dict[str, int], buffer: str) -> int:

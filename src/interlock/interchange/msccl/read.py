@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.msccl.parse import ADDS, RECEIVES, SENDS, Block, Program, Step, parse_msccl_xml
+from interlock.interchange.msccl.parse import ADDS, RECEIVES, SENDS, Block, Instruction, Program, parse_msccl_xml
 from interlock.interchange.shared.chunks.buffers import choose_goal
 from interlock.interchange.shared.chunks.goal import Goal
 from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value
@@ -127,7 +127,12 @@ class _Run:
         return True
 
     def _move(
-        self, thread: Thread, block: Block, step: Step, arrived: list[Value | None] | None, waits: list[int | None]
+        self,
+        thread: Thread,
+        block: Block,
+        step: Instruction,
+        arrived: list[Value | None] | None,
+        waits: list[int | None],
     ) -> None:
         gpu, results = block.gpu, []
         for k in range(step.count):

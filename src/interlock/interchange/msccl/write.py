@@ -22,7 +22,7 @@ from interlock.files import write_atomically
 from interlock.interchange.contract import ExportReport
 from interlock.interchange.msccl import limits
 from interlock.interchange.msccl.flavors import Flavor, get_flavor
-from interlock.interchange.shared.chunks.layout import Layout, lay_out
+from interlock.interchange.shared.chunks.layout import ChunkLayout, lay_out
 from interlock.interchange.shared.chunks.program import ChunkProgram, LocalCopy, Place, Run, Transfer, lower
 from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, fit_chunks
 from interlock.interchange.shared.sequence import sequence_messages
@@ -57,7 +57,7 @@ class _Block:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Algorithm:
     name: str
-    layout: Layout
+    layout: ChunkLayout
     quantised: Quantised
     scratch_chunks: list[int]
     blocks_of_rank: list[list[tuple[int, _Block]]]  # (channel, threadblock), in the order of their ids
@@ -263,7 +263,7 @@ class _Assigner:
 
 def _number(
     name: str,
-    layout: Layout,
+    layout: ChunkLayout,
     quantised: Quantised,
     program: ChunkProgram,
     blocks: dict[BlockKey, _Block],

@@ -11,7 +11,7 @@ from interlock.interchange.mscclpp import limits
 from interlock.interchange.shared.chunks.buffers import ChunkBuffers
 from interlock.interchange.shared.json_text import Json, entries, number, read_json, table, text
 
-__all__ = ["Block", "Channel", "Operation", "Plan", "Stretch", "parse_mscclpp"]
+__all__ = ["Block", "Channel", "Operation", "MscclppPlan", "Stretch", "parse_mscclpp"]
 
 MAX_GPUS = 4096
 MAX_CHUNKS = 1 << 20
@@ -67,7 +67,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class MscclppPlan:
     """All threadblocks; chunks are counted in the smallest pieces that groups of threadblocks divide them into."""
 
     buffers: ChunkBuffers
@@ -79,7 +79,7 @@ class Plan:
     notes: list[str]
 
 
-def parse_mscclpp(path: Path) -> Plan:
+def parse_mscclpp(path: Path) -> MscclppPlan:
     """The plan in a file, checked."""
     top = table(read_json(path), str(path))
     collective, protocol = text(top, "collective", str(path)), text(top, "protocol", str(path), ("Simple", "LL"))
@@ -104,7 +104,7 @@ def parse_mscclpp(path: Path) -> Plan:
     kind = limits.COLLECTIVE_BY_NAME.get(collective, collective[:64])
     buffers = ChunkBuffers(str(path), parser.inputs, parser.outputs, kind, _chunk_bytes(path, top, split))
     semaphores = [parser.semaphores(k) for k in range(len(gpus))]
-    return Plan(buffers, top["inplace"] is True, parser.scratch, blocks, semaphores, split, notes)
+    return MscclppPlan(buffers, top["inplace"] is True, parser.scratch, blocks, semaphores, split, notes)
 
 
 def _chunk_bytes(path: Path, top: dict[str, Json], split: int) -> int | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.mscclpp.parse import Block, Operation, Plan, Stretch, parse_mscclpp
+from interlock.interchange.mscclpp.parse import Block, MscclppPlan, Operation, Stretch, parse_mscclpp
 from interlock.interchange.shared.chunks.buffers import choose_goal
 from interlock.interchange.shared.chunks.goal import Goal
 from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value, later, together
@@ -64,7 +64,7 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
 class _Run:
     """One symbolic execution: threadblocks advance as long as what they wait for is there."""
 
-    def __init__(self, plan: Plan, goal: Goal, chunk_bytes: int) -> None:
+    def __init__(self, plan: MscclppPlan, goal: Goal, chunk_bytes: int) -> None:
         self.plan, self.goal = plan, goal
         self.address = address_in(plan.buffers, in_place=plan.in_place)
         self.memory = Memory()

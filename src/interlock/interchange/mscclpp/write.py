@@ -19,7 +19,7 @@ from interlock.interchange.contract import ExportReport
 from interlock.interchange.mscclpp import limits
 from interlock.interchange.mscclpp.actions import Actions, collect_actions
 from interlock.interchange.mscclpp.blocks import Blocks, build_blocks
-from interlock.interchange.shared.chunks.layout import Layout, lay_out
+from interlock.interchange.shared.chunks.layout import ChunkLayout, lay_out
 from interlock.interchange.shared.chunks.program import lower
 from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, fit_chunks
 from interlock.interchange.shared.sequence import Sequence, sequence_messages
@@ -60,10 +60,12 @@ def write_schedule(
     )
 
 
-def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None) -> tuple[Layout, Quantised, Actions, Blocks]:
+def _build(
+    schedule: Schedule, problem: Problem, chunk_bytes: int | None
+) -> tuple[ChunkLayout, Quantised, Actions, Blocks]:
     sequence = sequence_messages(schedule, problem.topology)
 
-    def build(quantised: Quantised) -> tuple[Layout, Actions, Blocks]:
+    def build(quantised: Quantised) -> tuple[ChunkLayout, Actions, Blocks]:
         return _build_with(schedule, problem, quantised, sequence)
 
     policy = ChunkPolicy(chunk_bytes, MAX_CHUNKS_PER_RANK, limits.ALIGNMENT, max_added=MAX_ADDED)
@@ -73,7 +75,7 @@ def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None) -> tup
 
 def _build_with(
     schedule: Schedule, problem: Problem, quantised: Quantised, sequence: Sequence
-) -> tuple[Layout, Actions, Blocks]:
+) -> tuple[ChunkLayout, Actions, Blocks]:
     layout = lay_out(problem, quantised, equal_buffers=False)
     program = lower(schedule, problem, quantised, layout, sequence, max_run=1 << 20)
     moves = np.bincount([t.src for t in program.transfers], minlength=problem.num_ranks)
@@ -96,7 +98,7 @@ def _build_with(
     raise refusal
 
 
-def _check_bytes(layout: Layout, actions: Actions, chunk_bytes: int) -> None:
+def _check_bytes(layout: ChunkLayout, actions: Actions, chunk_bytes: int) -> None:
     largest = max(int(layout.input_chunks.max()), int(layout.output_chunks.max()), *actions.scratch_chunks)
     if largest * chunk_bytes > limits.MAX_BUFFER_BYTES:
         raise InvalidInput(
@@ -104,7 +106,7 @@ def _check_bytes(layout: Layout, actions: Actions, chunk_bytes: int) -> None:
         )
 
 
-def _render(layout: Layout, quantised: Quantised, actions: Actions, blocks: Blocks, name: str) -> str:
+def _render(layout: ChunkLayout, quantised: Quantised, actions: Actions, blocks: Blocks, name: str) -> str:
     gpus = []
     for rank in range(len(layout.input_chunks)):
         gpus.append(

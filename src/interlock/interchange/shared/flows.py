@@ -21,7 +21,7 @@ from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule
 from interlock.traffic import Demand
 
-__all__ = ["Flow", "lower_flows"]
+__all__ = ["UnnamedFlow", "lower_flows"]
 
 MAX_FLOWS = 4_000_000
 
@@ -29,7 +29,7 @@ Name = tuple[int, int, int, int]  # first and second name of a region, offset, l
 
 
 @dataclass(slots=True)
-class Flow:
+class UnnamedFlow:
     """One message.
 
     `fed_by` are flows into its source whose data it may carry, `after` all others that its sender waits for. Its
@@ -55,7 +55,9 @@ class _Stretch:
     carriers: list[int]  # flows that brought them here
 
 
-def lower_flows(format_name: str, file: str, flows: list[Flow], num_ranks: int, intent: Intent) -> ForeignSchedule:
+def lower_flows(
+    format_name: str, file: str, flows: list[UnnamedFlow], num_ranks: int, intent: Intent
+) -> ForeignSchedule:
     """The schedule that flows stand for."""
     if len(flows) > MAX_FLOWS:
         raise LimitExceeded(f"{file} has {len(flows)} messages; at most {MAX_FLOWS} are read")
@@ -77,7 +79,7 @@ def lower_flows(format_name: str, file: str, flows: list[Flow], num_ranks: int, 
     return ForeignSchedule(format_name, schedule, problem, tuple(violations), tuple(notes), is_inferred)
 
 
-def _overlap(a: Flow, b: Flow) -> bool:
+def _overlap(a: UnnamedFlow, b: UnnamedFlow) -> bool:
     """Whether two flows carry the same bytes of something."""
     return any(
         x[:2] == y[:2] and x[2] < y[2] + y[3] and y[2] < x[2] + x[3] for x in a.names or () for y in b.names or ()
@@ -85,7 +87,7 @@ def _overlap(a: Flow, b: Flow) -> bool:
 
 
 def _schedule(
-    flows: list[Flow], item_of_region: dict[tuple[int, int], int], sizes: np.ndarray, file: str
+    flows: list[UnnamedFlow], item_of_region: dict[tuple[int, int], int], sizes: np.ndarray, file: str
 ) -> tuple[Schedule, list[str]]:
     item: list[int] = []
     offset: list[int] = []
@@ -135,7 +137,7 @@ def _schedule(
     )
 
 
-def _infer(flows: list[Flow], num_ranks: int, intent: Intent, file: str) -> None:
+def _infer(flows: list[UnnamedFlow], num_ranks: int, intent: Intent, file: str) -> None:
     """Give every flow names."""
     order = _feeding_order(flows, file)
     if intent.demand is not None:
@@ -152,7 +154,7 @@ def _infer(flows: list[Flow], num_ranks: int, intent: Intent, file: str) -> None
     _infer_chunks(flows, order, kind, file)
 
 
-def _feeding_order(flows: list[Flow], file: str) -> list[int]:
+def _feeding_order(flows: list[UnnamedFlow], file: str) -> list[int]:
     """Flows after those that feed them."""
     waiting = [len(flow.fed_by) for flow in flows]
     fed: list[list[int]] = [[] for _ in flows]
@@ -173,7 +175,7 @@ def _feeding_order(flows: list[Flow], file: str) -> list[int]:
     return order
 
 
-def _infer_pairs(flows: list[Flow], order: list[int], demand: Demand | None) -> None:
+def _infer_pairs(flows: list[UnnamedFlow], order: list[int], demand: Demand | None) -> None:
     """All-to-Allv: a flow forwards what fed it, in order, then bytes of its own; what is not forwarded has arrived.
 
     Where flows between each pair add up to the demand as they are, nothing is forwarded.
@@ -210,7 +212,7 @@ def _infer_pairs(flows: list[Flow], order: list[int], demand: Demand | None) -> 
         flow.names = names[number]
 
 
-def _is_direct(flows: list[Flow], demand: Demand) -> bool:
+def _is_direct(flows: list[UnnamedFlow], demand: Demand) -> bool:
     """Whether every pair's flows cover its demand, and no other pair has any."""
     moved = np.zeros_like(demand.bytes_matrix)
     np.add.at(moved, ([flow.src for flow in flows], [flow.dst for flow in flows]), [flow.size_bytes for flow in flows])
@@ -234,7 +236,7 @@ def _take(stretches: list[_Stretch], wanted: int, carrier: int, taken: list[_Str
     return moved
 
 
-def _infer_chunks(flows: list[Flow], order: list[int], kind: CollectiveKind, file: str) -> None:
+def _infer_chunks(flows: list[UnnamedFlow], order: list[int], kind: CollectiveKind, file: str) -> None:
     """Collectives of equal chunks: flows joined by data carry one chunk.
 
     In an All-Gather or Broadcast, the n-th flow to each peer that nothing feeds carries its source's n-th chunk.

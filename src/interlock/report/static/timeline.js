@@ -22,14 +22,14 @@ function layOut(data, view, numRows) {
   return rows;
 }
 
-/** Lay the bars of one band, in order of start, on as many lanes as overlap just then. */
+/** Lay the bars of one band, in order of start, on as many tracks as overlap just then. */
 function stack(data, target, bars, top, high) {
   const slack = 1e-7 * data.last;
-  let ends = [], lanes = [], first = 0;
+  let ends = [], tracks = [], first = 0;
   const close = (last) => {
     for (let k = first; k < last; k++) {
       target.bars.push(bars[k]);
-      target.top.push(top + high * lanes[k] / ends.length);
+      target.top.push(top + high * tracks[k] / ends.length);
       target.high.push(high / ends.length);
     }
     first = last;
@@ -37,10 +37,10 @@ function stack(data, target, bars, top, high) {
   };
   bars.forEach((bar, k) => {
     if (ends.length && ends.every((end) => end <= data.start[bar] + slack)) close(k);
-    let lane = ends.findIndex((end) => end <= data.start[bar] + slack);
-    if (lane < 0) lane = ends.length;
-    ends[lane] = data.end[bar];
-    lanes[k] = lane;
+    let track = ends.findIndex((end) => end <= data.start[bar] + slack);
+    if (track < 0) track = ends.length;
+    ends[track] = data.end[bar];
+    tracks[k] = track;
   });
   close(bars.length);
 }
@@ -366,8 +366,8 @@ class Timeline {
       if (data.end[bar] < this.t0 || data.start[bar] > this.t1) return;
       const x = this.left + (Math.max(data.start[bar], this.t0 - 1) - this.t0) * scale;
       const wide = Math.max(0.7, (Math.min(data.end[bar], this.t1 + 1) - Math.max(data.start[bar], this.t0 - 1)) * scale);
-      const lane = (step - 2 * gap) * row.high[k], y = top + gap + (step - 2 * gap) * row.top[k];
-      const high = Math.max(0.7, lane - (lane > 4 ? 1 : 0));
+      const track = (step - 2 * gap) * row.high[k], y = top + gap + (step - 2 * gap) * row.top[k];
+      const high = Math.max(0.7, track - (track > 4 ? 1 : 0));
       ink.fillStyle = data.groups[data.group[bar]].colour;
       ink.fillRect(x, y, wide, high);
       const isMarked = data.critical && data.critical[bar];

@@ -12,7 +12,7 @@ from interlock.errors import InvalidInput
 from interlock.interchange.shared.chunks.quantise import Quantised
 from interlock.problem import Problem
 
-__all__ = ["Block", "Layout", "lay_out"]
+__all__ = ["Block", "ChunkLayout", "lay_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class ChunkLayout:
     """Buffers in chunks. An item lies at `input_at` at every contributor and at `output_at` at every destination."""
 
     collective: str  # all-gather, …, or "all-to-allv", or "items"
@@ -39,7 +39,7 @@ class Layout:
     chunk_matrix: NDArray[np.int64] | None = None  # of an All-to-Allv
 
 
-def lay_out(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> Layout:
+def lay_out(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> ChunkLayout:
     """Buffers of a problem; `equal_buffers` gives every rank of an All-to-Allv the largest one, filled or not."""
     if problem.demand is not None:
         return _alltoallv(problem, quantised, equal_buffers=equal_buffers)
@@ -55,7 +55,7 @@ def lay_out(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> L
     return _shares(problem, quantised)
 
 
-def _shares(problem: Problem, quantised: Quantised) -> Layout:
+def _shares(problem: Problem, quantised: Quantised) -> ChunkLayout:
     """Collectives whose buffers are all shares in rank order, or one share."""
     assert problem.collective is not None
     kind, ranks = problem.collective.kind, problem.num_ranks
@@ -63,7 +63,7 @@ def _shares(problem: Problem, quantised: Quantised) -> Layout:
     whole = np.cumsum(chunks) - chunks
     if kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
         total = np.full(ranks, int(chunks.sum()))
-        return Layout(str(kind), total, total, whole, whole)
+        return ChunkLayout(str(kind), total, total, whole, whole)
     owners = (
         problem.items.contributors
         if kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
@@ -75,9 +75,9 @@ def _shares(problem: Problem, quantised: Quantised) -> Layout:
     small, large = np.full(ranks, share), np.full(ranks, share * ranks)
     if kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER):
         blocks = _own_share(problem, share, at_input=0, at_output=problem.collective.root * share)
-        return Layout(str(kind), small, large, within, owner * share + within, blocks)
+        return ChunkLayout(str(kind), small, large, within, owner * share + within, blocks)
     blocks = _own_share(problem, share, at_input=problem.collective.root * share, at_output=0)
-    return Layout(str(kind), large, small, owner * share + within, within, blocks)
+    return ChunkLayout(str(kind), large, small, owner * share + within, within, blocks)
 
 
 def _own_share(problem: Problem, share: int, at_input: int, at_output: int) -> tuple[Block, ...]:
@@ -89,7 +89,7 @@ def _own_share(problem: Problem, share: int, at_input: int, at_output: int) -> t
     return (Block(root, root, at_input, at_output, share),)
 
 
-def _alltoall(problem: Problem, quantised: Quantised) -> Layout:
+def _alltoall(problem: Problem, quantised: Quantised) -> ChunkLayout:
     ranks, chunks = problem.num_ranks, quantised.item_chunks
     src = problem.items.origin.astype(np.int64)
     dst = problem.items.destinations.to_ragged().values.astype(np.int64)
@@ -98,10 +98,10 @@ def _alltoall(problem: Problem, quantised: Quantised) -> Layout:
     within = _within(pair, chunks)
     total = np.full(ranks, share * ranks)
     blocks = tuple(Block(r, r, r * share, r * share, share) for r in range(ranks))
-    return Layout("all-to-all", total, total, dst * share + within, src * share + within, blocks)
+    return ChunkLayout("all-to-all", total, total, dst * share + within, src * share + within, blocks)
 
 
-def _alltoallv(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> Layout:
+def _alltoallv(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -> ChunkLayout:
     assert problem.demand is not None
     ranks = problem.num_ranks
     src = problem.items.origin.astype(np.int64)
@@ -119,15 +119,15 @@ def _alltoallv(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -
     sent, received = np.maximum(chunks.sum(axis=1), 1), np.maximum(chunks.sum(axis=0), 1)
     if equal_buffers:
         sent = received = np.full(ranks, max(sent.max(), received.max()))
-    return Layout("all-to-allv", sent, received, input_at[src, dst], output_at[src, dst], blocks, chunks)
+    return ChunkLayout("all-to-allv", sent, received, input_at[src, dst], output_at[src, dst], blocks, chunks)
 
 
-def _items(problem: Problem, quantised: Quantised) -> Layout:
+def _items(problem: Problem, quantised: Quantised) -> ChunkLayout:
     """Any other items: the same place for an item at all its destinations, so that a switch can multicast to it."""
     ranks, chunks = problem.num_ranks, quantised.item_chunks
     whole = np.cumsum(chunks) - chunks
     total = np.full(ranks, max(1, int(chunks.sum())))
-    return Layout("items", total, total, whole, whole)
+    return ChunkLayout("items", total, total, whole, whole)
 
 
 def _within(group: NDArray[np.int64], chunks: NDArray[np.int64]) -> NDArray[np.int64]:

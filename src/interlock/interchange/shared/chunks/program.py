@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import LimitExceeded
-from interlock.interchange.shared.chunks.layout import Layout
+from interlock.interchange.shared.chunks.layout import ChunkLayout
 from interlock.interchange.shared.chunks.quantise import Quantised
 from interlock.interchange.shared.sequence import Sequence
 from interlock.problem import Problem, RankSets
@@ -68,7 +68,7 @@ class ChunkProgram:
     wrote what it overwrites. ``paced_after[event]``: what goes before it on a link or stands before its barrier.
     """
 
-    layout: Layout
+    layout: ChunkLayout
     transfers: list[Transfer] = field(default_factory=list)
     copies: list[LocalCopy] = field(default_factory=list)
     waits_for: list[set[int]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class ChunkProgram:
 
 
 def lower(
-    schedule: Schedule, problem: Problem, quantised: Quantised, layout: Layout, sequence: Sequence, max_run: int
+    schedule: Schedule, problem: Problem, quantised: Quantised, layout: ChunkLayout, sequence: Sequence, max_run: int
 ) -> ChunkProgram:
     """Lower a schedule; runs have at most `max_run` chunks."""
     legs = (schedule.src.counts * schedule.dst.counts)[quantised.message].astype(np.float64)
@@ -106,7 +106,7 @@ def lower(
 
 
 class _Builder:
-    def __init__(self, problem: Problem, quantised: Quantised, layout: Layout, max_run: int) -> None:
+    def __init__(self, problem: Problem, quantised: Quantised, layout: ChunkLayout, max_run: int) -> None:
         self.program = ChunkProgram(layout, scratch_chunks=[0] * problem.num_ranks)
         self.layout, self.max_run = layout, max_run
         self.item_chunks = quantised.item_chunks.tolist()

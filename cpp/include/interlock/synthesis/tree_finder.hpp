@@ -11,10 +11,10 @@
 
 namespace interlock {
 
-/// Trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
-class Planter {
+/// Finds trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
+class TreeFinder {
 public:
-    Planter(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head)
+    TreeFinder(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head)
         : num_nodes_(num_nodes),
           tail_(tail),
           head_(head),
@@ -55,7 +55,7 @@ public:
         return finish(root, wanted, cost, arcs);
     }
 
-    /// A tree that is soon through: in the order of their distance from the root, price and time counted, each node takes
+    /// A tree whose last node is reached early: in the order of their distance from the root, price and time counted, each node takes
     /// the arc from a nearer one that is best in price and in the time at which it is reached.
     double early(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
                  std::span<const double> length, std::span<std::int32_t> arcs) {

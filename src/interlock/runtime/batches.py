@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["MAX_BATCH", "Rounds", "batches"]
+__all__ = ["MAX_BATCH", "Batches", "batches"]
 
 MAX_BATCH = 256
 
@@ -53,7 +53,7 @@ def _repeats(number: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.i
     return made
 
 
-class Rounds:
+class Batches:
     """Executes programs round by round over one process group. `peers` gives the group's rank of each rank."""
 
     def __init__(self, group: dist.ProcessGroup, peers: Sequence[int]) -> None:

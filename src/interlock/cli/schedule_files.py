@@ -17,7 +17,7 @@ __all__ = [
     "CollectiveOption",
     "DemandOption",
     "FormatOption",
-    "Opened",
+    "OpenedSchedule",
     "RootOption",
     "ScheduleArgument",
     "open_schedule",
@@ -32,7 +32,7 @@ RootOption = Annotated[int | None, typer.Option("--root", help="Root of a rooted
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSchedule:
     """A plan from a file, and what its reader found beside it."""
 
     plan: Plan
@@ -63,7 +63,7 @@ def open_schedule(
     chunk_bytes: str | None = None,
     root: int | None = None,
     where: Cluster | Topology | None = None,
-) -> Opened:
+) -> OpenedSchedule:
     """Open any schedule file."""
     from interlock.interchange import Intent, get_format, read_foreign
     from interlock.planning import load
@@ -81,7 +81,7 @@ def open_schedule(
         for option, value in (given | {"--cluster or --topology": where}).items():
             if value is not None:
                 raise InvalidInput(f"{option}: {file} names its own problem; this option is for other tools' files")
-        return Opened(load(file), "ilk")
+        return OpenedSchedule(load(file), "ilk")
     intent = Intent(
         demand=None if demand is None else read_demand(demand),
         collective=collective,
@@ -96,4 +96,4 @@ def open_schedule(
     if root is not None and not (found.problem.collective and found.problem.collective.is_rooted):
         raise InvalidInput(f"--root {root} has no effect here: {file} holds no collective with a root")
     plan = Plan(found.problem, found.schedule, found.format)
-    return Opened(plan, found.format, found.violations, found.notes, found.is_inferred)
+    return OpenedSchedule(plan, found.format, found.violations, found.notes, found.is_inferred)

@@ -25,7 +25,7 @@ from interlock.runtime.peers import backend_errors
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Lanes", "connect", "open_lanes", "told_width"]
+__all__ = ["Connections", "connect", "open_connections", "told_width"]
 
 SO_MAX_PACING_RATE = 47
 UNPACED = (1 << 64) - 1
@@ -34,7 +34,7 @@ OPEN_FILES = Path("/proc/self/fd")
 Share = Callable[[Sequence[int]], NDArray[np.int64]]
 
 
-class Lanes:
+class Connections:
     """Connections between the same ranks, as a group that sends and receives, and the sockets that lead to each."""
 
     def __init__(self, group: dist.ProcessGroup, inodes: Mapping[int, Mapping[int, int]]) -> None:
@@ -69,7 +69,7 @@ def told_width(num_ranks: int) -> int:
     return 2 * num_ranks + 8
 
 
-def open_lanes(group: dist.ProcessGroup, name: str, share: Share) -> Lanes | None:
+def open_connections(group: dist.ProcessGroup, name: str, share: Share) -> Connections | None:
     """Connect every rank with every other; None on all ranks unless each found its socket to every other.
 
     All ranks must call it. `share` gives every rank's row of `told_width` numbers.
@@ -89,7 +89,7 @@ def open_lanes(group: dist.ProcessGroup, name: str, share: Share) -> Lanes | Non
             inodes.setdefault(peer, {})[descriptor] = made[descriptor]
     found_all = len(inodes.keys() - {group.rank()}) == group.size() - 1
     has_found = share([int(found_all)] * width)
-    return Lanes(connected, inodes) if has_found.all() else None
+    return Connections(connected, inodes) if has_found.all() else None
 
 
 def connect(group: dist.ProcessGroup, name: str) -> dist.ProcessGroup:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Door", "Reach", "knock"]
+__all__ = ["Door", "Unreached", "knock"]
 
 SIOCGIFADDR = 0x8915  # Linux: address of an interface
 INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -32,7 +32,7 @@ HEARD_S = 1.0  # how long a visitor may take to say its word
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Unreached:
     """What became of knocking at doors."""
 
     refused: tuple[int, ...]  # machine reached, but its process is gone
@@ -153,7 +153,7 @@ def _machine() -> str:
         return socket.gethostname()
 
 
-def knock(addresses: Mapping[int, str], timeout_s: float, word: bytes = b"") -> Reach:
+def knock(addresses: Mapping[int, str], timeout_s: float, word: bytes = b"") -> Unreached:
     """Try to connect to every rank's door at once, and leave word. Doors on another machine's loopback are left out."""
     deadline_s = time.monotonic() + timeout_s
     outcomes = dict.fromkeys(addresses, errno.ETIMEDOUT)
@@ -179,7 +179,7 @@ def knock(addresses: Mapping[int, str], timeout_s: float, word: bytes = b"") -> 
                         door.sendall(word)  # small enough for the socket's buffer, where it outlives this process
     refused = sorted(rank for rank, outcome in outcomes.items() if outcome == errno.ECONNREFUSED)
     unreachable = sorted(rank for rank, outcome in outcomes.items() if outcome not in (0, errno.ECONNREFUSED))
-    return Reach(tuple(refused), tuple(unreachable))
+    return Unreached(tuple(refused), tuple(unreachable))
 
 
 def _own_address() -> str:

@@ -14,7 +14,7 @@ from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
 from interlock.lab.soak import random_demand
 from interlock.runtime import Placement
-from interlock.runtime.lanes import SO_MAX_PACING_RATE, UNPACED, _sockets
+from interlock.runtime.connections import SO_MAX_PACING_RATE, UNPACED, _sockets
 from runtime.jobs import expected, filled
 
 
