@@ -246,6 +246,7 @@ def rest() -> None:
     )
     _core.route_paths(graph, narrow(0, 0, 1), narrow(1, 2, 3), wide(113, 112, 9), 6, 1, 1.0, 0)
     _core.decompose(np.array([[0, 5, 2], [1, 0, 4], [6, 1, 0]], np.int64))
+    _core.rail_shares(np.array([0, 5, 7], np.int64), np.full((3, 2), 5e9), 0)
     _core.align_cuts(wide(0, 1, 2), wide(100, 156), narrow(0, 0), wide(0, 100), wide(100, 156), 16)
     for slots in (np.uint16, np.uint32):
         table = np.array([[0, 1, 2, 3], [3, 0, 1, 2], [2, 3, 0, 1]], slots)
