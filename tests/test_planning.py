@@ -132,3 +132,18 @@ def test_a_plan_that_was_simulated_says_how_long_it_takes() -> None:
     cluster = il.cluster("mi300x", servers=1)
     plan = il.plan(cluster, il.traffic.sparse(cluster, bytes_per_gpu="16 MB", seed=3), effort="simulate")
     assert plan.predicted_s == pytest.approx(plan.simulate().makespan_s, rel=0.01)
+
+
+def test_a_comparison_is_the_same_on_any_number_of_threads(
+    h200_2x4: il.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.comparison.EXACT_ROWS", 0)
+    tables = []
+    for cores in (1, 4):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        made = il.compare(h200_2x4, il.traffic.zipf(h200_2x4, seed=3), ["direct", "spreadout", "fast", "adaptive"])
+        tables.append(
+            [(row.algorithm, row.makespan_s, row.valid, row.scratch_bytes, row.stages) for row in made.results]
+        )
+        assert [plan.algorithm for plan in made.plans] == [row.algorithm for row in made.results]
+    assert tables[0] == tables[1]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from interlock.algorithms import registry
 from interlock.algorithms.auto import Chosen
 from interlock.algorithms.compared import compare as contest
 from interlock.algorithms.detours import has_dead_nics
+from interlock.algorithms.synthesis.budget import in_order
 from interlock.collectives import Collective
 from interlock.errors import InvalidInput
 from interlock.files import FilePath, check_target, show_page
@@ -358,19 +361,34 @@ def compare_problem(
         registry.get(baseline)
         why = dict(refused).get(baseline, "it is not among the algorithms compared")
         raise InvalidInput(f"baseline={baseline!r} does not run on {problem.name}: {why}")
-    made_rows: list[tuple[Row, Plan]] = []
+    tell = progress or (lambda what: None)
+    unproven: list[Plan] = []
     for name in names:
-        if progress is not None:
-            progress(name)
+        tell(f"planning {name}")
         with interruptions() as seen:
             made = (fastest_simulated if effort == "simulate" and name in SIMULATE else solve)(problem, name, seed=seed)
-            made_rows.append((row_of(made), made))
+            _ = made.plan_s  # timed now, while nothing else runs
+            unproven.append(made)
         if seen:  # a search answers Ctrl-C with the best it has; a comparison ends
             raise KeyboardInterrupt
-    made_rows.sort(key=lambda pair: (not pair[0].valid, pair[0].makespan_s))
+    made_rows = sorted(_proven(unproven, tell), key=lambda pair: (not pair[0].valid, pair[0].makespan_s))
     rows, plans = tuple(row for row, _ in made_rows), tuple(made for _, made in made_rows)
     chosen = _choice_of_auto(problem, made_rows, seed, all_compared=algorithms is None)
     return Comparison(problem, rows, refused, plans[0].bound.binds if plans else "", plans, baseline, chosen)
+
+
+def _proven(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[tuple[Row, Plan]]:
+    """Each plan with its row, in their order; large ones are proven on all cores, those that take longest first."""
+
+    def prove(made: Plan) -> Row:
+        tell(f"proving {made.algorithm}")
+        return row_of(made)
+
+    sizes = [made.compact.num_messages for made in plans]
+    order = sorted(range(len(plans)), key=lambda place: -sizes[place])
+    threads = (os.cpu_count() or 1) if sum(sizes) > EXACT_ROWS else 1
+    rows = dict(zip(order, in_order([partial(prove, plans[place]) for place in order], threads), strict=True))
+    return [(rows[place], made) for place, made in enumerate(plans)]
 
 
 def choice_in(made: Plan) -> Choice | None:

@@ -120,7 +120,7 @@ def pipeline(
     wire = group(parts, carrier, landing, stage)
     fan = group(landed, landing[misplaced], landed.dst, stage[misplaced])
     first_wire = len(local) + len(hop)
-    wire_deps = dependencies(wire.message[helped], len(local) + hop.message, len(wire))
+    wire_deps = dependencies(wire.message[helped], hop.message, len(wire))
     fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
     wire_src, wire_dst, wire_stage = wire.keys.astype(np.int32).T.copy()
     fan_src, fan_dst, fan_stage = fan.keys.astype(np.int32).T.copy()
@@ -130,8 +130,8 @@ def pipeline(
     barriers = np.unique(wire_stage).tolist() if shares_links else [FIRST_STAGE]
     return assemble(
         [
-            local,
             hop.to_batch(Phase.BALANCE),
+            local,
             Batch(
                 wire_src,
                 wire_dst,

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interlock as il
-from interlock.algorithms.guided import guided
+from interlock.algorithms.guided import guided, refuses
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.goal import cut
 from interlock.collectives import CollectiveKind, collective
-from interlock.problem import Problem, collective_problem
+from interlock.problem import Problem, collective_problem, demand_problem
 from interlock.schedule import Schedule
 from interlock.simulate import simulate
 from interlock.validate import check
@@ -214,3 +214,12 @@ def test_merged_messages_do_not_mix_sums_and_copies() -> None:
 def test_a_group_of_one_rank_needs_no_way_to_anyone():
     apart = il.topology.from_edges([3], [2], "1 GB/s", num_ranks=3, num_nodes=4)
     assert il.synthesize(apart, il.all_gather(1, group=[1]), "guided").certificate().valid
+
+
+def test_pairs_that_look_unlike_are_refused_above_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = (il.cluster("h200", servers=servers) for servers in (26, 27))
+    assert refuses(demand_problem(small, il.traffic.random(small, "1 MB"))) is None
+    words = "216 ranks x 47,952 links are more than 10,000,000"
+    assert words in str(refuses(demand_problem(large, il.traffic.random(large, "1 MB"))))
+    monkeypatch.setattr("interlock.algorithms.guided.MOST_SEARCHED", 0)
+    assert refuses(collective_problem(il.topology.torus(4, 4, bandwidth="50 GB/s"), il.all_to_all("1 MB"))) is None

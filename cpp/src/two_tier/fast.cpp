@@ -54,7 +54,6 @@ public:
     ScheduleRows run(bool is_exclusive) {
         const Tiles tiles = sum_tiles(demand_, servers_, width_);
         item_ = number_items(demand_, ranks_);
-        add_local();
         one_to_one_stages(tiles);
         reserve_parts();
         for (std::size_t tile = 0; tile < servers_ * servers_; ++tile) {
@@ -191,7 +190,9 @@ private:
         const auto all = [](const Part&) { return true; };
         const auto is_helped = [](const Part& part) { return part.carrier != part.src; };
         const auto is_misplaced = [](const Part& part) { return part.landing != part.dst; };
-        const auto pair = [this](std::int32_t from, std::int32_t to) { return to_size(from) * width_ + to_size(to) % width_; };
+        std::vector<std::size_t> gpu(ranks_);  // of each rank in its server: a division per part would take longer
+        for (std::size_t rank = 0; rank < ranks_; ++rank) gpu[rank] = rank % width_;
+        const auto pair = [&](std::int32_t from, std::int32_t to) { return to_size(from) * width_ + gpu[to_size(to)]; };
         // For all destinations together.
         add_groups(
             ranks_ * width_, is_helped, [&](const Part& part) { return pair(part.src, part.carrier); },
@@ -202,6 +203,7 @@ private:
                 add_message(part.src, part.carrier, 0);
             });
         end_phase(MessagePhase::kBalance);
+        add_local();  // behind the barrier: rows are in the order in which they may go
         const std::size_t first_wire = rows_.src.size();
         add_groups(
             ranks_ * ranks_, all, [&](const Part& part) { return to_size(part.carrier) * ranks_ + to_size(part.landing); },
@@ -232,7 +234,7 @@ private:
 
     /// Room for as many messages as there are pieces.
     void reserve_rows() {
-        std::size_t pieces = rows_.item.size() + parts_.size();
+        std::size_t pieces = ranks_ * (width_ - 1) + parts_.size();
         for (const Part& part : parts_) pieces += (part.carrier != part.src) + (part.landing != part.dst);
         for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.item}) column->reserve(pieces);
         for (auto* column : {&rows_.size_bytes, &rows_.order, &rows_.offset, &rows_.length}) column->reserve(pieces);

@@ -31,7 +31,7 @@ from interlock.algorithms.synthesis.in_switch import has_one_root, in_switch
 from interlock.algorithms.synthesis.matching import can_match, random_matching
 from interlock.algorithms.synthesis.packed_pairs import packed_pairs
 from interlock.algorithms.synthesis.packed_trees import packed_trees
-from interlock.algorithms.synthesis.paths import balanced_paths
+from interlock.algorithms.synthesis.paths import MOST_SEARCHED, balanced_paths
 from interlock.algorithms.synthesis.proportioned_trees import fits_a_program, proportioned_trees
 from interlock.algorithms.synthesis.symmetric import looks_alike, symmetric
 from interlock.algorithms.synthesis.tree_per_chunk import has_many_links, is_good_for_many_links, tree_per_chunk
@@ -296,9 +296,17 @@ def _rising(report: Callable[[float], None]) -> Callable[[float], None]:
 
 
 def refuses(problem: Problem) -> str | None:
-    """None for whatever trees can serve, where every rank can reach every other."""
-    goal = goal_of(problem)
-    return goal if isinstance(goal, str) else unreachable(goal, arcs_of(problem.topology))
+    """None for whatever trees can serve, where every rank can reach every other; unlike pairs only up to a size."""
+    goal, arcs = goal_of(problem), arcs_of(problem.topology)
+    if isinstance(goal, str):
+        return goal
+    is_large = goal.in_pairs().is_pairwise and arcs.num_ranks * len(arcs) > MOST_SEARCHED
+    if is_large and not looks_alike(goal.in_pairs(), graph_of(problem.topology)):
+        return (
+            f"it searches paths from every rank over every link, and {arcs.num_ranks:,} ranks x {len(arcs):,} links "
+            f"are more than {MOST_SEARCHED:,}"
+        )
+    return unreachable(goal, arcs)
 
 
 ALGORITHM = Algorithm(

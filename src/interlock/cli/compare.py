@@ -130,7 +130,7 @@ def command(
                 _over_sizes(where, wanted, sizes, names, seed), outputs, page, as_json=as_json, as_csv=as_csv
             )
         problem = problem_of(where, wanted)
-    with progress_of(len(candidates(problem, names)[0]), "comparing") as step:
+    with progress_of(2 * len(candidates(problem, names)[0]), "comparing") as step:  # planned, then proven
         made = compare_problem(problem, names, seed=seed, baseline=baseline, effort=effort, progress=step)
     return _deliver(made, outputs, page, as_json=as_json, as_csv=as_csv)
 

@@ -126,7 +126,9 @@ def _items_of(sets: RankSets, rank: int) -> NDArray[np.int64]:
     if sets.shared is not None:
         return np.arange(len(sets)) if rank in sets.shared else np.zeros(0, np.int64)
     ragged = sets.to_ragged()
-    return np.unique(ragged.row_of_value[ragged.values == rank])
+    items: NDArray[np.int64] = ragged.row_of_value[ragged.values == rank]
+    is_first: NDArray[np.bool_] = np.diff(items, prepend=-1) > 0
+    return items[is_first]
 
 
 def _packed_region(item: NDArray[np.int64], size_bytes: NDArray[np.int64]) -> Region:

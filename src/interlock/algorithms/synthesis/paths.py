@@ -16,10 +16,13 @@ from interlock.algorithms.synthesis.graph import Graph
 from interlock.algorithms.synthesis.list_schedule import ListScheduler, Tasks, fastest
 from interlock.ragged import Ragged
 
-__all__ = ["balanced_paths", "path_tasks", "route"]
+__all__ = ["MOST_SEARCHED", "balanced_paths", "path_tasks", "route"]
 
 MANY_PATHS = 20_000  # items are cut further only below: a cap on time
 FEW_PATHS = 1_000  # below, a detour is worth many chunks
+PASSES = 4
+MOST_LOOKS = 100_000_000  # at arcs, in all searches for one cut: some seconds; above, paths share searches
+MOST_SEARCHED = 10_000_000  # ranks x arcs: above, so many paths must share a search that others' plans are far better
 
 
 def balanced_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
@@ -33,8 +36,8 @@ def balanced_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Ans
             return
         ticks = arcs.ticks(8 * len(chunks), float(goal.size_bytes.sum()) * goal.num_ranks)
         src, dst = goal.root[chunks.item], goal.ends.to_ragged().values[chunks.item]
-        batch = max(1, len(chunks) // 4096)
-        paths, peak = route(arcs, ticks, src, dst, chunks.length, passes=4, batch=batch, seed=budget.seed)
+        batch = max(1, len(chunks) // 4096, -(-len(chunks) * PASSES * len(arcs) // MOST_LOOKS))
+        paths, peak = route(arcs, ticks, src, dst, chunks.length, passes=PASSES, batch=batch, seed=budget.seed)
         tasks = path_tasks(paths, _in_turn(src, dst, chunks.item, goal.num_ranks))
         answer = TimedAnswer(chunks, arcs, ticks, fastest(tasks, ListScheduler(arcs, ticks, chunks), peak, budget))
         yield answer
