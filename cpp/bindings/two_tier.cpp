@@ -28,12 +28,6 @@ Table<std::int64_t> to_table(std::span<const Segment> segments) {
     return table(std::move(rows), segments.size(), 5);
 }
 
-Table<std::int64_t> to_table(std::span<const NearRelay> relays) {
-    std::vector<std::int64_t> rows;
-    for (const NearRelay& way : relays) rows.insert(rows.end(), {way.src, way.dst, way.relay, way.bytes});
-    return table(std::move(rows), relays.size(), 4);
-}
-
 Table<std::int64_t> to_table(std::span<const HeavyPair> pairs) {
     std::vector<std::int64_t> rows;
     for (const HeavyPair& pair : pairs) rows.insert(rows.end(), {pair.src, pair.dst, pair.parts, pair.nic_bytes});
@@ -143,7 +137,6 @@ void bind_decision(nb::module_& m) {
                 made["hot_ends"] = copied(self.targets.hot_ends);
                 made["slice_bytes"] = copied(self.slice_bytes);
                 made["heavy_pairs"] = to_table(std::span<const HeavyPair>(self.heavy_pairs));
-                made["near_relays"] = to_table(std::span<const NearRelay>(self.near_relays));
                 made["out_bytes"] = copied(self.assignment.out_bytes);
                 made["in_bytes"] = copied(self.assignment.in_bytes);
                 made["far"] = to_table(std::span<const RouteBytes>(self.assignment.far));

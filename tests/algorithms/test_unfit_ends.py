@@ -17,9 +17,7 @@ from interlock.topology.routing import DEAD_BANDWIDTH
 
 ABSENT, DEAD = 3, 5  # ranks of server 0 and 1
 FAULTS = [il.missing_gpu(server=0, gpu=3), il.dead_nic(server=1, gpu=1)]
-NOTHING = dict.fromkeys(
-    ("out_target", "in_target", "near_relays", "out_bytes", "in_bytes", "far", "near"), np.empty((0, 6), np.int64)
-)
+NOTHING = dict.fromkeys(("out_target", "in_target", "out_bytes", "in_bytes", "far", "near"), np.empty((0, 6), np.int64))
 
 
 def faulty(**changes: object) -> tuple[il.Cluster, il.Demand]:
@@ -35,8 +33,7 @@ def faulty(**changes: object) -> tuple[il.Cluster, il.Demand]:
         ("far", [[0, 4, 0, 4, -1, 8], [0, 4, ABSENT, 4, -1, 8]], "NIC that is dead, of rank 3"),
         ("far", [[0, 4, 0, DEAD, -1, 8]], "NIC that is dead, of rank 5"),
         ("far", [[0, 4, 0, 4, ABSENT, 8]], "GPU that is missing, of rank 3"),
-        ("near", [[0, 1, -1, -1, ABSENT, 8]], "GPU that is missing, of rank 3"),
-        ("near_relays", [[0, 1, 2, 8], [0, 1, ABSENT, 8]], "GPU that is missing, of rank 3"),
+        ("near", [[0, 1, -1, -1, 2, 8], [0, 1, -1, -1, ABSENT, 8]], "GPU that is missing, of rank 3"),
     ],
 )
 def test_decisions_that_take_what_is_broken(column: str, rows: list[list[int]], words: str) -> None:

@@ -32,7 +32,7 @@ public:
           goal_(goal),
           ranks_(ports.ranks()),
           width_(ports.width),
-          is_coupled_(ports.couples_ends()),
+          is_coupled_(ports.couples_ends() && !goal.shares_all),
           rate_(ports.rates()),
           load_(rate_.size(), 0.0),
           users_(rate_.size(), kNone),
@@ -102,11 +102,12 @@ private:
         const std::size_t first = server * width_;
         double nics = 0;
         for (std::size_t rank = first; rank < first + width_; ++rank) nics += ports_.nic[rank];
+        if (goal_.shares_all && !share_out(first, nics)) return false;
         for (std::size_t rank = first; rank < first + width_; ++rank) {
             const auto own = to_int32(rank);
             for (const bool sends : {true, false}) {
                 const std::int64_t bytes = (sends ? loads_.out_far : loads_.in_far)[rank];
-                if (bytes == 0 || is_coupled_) continue;
+                if (bytes == 0 || is_coupled_ || goal_.shares_all) continue;
                 const auto put = [&](std::size_t nic, double part) {
                     const auto by = to_int32(nic);
                     add(sends ? Route{own, -1, by, -1, -1} : Route{-1, own, -1, by, -1}, static_cast<double>(bytes) * part);
@@ -123,6 +124,38 @@ private:
             for (std::size_t peer = first; peer < first + width_; ++peer) {
                 const std::int64_t bytes = peer == rank ? 0 : demand_[rank * ranks_ + peer];
                 if (bytes > 0) add({own, to_int32(peer), -1, -1, -1}, static_cast<double>(bytes));
+            }
+        }
+        return true;
+    }
+
+    /// Every NIC of a server has a share of all its bytes, by rate: what leaves takes its own NIC as far as that holds it; what
+    /// arrives comes mixed.
+    bool share_out(std::size_t first, double nics) {
+        double bytes = 0;
+        for (std::size_t rank = first; rank < first + width_; ++rank) bytes += static_cast<double>(loads_.out_far[rank] + loads_.in_far[rank]);
+        if (bytes > 0 && nics <= 0) return false;
+        std::vector<double> room(width_), left(width_);
+        bytes = 0;
+        for (std::size_t rank = first; rank < first + width_; ++rank) bytes += static_cast<double>(loads_.out_far[rank]);
+        for (std::size_t gpu = 0; gpu < width_; ++gpu) {
+            const auto own = static_cast<double>(loads_.out_far[first + gpu]), share = nics > 0 ? bytes * ports_.nic[first + gpu] / nics : 0.0;
+            const double kept = std::min(own, share);
+            room[gpu] = share - kept;
+            left[gpu] = own - kept;
+            if (kept > 0) add({to_int32(first + gpu), -1, to_int32(first + gpu), -1, -1}, kept);
+        }
+        for (std::size_t gpu = 0; gpu < width_; ++gpu) {
+            const auto own = to_int32(first + gpu);
+            for (std::size_t turn = 1; turn < width_ && left[gpu] > 0; ++turn) {
+                const std::size_t helper = (gpu + turn) % width_;
+                const double moved = std::min(left[gpu], room[helper]);
+                if (moved > 0) add({own, -1, to_int32(first + helper), -1, -1}, moved);
+                left[gpu] -= moved;
+                room[helper] -= moved;
+            }
+            for (std::size_t nic = 0; nic < width_ && loads_.in_far[first + gpu] > 0; ++nic) {
+                if (ports_.nic[first + nic] > 0) add({-1, own, -1, to_int32(first + nic), -1}, static_cast<double>(loads_.in_far[first + gpu]) * ports_.nic[first + nic] / nics);
             }
         }
         return true;

@@ -67,7 +67,6 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.least_part_bytes,
             decision.most_port_bytes,
             decision.loops_in_turn,
-            decision.near_relays,
             decision.flow_bytes,
             &decision.assignment,
             rank} {

@@ -187,21 +187,19 @@ private:
             add_near(pair.src, pair.dst, -bytes, 0);
             add_loop(pair.src, pair.dst, bytes, pair.parts);
         }
-        for (const NearRelay& way : decision_.near_relays) around({way.src, way.dst, -1, -1, way.relay}, static_cast<double>(way.bytes));
         for (const auto& [route, bytes] : decision_.assignment.near) around(route, static_cast<double>(bytes));
         return end;
     }
 
-    /// What hops to NICs of neighbours, wave by wave, shares the ports evenly with what stays inside the server.
+    /// What hops to NICs of neighbours, wave by wave, has half of a port as long as anything stays inside the server.
     void give(Moves& moves) {
-        std::vector<double> moved_s(ports_.count(), 0.0), clock_s(ports_.count(), 0.0);
-        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t, std::size_t port, double seconds) { moved_s[port] += seconds; });
-        for (std::size_t port = 0; port < moved_s.size(); ++port) at_once_s_[port] += moved_s[port];
+        std::vector<double> clock_s(ports_.count(), 0.0);
         moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
             clock_s[port] += seconds;
-            const double done_s = costs_.stage_overhead_s + clock_s[port] * at_once_s_[port] / moved_s[port] + costs_.scale_up_latency_s;
+            const double done_s = costs_.stage_overhead_s + clock_s[port] + std::min(at_once_s_[port], clock_s[port]) + costs_.scale_up_latency_s;
             moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
         });
+        for (std::size_t port = 0; port < clock_s.size(); ++port) at_once_s_[port] += clock_s[port];
         wait_in_waves(moves);
         for (const WirePiece& piece : table_.pieces) {
             const Wire& wire = table_.wires[to_size(piece.wire)];
@@ -219,9 +217,13 @@ private:
             std::int32_t wave = -1;
             std::vector<double> done_s;  // by wave that it takes part in
         };
-        std::vector<Sender> senders(ports_.ranks());
-        std::vector<std::array<double, 2>> pairs_s(ports_.ranks() * width, {0.0, 0.0});  // the last two to each helper
-        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t from, std::size_t to, double bytes) {
+        // Lanes that keep their own time have waves of their own, which the others do not wait for.
+        std::vector<std::uint8_t> keeps_own_time(to_size(table_.num_waves), 0);
+        for (const Wire& wire : table_.wires) keeps_own_time[to_size(wire.balance_wave)] = wire.keeps_own_time ? 1 : 0;
+        std::vector<Sender> senders(2 * ports_.ranks());
+        std::vector<std::array<double, 2>> pairs_s(senders.size() * width, {0.0, 0.0});  // the last two to each helper
+        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t src, std::size_t to, double bytes) {
+            const std::size_t from = 2 * src + keeps_own_time[to_size(wave)];
             Sender& sender = senders[from];
             if (std::exchange(sender.wave, wave) != wave) sender.done_s.push_back(0.0);
             const std::size_t count = sender.done_s.size();

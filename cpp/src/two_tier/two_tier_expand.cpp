@@ -247,17 +247,15 @@ private:
                 if (bytes == 0) continue;
                 if (const HeavyPair* heavy = find_heavy(src, dst)) {
                     const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
-                    add_parts(src, dst, 0, add_relayed(src, dst, inside), heavy->parts, MessagePhase::kLocal);
+                    add_parts(src, dst, 0, inside, heavy->parts, MessagePhase::kLocal);
                     add_loop(src, dst, inside, bytes, heavy->parts);
                     continue;
                 }
-                const std::int64_t straight = add_relayed(src, dst, bytes);
-                if (straight == 0) continue;
                 const bool waits = !plan_.lanes.is_hot_receiver(dst);
                 const bool is_late = waits && ids.size() >= window;
                 const auto before = std::span(ids).subspan(is_late ? ids.size() - window : 0, is_late ? 1 : 0);
                 const std::int32_t id = next_id_;
-                add_parts(src, dst, 0, straight, 1, MessagePhase::kLocal, before);
+                add_parts(src, dst, 0, bytes, 1, MessagePhase::kLocal, before);
                 if (waits) ids.push_back(id);
             }
         }
@@ -305,35 +303,6 @@ private:
                     add_piece(to_int32(src), to_int32(dst), start, length);
                     end(legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
                 }
-            }
-        }
-        return bytes;
-    }
-
-    /// The last of a pair's first `bytes` go around its link, in slices, each passed on when it has come.
-    /// @returns how many are left to go straight
-    std::int64_t add_relayed(std::size_t src, std::size_t dst, std::int64_t bytes) {
-        const auto ways = std::ranges::equal_range(plan_.near_relays, std::pair{to_int32(src), to_int32(dst)}, {},
-                                                   [](const NearRelay& way) { return std::pair{way.src, way.dst}; });
-        for (const NearRelay& way : ways) {
-            const std::int64_t taken = std::min(bytes, way.bytes), first = bytes - taken;
-            bytes = first;
-            std::int32_t before = kNone;
-            const std::int64_t slices = relay_slices(taken, plan_.least_part_bytes);
-            for (std::int64_t slice = 0; slice < slices; ++slice) {
-                const std::int64_t start = first + portion(taken, slice, slices);
-                const std::int64_t length = first + portion(taken, slice + 1, slices) - start;
-                if (length == 0) continue;
-                const auto number = static_cast<std::int32_t>(slice);
-                begin(to_int32(src), way.relay);
-                if (before != kNone) add_dep(before);
-                before = next_id_;
-                add_piece(to_int32(src), to_int32(dst), start, length);
-                end(MessagePhase::kLocal, 0, number, 0);
-                begin(way.relay, to_int32(dst));
-                add_dep(before);
-                add_piece(to_int32(src), to_int32(dst), start, length);
-                end(MessagePhase::kLocal, 0, number, 0);
             }
         }
         return bytes;

@@ -12,7 +12,6 @@ namespace interlock {
 namespace {
 
 constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
-constexpr double kWorthHops = 16;  // of a message inside a server, that bytes must take to be worth going around a link
 constexpr double kLowRatio = 3.0;  // of scale-up to scale-out, below which ports inside servers are busy too
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
@@ -120,7 +119,7 @@ private:
         decision.heavy_pairs = tiles_.servers == 1 && ledger_.joins_own()
                                    ? looped_pairs(demand_, rates_)
                                    : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {has_loops, true, decision.loops_in_turn});
-        add_relays(decision);
+        go_around_links(decision);
         decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
         decision.crosses_rails = crosses_rails();
         return decision;
@@ -128,7 +127,7 @@ private:
 
     [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {
         TwoTierDecision decision = started(Way::kStaged);
-        add_relays(decision);
+        go_around_links(decision);
         decision.targets = rate_targets(rates_);
         // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
         const bool is_strict = costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
@@ -150,7 +149,7 @@ private:
         const std::vector<double> busy = ledger_.busy_seconds();
         // A NIC with a sender more than the fabric likes would lose by loops.
         const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
-        decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, 2 * costs_.message_overhead_s, may_loop, true});
+        decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
         // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
         decision.heavy_pairs = decision.assignment.has_hops ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {}) : near_flows();
         decision.crosses_rails = true;
@@ -159,13 +158,13 @@ private:
         return decision;
     }
 
-    void add_relays(TwoTierDecision& decision) const {
+    /// On a mesh, bytes between neighbours whose link has no time for them beside what is shared out take a third GPU.
+    void go_around_links(TwoTierDecision& decision) const {
         if (costs_.is_switched) return;
-        const double hop_s = costs_.message_overhead_s + costs_.scale_up_latency_s;
-        const double link = rates_.scale_up / static_cast<double>(std::max<std::size_t>(2, rates_.width) - 1);
-        const auto least = static_cast<std::int64_t>(kWorthHops * hop_s * link) + 1;
-        decision.near_relays = near_relays(demand_, ledger_.loads(), rates_, ledger_.cut_s(), least, decision.heavy_pairs, ports_.present);
+        decision.assignment.near = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, {}, worth_s(), false, true, true}).near;
     }
+    /// That a move must save: what its messages cost.
+    [[nodiscard]] double worth_s() const { return 2 * costs_.message_overhead_s; }
 
     [[nodiscard]] bool is_even() const {
         return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });

@@ -54,7 +54,6 @@ def check_ends(
     cluster: Cluster,
     out_target: NDArray[np.int64],
     in_target: NDArray[np.int64],
-    near_relays: NDArray[np.int64],
     out_bytes: NDArray[np.int64],
     in_bytes: NDArray[np.int64],
     far: NDArray[np.int64],
@@ -68,8 +67,6 @@ def check_ends(
         if len(routes):
             check_fit(routes[:, [0, 1, 4]], cluster.present, "a GPU that is missing")
             check_fit(routes[:, 2:4], is_wired, "a NIC that is dead")
-    if len(near_relays):
-        check_fit(near_relays[:, :3], cluster.present, "a GPU that is missing")
     for shares in (out_bytes, in_bytes):
         if shares.size:
             by_nic = shares.reshape(cluster.servers, width, width).sum(axis=1).reshape(-1)
@@ -101,7 +98,7 @@ class TwoTierPlan(CompactSchedule):
             check_straight(self.cluster, self.demand)
         elif self.cluster.faults:
             columns = self.decision.columns()
-            names = ("out_target", "in_target", "near_relays", "out_bytes", "in_bytes", "far", "near")
+            names = ("out_target", "in_target", "out_bytes", "in_bytes", "far", "near")
             check_ends(self.cluster, **{name: columns[name] for name in names})
 
     @property

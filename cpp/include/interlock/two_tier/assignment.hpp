@@ -39,6 +39,7 @@ struct AssignmentGoal {
     double worth_s = 0;       ///< of a port's time that a move must save: what its messages cost
     bool may_loop = true;     ///< whether bytes between neighbours may take NICs
     bool may_move = true;     ///< false: everybody's own NIC, dead ones aside
+    bool shares_all = false;  ///< begins with equal shares of all bytes, by NIC rate, instead of everybody's own NIC
 };
 
 /// Fills NICs, scale-up ports, links and uplinks to one water level: bytes move from the busiest port to the least busy way

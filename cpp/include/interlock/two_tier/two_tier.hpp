@@ -8,7 +8,6 @@
 #include "interlock/schedule/rank_rows.hpp"
 #include "interlock/two_tier/assignment.hpp"
 #include "interlock/two_tier/lane_table.hpp"
-#include "interlock/two_tier/near_relays.hpp"
 
 namespace interlock {
 
@@ -46,7 +45,6 @@ struct TwoTierPlan {
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
-    std::span<const NearRelay> near_relays{};  ///< by src and dst
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
     const Assignment* assignment = nullptr;    ///< what takes which NICs, and which bytes inside servers do not go straight
     /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut.

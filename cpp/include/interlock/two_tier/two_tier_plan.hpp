@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "interlock/simulate/flow_sim.hpp"
-#include "interlock/two_tier/near_relays.hpp"
 #include "interlock/two_tier/nic_targets.hpp"
 #include "interlock/two_tier/stages.hpp"
 #include "interlock/two_tier/two_tier.hpp"
@@ -52,9 +51,8 @@ struct TwoTierDecision {
     bool loops_in_turn = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
-    std::vector<NearRelay> near_relays;
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
-    Assignment assignment;  ///< of a detour
+    Assignment assignment;  ///< of a detour all of it; of others what does not go straight inside servers
     std::int64_t flow_bytes = 1;
     std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
 };
