@@ -93,7 +93,7 @@ def test_a_decision_to_send_straight_is_checked() -> None:
 def test_rows_that_take_what_is_broken(fault: object, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = il.cluster("h200", servers=2, gpus_per_server=4)
     rows = il.plan(whole, il.traffic.uniform(whole, "1 MB"), algorithm="spreadout").schedule
-    careless = replace(registry.get("spreadout"), build=lambda problem, seed: rows, supports=lambda problem: None)
+    careless = replace(registry.get("spreadout"), build=lambda problem, seed: rows, refuses=lambda problem: None)
     monkeypatch.setattr(planning.registry, "get", lambda name: careless)
     cluster = il.cluster("h200", servers=2, gpus_per_server=4, faults=[fault])  # type: ignore[list-item]
     assert isinstance(rows, Schedule)
