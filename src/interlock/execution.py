@@ -16,7 +16,7 @@ from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan, planner, synthesize
 from interlock.problem import Problem, Step, demand_problem
-from interlock.runtime import Choice, CollectiveSession, Layout, Placement, Runner, Session
+from interlock.runtime import Choice, CollectiveSession, Placement, Runner, Session
 from interlock.runtime.buffers import combining
 from interlock.schedule import Kind, Schedule
 from interlock.topology import Cluster, Fault, MissingGpu
@@ -306,7 +306,7 @@ def execute(
         raise InvalidInput("target must be contiguous")
     runner = Runner(group, timeout_s)
     try:
-        lowered = runner.lower(plan, Layout.packed(plan.problem, runner.rank))
+        lowered = runner.lower(plan, runner.rank)
         runner.compare(plan)
         flat = [tensor.reshape(-1).view(torch.uint8) for tensor in (source.contiguous(), target)]
         runner.run(lowered, flat[0], flat[1], combining(source.dtype))

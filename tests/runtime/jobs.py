@@ -103,6 +103,15 @@ def run_collective(context: RankContext, plan: Plan, dtype: torch.dtype) -> tupl
     return source, target
 
 
+def execute_a_burst(context: RankContext, problem: Problem) -> tuple[bool, bool]:
+    """Whether every byte is right, and whether all ranks' rows were written out for it."""
+    assert problem.demand is not None
+    plan, matrix = solve(problem, "adaptive", way="burst"), problem.demand.bytes_matrix
+    target = torch.zeros(int(matrix[:, context.rank].sum()), dtype=torch.uint8)
+    execute(plan, filled(matrix, context.rank), target, context.group)
+    return torch.equal(target, expected(matrix, context.rank)), "schedule" in vars(plan.compact)
+
+
 def seeded(seed: int) -> torch.Generator:
     """A generator of its own."""
     return torch.Generator().manual_seed(seed)

@@ -177,6 +177,13 @@ def test_a_synthesized_all_reduce_sums(group_of: Groups, dtype: torch.dtype) -> 
         assert all(torch.equal(target, total) for _, target in results), algorithm
 
 
+def test_a_rank_executes_its_part_without_the_rows_of_others(group_of: Groups) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    matrix = il.traffic.zipf(cluster, bytes_per_gpu="1 MB", seed=5).bytes_matrix * ~np.eye(4, dtype=bool)
+    problem = demand_problem(cluster, il.traffic.matrix(matrix))
+    assert group_of(4).call(jobs.execute_a_burst, problem) == [(True, False)] * 4
+
+
 @pytest.mark.parametrize("name", ["allreduce-allpairs-8n-ll-32tb.xml", "alltoall-8n-0-9kb.xml"])
 def test_an_imported_schedule_runs(group_of: Groups, shared_data: Path, name: str) -> None:
     file = shared_data / "msccl_xml" / name

@@ -106,6 +106,10 @@ def test_a_program_from_one_servers_tiles_is_that_of_the_whole_schedule(servers:
         plan = il.plan(cluster, traffic, algorithm="adaptive", way=way)
         for rank in range(0, cluster.num_ranks, 3):
             own, whole = plan.program(rank), lower(plan.schedule, plan.problem, Layout.packed(plan.problem, rank))
+            if way == "direct":
+                in_rounds = lower(plan.schedule, plan.problem, Layout.packed(plan.problem, rank), rounds=True)
+                for name in ("send_round", "receive_round"):
+                    assert np.array_equal(plan.program(rank, rounds=True).columns[name], in_rounds.columns[name])
             sizes = ("input_bytes", "output_bytes", "scratch_bytes")
             assert [getattr(own, name) for name in sizes] == [getattr(whole, name) for name in sizes]
             for name in own.columns.keys() - PACING:  # the order of other servers' messages is not known there
@@ -143,6 +147,7 @@ def test_a_rank_has_a_program_where_the_schedule_is_too_long_to_write_out() -> N
     assert np.array_equal(program.columns["send_peer"], (77 + steps) % ranks)
     assert np.array_equal(program.columns["receive_peer"], (77 - steps) % ranks)
     assert program.input_bytes == program.output_bytes == ranks - 1
+    assert not plan.program(77, rounds=True).columns["send_round"].any()
     with pytest.raises(LimitExceeded, match="10033056 rows, above 10000000"):
         _ = plan.schedule
 

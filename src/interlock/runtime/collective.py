@@ -19,7 +19,6 @@ from interlock.runtime.pacing import may_pace
 from interlock.runtime.placement import Placement
 from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
 from interlock.runtime.session import leaders_of
-from interlock.schedule import Layout
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class CollectiveSession:
         self.runner.compare(plan)
         if may_pace(self.cluster):
             self.runner.open_connections()
-        lowered = self.runner.lower(plan, Layout.packed(plan.problem, members[self.rank]))
+        lowered = self.runner.lower(plan, members[self.rank])
         made = self._prepared[key] = PreparedCollective(plan, lowered, time.perf_counter() - start_s)
         if len(self._prepared) > MAX_PLANS:
             self._prepared.popitem(last=False)

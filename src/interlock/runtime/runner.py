@@ -183,9 +183,9 @@ class Runner:
             name = f"apart{self._number}"
             self.collectives = self.guard(lambda: connect(self.group, name), "opening connections")
 
-    def lower(self, plan: Planned, layout: Layout) -> Lowered:
-        """A plan's program for the rank of the plan that `layout` belongs to."""
-        program = plan.program(layout.rank, layout, rounds=self.uses_batches)
+    def lower(self, plan: Planned, rank: int, layout: Layout | None = None) -> Lowered:
+        """The program of a rank of the plan; without a layout its bytes lie end to end in item order."""
+        program = plan.program(rank, layout, rounds=self.uses_batches)
         if self.uses_batches:
             return Lowered(program, None)
         cluster = plan.cluster

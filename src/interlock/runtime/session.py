@@ -221,7 +221,7 @@ class Session:
                 self.runner.open_connections()
             planned_s = time.perf_counter()
             layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
-            lowered = self.runner.lower(choice.plan, layout)
+            lowered = self.runner.lower(choice.plan, layout.rank, layout)
             program_s = time.perf_counter() - planned_s
         sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
         took_s = time.perf_counter() - start_s
