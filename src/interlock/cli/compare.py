@@ -108,10 +108,11 @@ def command(
 
     one_format(as_json, as_csv)
     outputs = Outputs({"--html": page})
+    where: Cluster | Topology
     if topology is None:
         rates = {"--bandwidth": bandwidth, "--latency": latency, "--message-overhead": message_overhead}
         refuse(rates, "a cluster has its own; see --set")
-        where: Cluster | Topology = build_cluster(cluster, servers, changes, faults)
+        where = build_cluster(cluster, servers, changes, faults)
     else:
         given = {"--cluster": None if cluster == DEFAULT_CLUSTER else cluster, "--servers": servers}
         refuse({**given, "--set": changes or None, "--fault": faults or None}, f"--topology {topology} is no cluster")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,6 @@ from interlock.interrupts import cleaned_up, keep
 from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
-    from interlock.collectives import Collective
     from interlock.lab import LabRow, LabSpec, Network
     from interlock.traffic import Demand
 
@@ -91,8 +90,7 @@ def run(
     from interlock.lab import collective_of, compare_collective_in_lab, compare_in_lab, ranks_in
 
     outputs = Outputs({"--html": page})
-    if repeat < 1 or repeat > 10_000:
-        raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
+    _check_repeat(repeat)
     if collective is not None:
         refuse({"--traffic": None if traffic == DEFAULT_TRAFFIC else traffic}, f"--collective {collective} has its own")
         refuse({"--html": page}, "pages show traffic; collectives have --json")
@@ -100,6 +98,7 @@ def run(
     ours = "native,adaptive" if collective is None else "native,auto"
     names = [word.strip() for word in (algorithms or ours).split(",") if word.strip()]
     asked = _Asked(servers, gpus, nic, scale_up, nic_of, port_queue)
+    how: dict[str, Any] = {"repeat": repeat, "calibrate_s": calibrate_s}
     with _network(name, asked) as network, progress_of(4, "lab") as step:
         spec = network.spec
         if collective is not None:
@@ -107,40 +106,39 @@ def run(
             wanted = collective_of(collective, each_bytes, spec.num_ranks)
             step("starting ranks")
             with ranks_in(network) as ranks:
-                rows = compare_collective_in_lab(
-                    ranks, spec, wanted, names, repeat=repeat, calibrate_s=calibrate_s, progress=step
-                )
+                rows = compare_collective_in_lab(ranks, spec, wanted, names, **how, progress=step)
             title = f"{collective}, {format_bytes(each_bytes)} per rank, {_words(spec)}"
-            return _tell(title, rows, spec, wanted, as_json)
+            return _tell(title, rows, spec, {"collective": collective, "size_bytes": wanted.size_bytes}, as_json)
         demand = build_traffic(traffic, spec.to_cluster(), size, seed, DEFAULT_SIZE)
         step("starting ranks")
         with ranks_in(network) as ranks:
-            rows = compare_in_lab(ranks, spec, demand, names, repeat=repeat, calibrate_s=calibrate_s, progress=step)
-    each = format_bytes(float(demand.bytes_matrix.sum()) / spec.num_ranks)
-    title = f"{demand.name}, {each} per rank, {_words(spec)}"
+            rows = compare_in_lab(ranks, spec, demand, names, **how, progress=step)
+    total_bytes = int(demand.bytes_matrix.sum())
+    title = f"{demand.name}, {format_bytes(total_bytes / spec.num_ranks)} per rank, {_words(spec)}"
     if page is not None:
         _write_page(page, title, rows, spec, demand)
-    if as_json:
-        facts = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
-        facts |= {"unevenness": asdict(demand.unevenness)}
-        facts |= {"traffic": demand.name, "seed": seed, "total_bytes": int(demand.bytes_matrix.sum())}
-        print_json({"problem": facts, "results": [row.to_dict() for row in rows], "times_are": "measured"})
-    else:
-        _print_rows(title, rows)
+    facts = {"unevenness": asdict(demand.unevenness), "traffic": demand.name, "seed": seed, "total_bytes": total_bytes}
+    code = _tell(title, rows, spec, facts, as_json)
+    if not as_json:
         print_notes([f"Traffic: {demand.unevenness.words}."])
     outputs.say()
-    return 0 if all(row.valid for row in rows) else 1
+    return code
 
 
-def _tell(title: str, rows: tuple[LabRow, ...], spec: LabSpec, wanted: Collective, as_json: bool) -> int:
-    """Print rows of a collective."""
+def _tell(title: str, rows: tuple[LabRow, ...], spec: LabSpec, facts: dict[str, Any], as_json: bool) -> int:
+    """Print rows; whether all are valid."""
     if as_json:
-        facts = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
-        facts |= {"collective": str(wanted.kind), "size_bytes": wanted.size_bytes}
-        print_json({"problem": facts, "results": [row.to_dict() for row in rows], "times_are": "measured"})
+        shape = {"name": title, "num_ranks": spec.num_ranks, "servers": spec.servers, "gpus_per_server": spec.gpus}
+        results = [row.to_dict() for row in rows]
+        print_json({"problem": shape | facts, "results": results, "times_are": "measured"})
     else:
         _print_rows(title, rows)
     return 0 if all(row.valid for row in rows) else 1
+
+
+def _check_repeat(repeat: int) -> None:
+    if repeat < 1 or repeat > 10_000:
+        raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
 
 
 @app.command("step")
@@ -172,8 +170,7 @@ def step(
     _need_torch()
     from interlock.lab import compare_step_in_lab, ranks_in
 
-    if repeat < 1 or repeat > 10_000:
-        raise InvalidInput(f"--repeat {repeat} must be between 1 and 10000")
+    _check_repeat(repeat)
     names = [word.strip() for word in algorithms.split(",") if word.strip()]
     asked = _Asked(servers, gpus, nic, scale_up, None, port_queue)
     with _network(name, asked, STEP_PORT_QUEUE) as network, progress_of(4, "lab") as say:

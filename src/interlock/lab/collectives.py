@@ -17,7 +17,7 @@ from interlock.execution import NATIVE, plan_collective
 from interlock.lab.jobs import Timings, calibrated, slowest, start_together
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, Ranks
-from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, with_measured
+from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, check_native, with_measured
 from interlock.problem import collective_problem
 from interlock.topology import Cluster
 
@@ -66,8 +66,7 @@ def compare_collective_in_lab(
     The bound is that of the declared network; plans and predictions use what `calibrate_s` seconds per tier measure.
     """
     declared = spec.to_cluster()
-    if NATIVE in algorithms and (declared.nic_bandwidth_bytes_per_s <= 0).any():
-        raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
+    check_native(declared, algorithms)
     cluster = declared
     if calibrate_s > 0:
         progress("calibrating")

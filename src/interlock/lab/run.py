@@ -84,8 +84,7 @@ def compare_in_lab(
     """
     declared = spec.to_cluster()
     problem = demand_problem(declared, demand)
-    if NATIVE in algorithms and (declared.nic_bandwidth_bytes_per_s <= 0).any():
-        raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
+    check_native(declared, algorithms)
     for name in algorithms:
         if name != NATIVE and (reason := registry.get(name).supports(problem)) is not None:
             raise InvalidInput(f"algorithm {name!r} does not support this lab: {reason}")
@@ -102,6 +101,12 @@ def compare_in_lab(
         _row(name, [told[name] for told in timings], demand_problem(cluster, demand), expected, bound_s)
         for name in algorithms
     )
+
+
+def check_native(declared: Cluster, algorithms: Sequence[str]) -> None:
+    """Raise where torch's own call is asked for and cannot work."""
+    if NATIVE in algorithms and (declared.nic_bandwidth_bytes_per_s <= 0).any():
+        raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
 
 
 def with_measured(declared: Cluster, measured: Cluster) -> Cluster:

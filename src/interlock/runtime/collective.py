@@ -17,8 +17,8 @@ from interlock.collectives import Collective, CollectiveKind
 from interlock.runtime.buffers import combining
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.placement import Placement
-from interlock.runtime.runner import Disagreement, Lowered, Planned, Runner, digest_of_words
-from interlock.runtime.session import leaders_of
+from interlock.runtime.runner import Disagreement, Lowered, Planned, digest_of_words
+from interlock.runtime.session import runner_on
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
@@ -61,15 +61,8 @@ class CollectiveSession:
         settings: str,
         timeout_s: float | None = None,
     ) -> None:
-        placement.check_cluster(cluster)
         self.cluster, self.placement = cluster, placement
-        self.runner = Runner(
-            group,
-            timeout_s,
-            peers=placement.group_rank,
-            server_of=placement.server_of,
-            leaders=leaders_of(cluster, placement),
-        )
+        self.runner = runner_on(group, cluster, placement, timeout_s)
         self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
         self._choose = choose
         self._settings = f"{settings} {cluster!r} {cluster.faults}"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from interlock.runtime.staging import Staging
     from interlock.runtime.together import Together
 
-__all__ = ["Choice", "Choose", "Prepared", "Session", "leaders_of"]
+__all__ = ["Choice", "Choose", "Prepared", "Session", "runner_on"]
 
 MAX_PLANS = 64  # kept for demands that come again
 _FINE, _BAD_ARGUMENTS = 0, 1
@@ -92,15 +92,8 @@ class Session:
         settings: str,
         timeout_s: float | None = None,
     ) -> None:
-        placement.check_cluster(cluster)
         self.cluster, self.placement = cluster, placement
-        self.runner = Runner(
-            group,
-            timeout_s,
-            peers=placement.group_rank,
-            server_of=placement.server_of,
-            leaders=leaders_of(cluster, placement),
-        )
+        self.runner = runner_on(group, cluster, placement, timeout_s)
         self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
         self._choose = choose
         self._words = settings
@@ -308,7 +301,14 @@ def _digests(values: torch.Tensor, sizes: Sequence[int]) -> list[int]:
     return [digest_of_bytes(part) for part in parts]
 
 
-def leaders_of(cluster: Cluster, placement: Placement) -> list[int]:
+def runner_on(group: dist.ProcessGroup, cluster: Cluster, placement: Placement, timeout_s: float | None) -> Runner:
+    """What runs programs of a cluster's plans on a group whose ranks have these places."""
+    placement.check_cluster(cluster)
+    leaders = _leaders_of(cluster, placement)
+    return Runner(group, timeout_s, peers=placement.group_rank, server_of=placement.server_of, leaders=leaders)
+
+
+def _leaders_of(cluster: Cluster, placement: Placement) -> list[int]:
     """The first rank of each server that has a NIC, or else the first."""
     alive = cluster.nic_bandwidth_bytes_per_s > 0
     leaders = []

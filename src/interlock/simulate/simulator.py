@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.schedule import CompactSchedule, resolved_paths
+from interlock.ragged import Ragged
+from interlock.schedule import CompactSchedule, Schedule, resolved_paths
 from interlock.simulate.hops import Hops, one_message_per_link
 from interlock.simulate.network import flow_arrays
 from interlock.simulate.result import Result
@@ -59,21 +60,12 @@ def simulate(
     >>> simulate(plan.schedule, cluster).makespan_s
     0.001
     """
-    if tolerance is not None and not isinstance(tolerance, float | int):
-        raise InvalidInput(f"tolerance={str(tolerance)[:64]!r} must be a number, or None for exact times")
-    if tolerance is not None and not 0.0 <= tolerance <= MAX_TOLERANCE:
-        raise InvalidInput(f"tolerance={tolerance!r} must be between 0 and {MAX_TOLERANCE}, or None for exact times")
-    if forwarding not in get_args(Forwarding):
-        raise InvalidInput(f"forwarding={forwarding!r} must be one of {', '.join(get_args(Forwarding))}")
+    _check(tolerance, forwarding)
     topology = on if isinstance(on, Topology) else on.topology
-    if forwarding == "store-and-forward" and topology.fabric.ecmp_radix is not None:
-        raise InvalidInput("store-and-forward over hashed uplinks (fabric.ecmp_radix) is not modelled")
     device = _device_of(on, forwarding) if gpu else None
     rows = schedule.expand()
-    if rows.tasks is not None and forwarding == "store-and-forward":
-        raise InvalidInput("store-and-forward of a step is not modelled")
     path = resolved_paths(rows, topology)
-    hops = one_message_per_link(rows, path, topology) if forwarding == "store-and-forward" else None
+    hops = _hops_of(rows, path, topology) if forwarding == "store-and-forward" else None
     arrays = (
         flow_arrays(rows, path, topology, device)
         if hops is None
@@ -108,6 +100,24 @@ def simulate(
         bottleneck=bottleneck,
         step=on.step if isinstance(on, Problem) else None,
     )
+
+
+def _check(tolerance: float | None, forwarding: Forwarding) -> None:
+    if tolerance is not None and not isinstance(tolerance, float | int):
+        raise InvalidInput(f"tolerance={str(tolerance)[:64]!r} must be a number, or None for exact times")
+    if tolerance is not None and not 0.0 <= tolerance <= MAX_TOLERANCE:
+        raise InvalidInput(f"tolerance={tolerance!r} must be between 0 and {MAX_TOLERANCE}, or None for exact times")
+    if forwarding not in get_args(Forwarding):
+        raise InvalidInput(f"forwarding={forwarding!r} must be one of {', '.join(get_args(Forwarding))}")
+
+
+def _hops_of(rows: Schedule, path: Ragged, topology: Topology) -> Hops:
+    """A message for each link that one crosses, where nodes receive all of it before they pass it on."""
+    if topology.fabric.ecmp_radix is not None:
+        raise InvalidInput("store-and-forward over hashed uplinks (fabric.ecmp_radix) is not modelled")
+    if rows.tasks is not None:
+        raise InvalidInput("store-and-forward of a step is not modelled")
+    return one_message_per_link(rows, path, topology)
 
 
 def _device_of(on: Problem | Topology | Cluster, forwarding: Forwarding) -> Cluster:

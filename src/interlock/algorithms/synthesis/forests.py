@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,12 @@ class Forest:
     arc_outof: NDArray[np.int32]  # the same towards the root; no rows where nothing is summed
     peak_ticks: int  # of the busiest resource
 
+    @classmethod
+    def of(cls, laid: tuple[Any, ...]) -> Forest:
+        """As the core gives it: roots, arcs into and out of ranks, and the ticks of each resource."""
+        root, arc_into, arc_outof, ticks = laid
+        return cls(root, arc_into, arc_outof, int(ticks.max(initial=0)))
+
 
 def pack(
     arcs: ArcSet,
@@ -43,7 +50,7 @@ def pack(
     free_roots: NDArray[np.int32] | None = None,
 ) -> Forest:
     """Lay a tree per root; see `pack_trees` of the core for `passes`, `slack` and `haste`."""
-    roots, into, outof, load = _core.pack_trees(
+    laid = _core.pack_trees(
         arcs.columns(ticks),
         np.ascontiguousarray(root, np.int32),
         np.ascontiguousarray(size_bytes, np.int64),
@@ -54,7 +61,7 @@ def pack(
         haste,
         seed,
     )
-    return Forest(np.asarray(roots), np.asarray(into), np.asarray(outof), int(np.asarray(load).max(initial=0)))
+    return Forest.of(laid)
 
 
 def fastest_trees(arcs: ArcSet, ticks: Ticks, root: NDArray[np.int32], chunk_bytes: int) -> Forest:

@@ -136,7 +136,7 @@ def sweep(
     free_roots: NDArray[np.int32] | None = None,
 ) -> Forest:
     """Lay a tree per root to all ranks, quickly, where ranks have many arcs; see `sweep_trees` of the core."""
-    roots, into, outof, load = _core.sweep_trees(
+    laid = _core.sweep_trees(
         arcs.columns(ticks),
         np.ascontiguousarray(root, np.int32),
         np.ascontiguousarray(size_bytes, np.int64),
@@ -146,4 +146,4 @@ def sweep(
         haste,
         seed,
     )
-    return Forest(np.asarray(roots), np.asarray(into), np.asarray(outof), int(np.asarray(load).max(initial=0)))
+    return Forest.of(laid)
