@@ -18,6 +18,7 @@ import pytest
 import typer
 
 from interlock.cli.main import app, run
+from steps.cases import DISPATCH_TOML
 
 TWO = ["--servers", "2"]
 TINY = [*TWO, "--set", "gpus_per_server=2"]
@@ -165,15 +166,7 @@ FILES = {
     + "".join(f"{a},{(a + d) % 4},5 GB/s,1 us,1 us\n" for a in range(4) for d in (1, 3)),
     "grid.toml": 'algorithms = ["direct"]\nsizes = ["1 MB"]\n'
     'clusters = [{preset = "h200", servers = 2, gpus_per_server = 2}]',
-    "step.toml": """[cluster]
-preset = "h200"
-servers = 2
-gpus_per_server = 2
-[[task]]
-name = "dispatch"
-move = "zipf:0.8"
-size = "1 MB"
-""",
+    "step.toml": DISPATCH_TOML,
     "server.xml": SERVER % (' sm="90"', ' speed="400000"'),
     "silent.xml": SERVER % ("", ""),
 }

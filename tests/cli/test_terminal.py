@@ -21,21 +21,13 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.show import table_lines
+from steps.cases import DISPATCH_TOML
 
 BARS = "comparing|simulating|planning:|reproducing"
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 UNITS = r"(?:s|ms|us|ns)"
 SMALL = ["--servers", "2", "--size", "1 MB"]
-STEP = """
-[cluster]
-preset = "h200"
-servers = 2
-gpus_per_server = 2
-[[task]]
-name = "dispatch"
-move = "zipf:0.8"
-size = "1 MB"
-[[task]]
+STEP = f"""{DISPATCH_TOML}[[task]]
 name = "combine"
 transposed = "dispatch"
 after = ["dispatch"]

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import interlock as il
 
+DISPATCH_TOML = """[cluster]
+preset = "h200"
+servers = 2
+gpus_per_server = 2
+[[task]]
+name = "dispatch"
+move = "zipf:0.8"
+size = "1 MB"
+"""
+
 
 def layer(servers: int = 2, size: str = "4 MB", **cluster: object) -> il.Step:
     """An expert-parallel layer beside gradients that are ready first and can wait."""

@@ -15,19 +15,10 @@ from interlock.interchange.chakra.parse import parse_trace
 from interlock.interchange.chakra.steps import read_step_traces
 from interlock.interchange.shared.protobuf import text_field, varint_field
 from interlock.problem import read_step, step_presets
-from steps.cases import layer
+from steps.cases import DISPATCH_TOML, layer
 
-SMALL = """
-name = "small"
-[cluster]
-preset = "h200"
-servers = 2
-gpus_per_server = 2
-[[task]]
-name = "dispatch"
-move = "zipf:0.8"
-size = "1 MB"
-seed = 4
+SMALL = f"""name = "small"
+{DISPATCH_TOML}seed = 4
 [[task]]
 name = "experts"
 compute = "30 us"
