@@ -95,16 +95,16 @@ class Collectives:
     ) -> Pending | None:
         """As `torch.distributed.all_gather_into_tensor`: inputs one behind the other, or stacked."""
         self._check_pair(output_tensor, input_tensor, "output_tensor", "input_tensor")
-        both = [output_tensor, input_tensor]
+        tensors = [output_tensor, input_tensor]
         if self._is_native:
             return self._call(
-                both,
+                tensors,
                 lambda: _gather_natively(output_tensor, input_tensor, self.group),
                 async_op,
             )
         kind = CollectiveKind.ALL_GATHER
         return self._call(
-            both,
+            tensors,
             lambda: self._move(kind, output_tensor, output_tensor, input_tensor),
             async_op,
         )
@@ -118,11 +118,11 @@ class Collectives:
     ) -> Pending | None:
         """As `torch.distributed.reduce_scatter_tensor`."""
         self._check_pair(input, output, "input", "output")
-        both = [output, input]
+        tensors = [output, input]
         operation = self._operation(op, input)
         if self._is_native:
-            return self._call(both, lambda: dist.reduce_scatter_tensor(output, input, op, self.group), async_op)
-        return self._call(both, lambda: self._reduce_scatter(output, input, op, operation), async_op)
+            return self._call(tensors, lambda: dist.reduce_scatter_tensor(output, input, op, self.group), async_op)
+        return self._call(tensors, lambda: self._reduce_scatter(output, input, op, operation), async_op)
 
     def broadcast(self, tensor: torch.Tensor, root: int, async_op: bool = False) -> Pending | None:
         """As `torch.distributed.broadcast`; `root` is a rank of the group."""

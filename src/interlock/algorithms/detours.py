@@ -79,8 +79,8 @@ def through_live_nics(cluster: Cluster, carrier: Ranks, landing: Ranks) -> tuple
     turn = (np.arange(width)[:, None] + np.arange(width)) % width  # [index, neighbours in order]
     if cluster.scale_out == "rail":
         pairs, pair = np.unique(np.stack([carrier // width, landing // width]), axis=1, return_inverse=True)
-        both = alive[pairs[0]] & alive[pairs[1]]
-        index = _first(both, turn)[pair.reshape(-1), carrier % width]
+        is_usable = alive[pairs[0]] & alive[pairs[1]]
+        index = _first(is_usable, turn)[pair.reshape(-1), carrier % width]
         return _ranks(carrier, index, width), _ranks(landing, index, width)
     nearest = _first(alive, turn)
     first, last = (_ranks(rank, nearest[rank // width, rank % width], width) for rank in (carrier, landing))

@@ -70,8 +70,8 @@ def balance(far: Bytes, width: int, shares: NDArray[np.int64] | None = None) -> 
         surplus.dst[row],
     )
     columns = ("item", "offset", "length", "src", "dst")
-    both = Bytes(*(np.concatenate([getattr(stay, name), getattr(moved, name)]) for name in columns))
-    return both, np.concatenate([stay.src, taker_rank[taker]]).astype(np.int32)
+    placed = Bytes(*(np.concatenate([getattr(stay, name), getattr(moved, name)]) for name in columns))
+    return placed, np.concatenate([stay.src, taker_rank[taker]]).astype(np.int32)
 
 
 def _part(rows: Bytes, first: NDArray[np.int64], length: NDArray[np.int64]) -> Bytes:

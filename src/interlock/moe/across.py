@@ -221,9 +221,9 @@ class _Dispatch:
         place = np.full(self.wire.num_messages, -1, np.int64)
         place[used] = np.arange(len(used))
         row, dep = self.wire.deps.row_of_value, self.wire.deps.values.astype(np.int64)
-        both = (place[row] >= 0) & (place[dep] >= 0)
-        of.append(place[row[both]])
-        on.append(first_wire + place[dep[both]])
+        is_kept = (place[row] >= 0) & (place[dep] >= 0)
+        of.append(place[row[is_kept]])
+        on.append(first_wire + place[dep[is_kept]])
         return Ragged.from_pairs(np.concatenate(of), np.concatenate(on), len(used))
 
     def _multicasts(self, table: MessageTable, copies: _Copies, at: Ints, after: Ints | None, stage: Ints) -> None:

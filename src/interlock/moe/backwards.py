@@ -59,15 +59,15 @@ def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
     port, where they start and where they land, takes them in the order in which the wire needs them, as many at a time
     as hide its latency. Sums that stay inside a server come last.
     """
-    both = _by_need(schedule, cluster)
-    landing, adding = schedule.src.values[schedule.src.offsets[both]], schedule.dst.take(both)
-    rate, size = cluster.scale_up_bandwidth_bytes_per_s, schedule.size_bytes[both].astype(np.float64)
+    rows = _by_need(schedule, cluster)
+    landing, adding = schedule.src.values[schedule.src.offsets[rows]], schedule.dst.take(rows)
+    rate, size = cluster.scale_up_bandwidth_bytes_per_s, schedule.size_bytes[rows].astype(np.float64)
     in_latency = rate * cluster.scale_up_latency_s
     held, until = _in_turn(landing, size + rate * cluster.message_overhead_s, UNDER_WAY_DOWN * in_latency)
     row = adding.row_of_value
     held_up, until_up = _in_turn(adding.values, size[row], UNDER_WAY_UP * in_latency)
     held, until = np.concatenate([held, row[held_up]]), np.concatenate([until, row[until_up]])
-    return both[held], both[until]
+    return rows[held], rows[until]
 
 
 def _by_need(schedule: Schedule, cluster: Cluster) -> Ints:
@@ -79,8 +79,8 @@ def _by_need(schedule: Schedule, cluster: Cluster) -> Ints:
     start, end = (cluster.server_of(ends.values[ends.offsets[wire]]) for ends in (schedule.dst, schedule.src))
     needed = np.concatenate([_sent_before(schedule)[wire], np.ones(len(near))])
     turn = np.concatenate([(end - start) % cluster.servers, np.zeros(len(near), np.int64)])
-    both = np.concatenate([sums, near])
-    return both[np.lexsort((-schedule.size_bytes[both], turn, needed, -schedule.stage[both]))]
+    rows = np.concatenate([sums, near])
+    return rows[np.lexsort((-schedule.size_bytes[rows], turn, needed, -schedule.stage[rows]))]
 
 
 def _in_turn(port: NDArray[np.int32], size_bytes: NDArray[np.float64], most_bytes: float) -> tuple[Ints, Ints]:

@@ -77,8 +77,8 @@ class Layout:
         That is how every collective of `interlock.collectives` orders its buffers.
         """
         items = problem.items
-        both = (items.contributors, items.destinations)
-        given, wanted = (_packed_region(_items_of(sets, rank), items.size_bytes) for sets in both)
+        ends = (items.contributors, items.destinations)
+        given, wanted = (_packed_region(_items_of(sets, rank), items.size_bytes) for sets in ends)
         return cls(rank, lambda: (given, wanted))
 
     @classmethod

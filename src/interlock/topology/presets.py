@@ -104,14 +104,14 @@ def cluster_with(base: Cluster, **overrides: object) -> Cluster:
 def _settle_nics(base: Cluster, changes: dict[str, object]) -> dict[str, object]:
     """Keep the rate and number of NICs in step with a list of them; a new rate or number replaces an old list."""
     rates = changes.get("nic_rates_bytes_per_s")
-    both = {"scale_out_bandwidth_bytes_per_s", "nics_per_gpu"} & set(changes)
+    nic_changes = {"scale_out_bandwidth_bytes_per_s", "nics_per_gpu"} & set(changes)
     if rates:
-        if both:
+        if nic_changes:
             raise InvalidInput("nic_rates replaces scale_out_bandwidth and nics_per_gpu; give one or the others")
         assert isinstance(rates, tuple)
         fastest = max((rate for nics in rates for rate in nics), default=base.scale_out_bandwidth_bytes_per_s)
         changes |= {"scale_out_bandwidth_bytes_per_s": fastest, "nics_per_gpu": max([1, *map(len, rates)])}
-    elif both and base.nic_rates_bytes_per_s:
+    elif nic_changes and base.nic_rates_bytes_per_s:
         changes["nic_rates_bytes_per_s"] = ()
     return changes
 

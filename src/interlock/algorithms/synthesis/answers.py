@@ -56,11 +56,11 @@ class SlotAnswer:
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
         if not isinstance(other, SlotAnswer):
-            return self.timed().then(other)
+            return self.to_timed().then(other)
         table = cast(SlotTable, np.concatenate([self.table, other.table]))
         return replace(self, table=table)
 
-    def timed(self) -> TimedAnswer:
+    def to_timed(self) -> TimedAnswer:
         """The same with times of their own."""
         slot, link = np.nonzero(self.table != resting(self.table))
         ticks = self.arcs.ticks(len(slot), float(self.chunks.length.max()) * len(slot))
@@ -105,7 +105,7 @@ class TimedAnswer:
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
         if isinstance(other, SlotAnswer):
-            other = other.timed()
+            other = other.to_timed()
         assert isinstance(other, TimedAnswer), "one rank's part cannot follow all ranks'"
         after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
         return replace(self, timed=concatenated(self.timed, after))
