@@ -12,7 +12,6 @@ constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single p
 // Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile up, and
 // what that costs. Above, its port sets the time and is served first.
 constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
-constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers is counted
 constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
 
 }  // namespace

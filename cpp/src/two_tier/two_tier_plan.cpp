@@ -16,7 +16,6 @@ constexpr double kLowRatio = 3.0;  // of scale-up to scale-out, below which port
 constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
-constexpr std::size_t kMostCoupled = 128;  // ranks up to which every pair between servers gets routes of its own
 constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
 constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
 

@@ -5,8 +5,19 @@
 * staged: the same bytes, every NIC with one partner at a time, for fabrics that suffer under fan-in;
 * detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte.
 
-What goes where is decided natively (`cpp/src/two_tier/two_tier_plan.cpp`); messages and pieces are written out when
-asked for.
+One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in these steps:
+
+1. `sum_tiles`, `rank_loads`: what servers and ranks owe each other, and the seconds that no plan can beat;
+2. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
+   from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
+   by NIC rate that leave busy ports inside servers time (burst);
+3. `Slices`: how finely lanes are cut, so that hops hide behind the wire;
+4. `queue_seconds`: bytes are followed through the queues of all ports, or where nothing waits `Ledger` sums them up:
+   the price of a way;
+5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
+6. the least price wins. `expand_two_tier` writes out messages and pieces when they are asked for.
+
+docs/reference/adaptive.md explains them, with an example by hand.
 """
 
 from __future__ import annotations

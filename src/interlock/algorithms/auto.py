@@ -1,7 +1,8 @@
 """Picks an algorithm by predicted time and says why.
 
-All-to-Allv on a cluster goes to `adaptive`, which itself predicts direct, burst and staged sending in microseconds; the
-estimates of the other algorithms are told beside it. Collectives are compared (`interlock.algorithms.compared`).
+All-to-Allv on a cluster goes to `adaptive`, whose ledger prices sending directly, in bursts, in stages and by detours
+in microseconds; other algorithms seldom beat the best of these (docs/reference/adaptive.md). Where NICs or GPUs are
+broken they are built and timed beside it, as those for collectives are (`interlock.algorithms.compared`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms import registry
-from interlock.algorithms.compared import FOR_DEMAND, MOST_RANKS_ON_FAULTS, candidates, compare, compare_on_faults
+from interlock.algorithms.compared import (
+    FIRST,
+    FOR_DEMAND,
+    MOST_RANKS_ON_FAULTS,
+    candidates,
+    compare,
+    compare_on_faults,
+)
 from interlock.algorithms.registry import Algorithm, DemandPlanner
-from interlock.cost.estimate import two_tier_estimates_s
 from interlock.problem import Problem, demand_problem
 from interlock.schedule import CompactSchedule, Message, Schedule, Wrapped
 from interlock.topology import Cluster
@@ -97,7 +104,7 @@ def auto(
         parameters["parts"] = parts
     chosen.check_parameters(parameters)
     compact = chosen.build(problem, seed=seed, **parameters)
-    return Chosen(compact, name, lambda: f"{name}: {_why(problem, compact)}")
+    return Chosen(compact, name, lambda: f"{name}: {compact.reason or FIRST}")
 
 
 def refuses(problem: Problem) -> str | None:
@@ -142,16 +149,6 @@ def _choose(problem: Problem, parameters: Iterable[str] = ()) -> str | None:
             first = first or name
         return first
     return next((name for name in FOR_DEMAND if registry.get(name).supports(problem) is None), None)
-
-
-def _why(problem: Problem, compact: CompactSchedule) -> str:
-    own = compact.reason or "the first of the list that supports the problem"
-    if problem.demand is None or problem.cluster is None:
-        return own
-    estimates = two_tier_estimates_s(problem.cluster, problem.demand)
-    known = sorted((seconds, name) for name, seconds in estimates.items() if np.isfinite(seconds))
-    others = ", ".join(f"{name} {seconds * 1e6:.0f} us" for seconds, name in known)
-    return f"{own}; estimated {others}" if known else own  # a dead NIC leaves nothing to estimate
 
 
 ALGORITHM = Algorithm(

@@ -19,7 +19,7 @@ from interlock.problem import Problem, demand_problem
 from interlock.schedule import CompactSchedule
 from interlock.traffic import Demand
 
-__all__ = ["FOR_DEMAND", "Compared", "candidates", "compare", "compare_on_faults"]
+__all__ = ["FIRST", "FOR_DEMAND", "Compared", "candidates", "compare", "compare_on_faults"]
 
 OURS = ("tiers", "guided")
 QUICK = (
@@ -43,6 +43,7 @@ WORTH_A_SEARCH = 1.25
 MOST_MOVES_SEARCHED = 600
 # All-to-Allv: what is tried without a search, the first that supports the problem if there is no time to compare.
 FOR_DEMAND = ("adaptive", "rails-split", "forward", "no-stage", "direct")
+FIRST = "the first of the list that supports the problem"
 MOST_RANKS_ON_FAULTS = 64  # simulating all of them takes a second
 
 
@@ -59,7 +60,7 @@ class Compared:
         own = self.compact.reason
         words = f"{self.name} ({own})" if own else self.name
         if not self.seconds:
-            return f"{words}: the first of the list that supports the problem"
+            return f"{words}: {FIRST}"
         mine = self.seconds[self.name]
         others = sorted((seconds, name) for name, seconds in self.seconds.items() if name != self.name)
         beside = ", ".join(f"{name} {seconds / mine:.2f}x" for seconds, name in others)
