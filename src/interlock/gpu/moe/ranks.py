@@ -22,7 +22,7 @@ from interlock.planning import plan
 from interlock.topology import Cluster
 from interlock.traffic import matrix
 
-__all__ = ["Ranks"]
+__all__ = ["Ranks", "choices_here", "cut_tokens"]
 
 Mover = Callable[[np.ndarray, Sequence[torch.Tensor], Sequence[torch.Tensor]], None]
 """Moves rows between ranks: how many from each to each, what every rank has and where it wants what it gets."""
@@ -77,7 +77,8 @@ class Ranks:
         self, x: Sequence[torch.Tensor], topk_idx: Sequence[torch.Tensor], topk_weights: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Every rank's tokens through their experts, each ``[tokens, hidden]`` with its routing ``[tokens, k]``."""
-        chunks = [self._chunk(topk_idx, number) for number in range(self._num_chunks)]  # waits for the routing
+        ranks, count = self._cluster.num_ranks, self._num_chunks
+        chunks = [_Chunk(cut_tokens(topk_idx, self._per_rank, ranks, number, count)) for number in range(count)]
         y = [torch.zeros_like(tokens, dtype=torch.float32) for tokens in x]
         for stream in self._streams:
             stream.wait_stream(torch.cuda.current_stream())
@@ -100,16 +101,6 @@ class Ranks:
         with torch.cuda.stream(self._streams[number]):
             return run()
 
-    def _chunk(self, topk_idx: Sequence[torch.Tensor], number: int) -> _Chunk:
-        tokens = []
-        for chosen in topk_idx:
-            first, end = (len(chosen) * n // self._num_chunks for n in (number, number + 1))
-            rank_of = torch.where(chosen[first:end] < 0, -1, chosen[first:end] // self._per_rank)
-            tokens.append(
-                [first + (rank_of == rank).any(1).nonzero().flatten() for rank in range(self._cluster.num_ranks)]
-            )
-        return _Chunk(tokens)
-
     def _dispatch(self, chunk: _Chunk, x: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         sent = [each[torch.cat(tokens)] for each, tokens in zip(x, chunk.tokens, strict=True)]
         come = [x[0].new_empty(count, x[0].shape[1]) for count in chunk.rows.sum(0).tolist()]
@@ -126,13 +117,9 @@ class Ranks:
     ) -> list[torch.Tensor]:
         made = []
         for rank, (rows, (gate_up, down)) in enumerate(zip(come, self._weights, strict=True)):
-            chosen, weights = (
-                torch.cat([each[tokens[rank]] for each, tokens in zip(of, chunk.tokens, strict=True)])
-                for of in (topk_idx, topk_weights)
+            made.append(
+                experts(rows, gate_up, down, *choices_here(chunk.tokens, rank, self._per_rank, topk_idx, topk_weights))
             )
-            first = rank * self._per_rank
-            is_here = (chosen >= first) & (chosen < first + self._per_rank)
-            made.append(experts(rows, gate_up, down, torch.where(is_here, chosen - first, -1), weights))
         return made
 
     def _combine(self, chunk: _Chunk, made: Sequence[torch.Tensor], y: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -155,3 +142,32 @@ class Ranks:
             before = int(rows[:rank, rank].sum())
             torch.cat([got[:before], parts[rank][rank], got[before:]], out=target)
         self._kept.append((executor, others, come))
+
+
+def cut_tokens(
+    topk_idx: Sequence[torch.Tensor], per_rank: int, num_ranks: int, number: int, num_chunks: int
+) -> list[list[torch.Tensor]]:
+    """Tokens of a chunk by the rank they are on and the rank of their experts; waits for the routing."""
+    made = []
+    for chosen in topk_idx:
+        first, end = (len(chosen) * n // num_chunks for n in (number, number + 1))
+        rank_of = torch.where(chosen[first:end] < 0, -1, chosen[first:end] // per_rank)
+        made.append([first + (rank_of == rank).any(1).nonzero().flatten() for rank in range(num_ranks)])
+    return made
+
+
+def choices_here(
+    tokens: Sequence[Sequence[torch.Tensor]],
+    rank: int,
+    per_rank: int,
+    topk_idx: Sequence[torch.Tensor],
+    topk_weights: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Routing of the tokens that come to a rank, numbered among its experts, -1 for those of others."""
+    chosen, weights = (
+        torch.cat([each[of_home[rank]] for each, of_home in zip(of, tokens, strict=True)])
+        for of in (topk_idx, topk_weights)
+    )
+    first = rank * per_rank
+    is_here = (chosen >= first) & (chosen < first + per_rank)
+    return torch.where(is_here, chosen - first, -1), weights
