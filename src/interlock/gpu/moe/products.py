@@ -43,17 +43,20 @@ def compile_experts() -> ObjectCode:
 
 
 def _prelude() -> str:
-    """The tensor cores' instruction: 64 rows of weights by so many tokens, 16 deep, in half as many registers."""
-    return "".join(_instruction(tokens) for tokens in range(GRAIN, BLOCK_TOKENS + 1, GRAIN))
+    """The tensor cores' instruction: 64 rows by so many columns, 16 deep, in half as many registers.
+
+    Columns are tokens, or where these are the rows, the weights of a tile.
+    """
+    return "".join(_instruction(columns) for columns in (*range(GRAIN, BLOCK_TOKENS + 1, GRAIN), CHANNELS_DOWN))
 
 
-def _instruction(tokens: int) -> str:
-    count = tokens // 2
+def _instruction(columns: int) -> str:
+    count = columns // 2
     names = ", ".join(f"%{i}" for i in range(count))
     values = ", ".join(f'"+f"(d[{i}])' for i in range(count))
     return (
         f"__device__ __forceinline__ void wgmma(float (&d)[{count}], unsigned long long a, unsigned long long b) {{\n"
-        f'asm volatile("wgmma.mma_async.sync.aligned.m64n{tokens}k16.f32.bf16.bf16 '
+        f'asm volatile("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.bf16.bf16 '
         f'{{{names}}}, %{count}, %{count + 1}, 1, 1, 1, 0, 0;" : {values} : "l"(a), "l"(b));\n}}\n'
     )
 
