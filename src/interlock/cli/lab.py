@@ -160,8 +160,8 @@ def step(
 ) -> int:
     """Run a step over real sockets, computation as sleeps, in every way; check every value.
 
-    Dispatch, computation and combine beside a Reduce-Scatter that is ready first and can wait, each about as long
-    as the others alone.
+    Dispatch, computation and combine beside Reduce-Scatters among the same GPUs of all servers, which are ready first
+    and can wait; all about as long alone.
 
     Examples:
 
@@ -186,7 +186,7 @@ def step(
                 seed=seed,
                 progress=say,
             )
-    title = f"layer beside a Reduce-Scatter, {size} per rank, {_words(network.spec)}"
+    title = f"layer beside Reduce-Scatters, {size} per rank, {_words(network.spec)}"
     if as_json:
         print_json({"problem": {"name": title}, "results": [asdict(row) for row in rows], "times_are": "measured"})
     else:

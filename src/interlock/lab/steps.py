@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from interlock.collectives import CollectiveKind, reduce_scatter
 from interlock.execution import plan_step
-from interlock.lab.collectives import ELEMENT_BYTES, sum_of, values_of
+from interlock.lab.collectives import ELEMENT_BYTES, values_of
 from interlock.lab.jobs import calibrated, slowest, start_together
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, Ranks
@@ -47,23 +47,32 @@ class StepRow:
 
 
 def layer_of(cluster: Cluster, bytes_per_rank: int, skew: float = 0.8, seed: int = 0) -> Step:
-    """Dispatch, computation and combine beside a Reduce-Scatter that is ready first, all about as long."""
+    """Dispatch, computation and combine beside Reduce-Scatters of gradients that are ready first, all about as long.
+
+    Gradients are those of the same GPUs of all servers, as data-parallel groups are.
+    """
     drawn = zipf(cluster, skew=skew, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
     demand = matrix(drawn * ELEMENT_BYTES, "zipf")
     alone = Step(cluster)
     alone.move("dispatch", demand)
     alone_s = plan_step(alone, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
-    ranks, unit = cluster.num_ranks, ELEMENT_BYTES * cluster.num_ranks
-    probe = Step(cluster)
-    probe.move("gradients", reduce_scatter(64 * bytes_per_rank // unit * unit))
+    probe, unit = Step(cluster), ELEMENT_BYTES * cluster.servers
+    probe_bytes = max(1, 16 * bytes_per_rank // unit) * unit
+    _move_gradients(probe, probe_bytes)
     probe_s = plan_step(probe, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
-    size = max(1, int(64 * bytes_per_rank * alone_s / probe_s) // unit) * unit
-    step = Step(cluster, f"layer on {cluster.servers}x{ranks // cluster.servers}")
-    step.move("gradients", reduce_scatter(size))
+    step = Step(cluster, f"layer on {cluster.servers}x{cluster.gpus_per_server}")
+    _move_gradients(step, max(1, int(probe_bytes * alone_s / probe_s) // unit) * unit)
     dispatch = step.move("dispatch", demand, ready=0.02 * alone_s)
     experts = step.compute("experts", alone_s, after=dispatch)
     step.move("combine", demand.transposed(), after=experts)
     return step
+
+
+def _move_gradients(step: Step, size_bytes: int) -> None:
+    """A Reduce-Scatter among the same GPUs of all servers, for each of them."""
+    gpus, ranks = step.cluster.gpus_per_server, range(step.cluster.num_ranks)
+    for gpu in range(gpus):
+        step.move(f"gradients {gpu}", reduce_scatter(size_bytes, group=ranks[gpu::gpus]))
 
 
 def compare_step_in_lab(
@@ -173,7 +182,11 @@ def _tensors(task: Task, context: RankContext, turn: int) -> tuple[torch.Tensor,
     else:
         assert task.what is not None and task.what.kind is CollectiveKind.REDUCE_SCATTER
         elements = task.what.size_bytes // ELEMENT_BYTES
-        share = elements // ranks
+        group = list(range(ranks)) if task.what.group is None else list(task.what.group)
+        if rank not in group:
+            return torch.empty(0), torch.empty(0), torch.empty(0)
+        share, place = elements // len(group), group.index(rank)
         source = values_of(rank, elements, turn)
-        expected = sum_of(ranks, elements, turn)[rank * share : (rank + 1) * share]
+        total = torch.stack([values_of(each, elements, turn) for each in group]).sum(0)
+        expected = total[place * share : (place + 1) * share]
     return source, torch.full_like(expected, -1.0), expected

@@ -31,8 +31,8 @@ __all__ = ["WAYS", "Way", "concurrent", "joint", "serial"]
 DECIDED = 1e-3  # tolerance with which all that is compared is simulated
 MOST_LEVELS = 64
 MOST_GUESSED = 60  # by the ledger, near the best so far
-MOST_TRIED = 24  # by simulation
-MOST_EVENTS = 400_000  # of the simulations of all that is tried
+LEAST_TRIED, MOST_TRIED = 4, 24  # by simulation
+MOST_EVENTS = 400_000  # of the simulations of all that is tried, beyond the least
 CLOSE = 1.003  # to the critical path by lone plans: nothing better is looked for
 BETTER = 0.9999  # than what was best so far, to be worth going on from
 CRITICAL = 0.05  # of its own seconds: a task with no more slack is on the critical path
@@ -195,7 +195,7 @@ class _Search:
     def _gains(self, levels: Levels, shares: int) -> bool:
         """Try them; whether they are the best so far. Tries that cannot be are broken off."""
         least_s = min(self.found_s, self.stream_s)
-        is_enough = len(self.seen) >= MOST_TRIED or self.num_events >= MOST_EVENTS
+        is_enough = len(self.seen) >= (LEAST_TRIED if self.num_events >= MOST_EVENTS else MOST_TRIED)
         if (levels, shares) in self.seen or is_enough or least_s <= CLOSE * self.longest_s:
             return False
         self.seen.add((levels, shares))
