@@ -61,8 +61,7 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.window,
             decision.local_window,
             decision.heavy_pairs,
-            // With a single partner much is moved before the wire: what is moved after it should leave ports to that.
-            decision.servers == 2 && decision.way == Way::kBurst,
+            decision.is_pair_burst,
             decision.lane_flows,
             decision.least_part_bytes,
             decision.most_port_bytes,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -312,10 +313,19 @@ private:
     std::vector<double> end_lanes() {
         const std::size_t ranks = ports_.ranks();
         std::vector<double> load(ports_.count(), 0.0), end(ports_.count(), 0.0), lane_end(lanes_.size(), 0.0);
+        // Flows share a port evenly: lanes in the order in which they end, those with least for each flow first.
+        const auto bytes_per_flow = [&](std::size_t lane) { return lanes_[lane].bytes / std::max(1, lanes_[lane].flows); };
+        std::vector<std::size_t> by_end(lanes_.size());
+        std::iota(by_end.begin(), by_end.end(), std::size_t{0});
+        std::ranges::sort(by_end, {}, bytes_per_flow);
+        std::vector<double> flows(ports_.count(), 0.0), sent(ports_.count(), 0.0);  // of lanes that have not ended; by those that have
         std::vector<std::vector<std::int32_t>> into(costs_.fan_in > 0 ? ranks : 0);
-        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+        for (const std::size_t lane : by_end) {
             const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);
-            for (const std::size_t port : on.all()) load[port] += lanes_[lane].bytes;
+            for (const std::size_t port : on.all()) {
+                load[port] += lanes_[lane].bytes;
+                flows[port] += std::max(1, lanes_[lane].flows);
+            }
             if (!into.empty()) into[to_size(lanes_[lane].dst)].push_back(to_int32(lane));
         }
         for (std::size_t port = 0; port < end.size(); ++port) {
@@ -324,13 +334,16 @@ private:
             const double busy_s = is_crowded ? crowd_seconds(into[port - ranks], rate_[port]) : load[port] / rate_[port];
             end[port] = port < ranks ? end_of(jobs_[port]) : costs_.stage_overhead_s + busy_s;
         }
-        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+        for (const std::size_t lane : by_end) {
             const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);
             const LaneFlow& flow = lanes_[lane];
             double rate = rate_[on.all().front()];
             for (const std::size_t port : on.all()) {
-                lane_end[lane] = std::max(lane_end[lane], end[port]);
+                const double part = (sent[port] + flows[port] * bytes_per_flow(lane)) / load[port];
+                lane_end[lane] = std::max(lane_end[lane], costs_.stage_overhead_s + (end[port] - costs_.stage_overhead_s) * part);
                 rate = std::min(rate, rate_[port]);
+                sent[port] += flow.bytes;
+                flows[port] -= std::max(1, flow.flows);
             }
             const double most_s = flow.bytes / rate + flow.slices * (costs_.scale_out_latency_s + costs_.message_overhead_s);
             if (flow.slices <= flow.flows || costs_.stage_overhead_s + most_s <= lane_end[lane]) continue;
@@ -340,9 +353,9 @@ private:
     }
 
     /// Seconds of a receiver that loses by many senders: who has least to send is done first, and the loss shrinks.
-    double crowd_seconds(std::vector<std::int32_t>& into, double rate) const {
+    /// @param into lanes in the order in which they end
+    double crowd_seconds(std::span<const std::int32_t> into, double rate) const {
         const auto bytes_per_flow = [&](std::int32_t lane) { return lanes_[to_size(lane)].bytes / std::max(1, lanes_[to_size(lane)].flows); };
-        std::ranges::sort(into, {}, bytes_per_flow);
         double flows = 0, in_flight = 0, seconds = 0, before = 0;
         for (const std::int32_t lane : into) {
             flows += lanes_[to_size(lane)].flows;

@@ -112,9 +112,12 @@ private:
     [[nodiscard]] TwoTierDecision make_burst() const {
         TwoTierDecision decision = started(Way::kBurst);
         // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
-        const bool is_pair_burst = tiles_.servers == 2;
-        const bool has_loops = ledger_.joins_own() && (costs_.fan_in == 0 || is_pair_burst);
-        decision.loops_in_turn = costs_.fan_in > 0 && is_pair_burst;
+        const bool is_pair = tiles_.servers == 2;
+        const bool has_loops = ledger_.joins_own() && (costs_.fan_in == 0 || is_pair);
+        decision.loops_in_turn = costs_.fan_in > 0 && is_pair;
+        // With a single partner much is moved before the wire: what is moved after it should leave ports to that, one move
+        // after the other. On a mesh each has a link of its own.
+        decision.is_pair_burst = is_pair && costs_.is_switched;
         decision.heavy_pairs = tiles_.servers == 1 && ledger_.joins_own()
                                    ? looped_pairs(demand_, rates_)
                                    : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {has_loops, true, decision.loops_in_turn});
