@@ -46,12 +46,12 @@ class StepRow:
     repeats: int
 
 
-def layer_of(cluster: Cluster, bytes_per_rank: int, skew: float = 0.8, seed: int = 0) -> Step:
+def layer_of(cluster: Cluster, bytes_per_rank: int, seed: int = 0) -> Step:
     """Dispatch, computation and combine beside Reduce-Scatters of gradients that are ready first, all about as long.
 
     Gradients are those of the same GPUs of all servers, as data-parallel groups are.
     """
-    drawn = zipf(cluster, skew=skew, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
+    drawn = zipf(cluster, skew=0.8, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
     demand = matrix(drawn * ELEMENT_BYTES, "zipf")
     alone = Step(cluster)
     alone.move("dispatch", demand)

@@ -44,10 +44,9 @@ class Flow:
     `peers` gives the group's rank of each rank of the plan.
     """
 
-    def __init__(self, group: dist.ProcessGroup, peers: Sequence[int], window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, group: dist.ProcessGroup, peers: Sequence[int]) -> None:
         self._group, self._peers = group, list(peers)
         self._given, self._connections = group, cast("Connections | None", None)
-        self._window_bytes = window_bytes
         self.before_send: Callable[[int], None] | None = None  # told the phase of every message before it is sent
         self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-peer")
 
@@ -77,7 +76,7 @@ class Flow:
         waiting: list[Future[None]] = []
         failures: list[BaseException] = []
         try:
-            gate = _Gate(call, self._window_bytes if self._connections is None else TURN_BYTES)
+            gate = _Gate(call, WINDOW_BYTES if self._connections is None else TURN_BYTES)
             gate.post_unqueued()
             call.run_steps(posting.first)
             waiting = [self._pool.submit(gate.wait_for_peer, place) for place in range(len(posting.awaited))]

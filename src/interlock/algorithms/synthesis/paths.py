@@ -18,6 +18,7 @@ from interlock.ragged import Ragged
 
 __all__ = ["MOST_SEARCHED", "balanced_paths", "path_tasks", "route"]
 
+HASTE = 1.0  # time on the way weighs as much as price
 MANY_PATHS = 20_000  # items are cut further only below: a cap on time
 FEW_PATHS = 1_000  # below, a detour is worth many chunks
 PASSES = 4
@@ -54,7 +55,6 @@ def route(
     *,
     passes: int,
     batch: int = 1,
-    haste: float = 1.0,
     seed: int = 0,
 ) -> tuple[Ragged, int]:
     """Arcs from each source to its destination, and the ticks of the busiest resource."""
@@ -66,7 +66,7 @@ def route(
         np.ascontiguousarray(size_bytes[order], np.int64),
         passes,
         batch,
-        haste,
+        HASTE,
         seed,
     )
     place = np.empty(len(order), np.int64)

@@ -17,9 +17,9 @@ __all__ = ["MAX_FILE_BYTES", "read_bytes", "write_folder"]
 MAX_FILE_BYTES = 128 * 2**20
 
 
-def read_bytes(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """A whole file, if it is a file and not too large."""
-    file = check_file(path, limit)
+    file = check_file(path, MAX_FILE_BYTES)
     try:
         return file.read_bytes()
     except OSError as error:
