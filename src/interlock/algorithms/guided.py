@@ -42,10 +42,6 @@ from interlock.schedule import MAX_ROWS, CompactSchedule, SlotSchedule, empty_sc
 __all__ = ["ALGORITHM", "guided"]
 
 MOST_TRANSFERS = 4_000_000  # scheduled in one search: some seconds
-MOST_FOR_SUMS = 8_000_000  # where sums go to all ranks: trees and their orders matter more there
-# More where many links differ in speed: what is slow on some needs more chunks, and trees cost more to lay.
-MORE_PER_ARC = 6_000
-MOST_RANKS_FOR_MORE = 100
 MOST_RANKS_TO_PROVE = 100  # above, the certificate's bound takes longer than it could save
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
 MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
@@ -199,7 +195,7 @@ def guided(
         graph = graph.reversed()
     proves = problem.num_ranks <= MOST_RANKS_TO_PROVE
     budget = Budget(
-        limit=_most_transfers(goal, graph),
+        limit=MOST_TRANSFERS,
         bound=Bound(_least_s(goal, graph), (lambda: lower_bound(problem).seconds) if proves else None),
         seed=seed % MOST_SEEDS,
         threads=threads or os.cpu_count() or 1,
@@ -256,15 +252,8 @@ def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[
 
 
 def _for_half(goal: TreeGoal, graph: Graph, budget: Budget) -> Budget:
-    limit = _most_transfers(goal, graph) if budget.limit else 0
+    limit = MOST_TRANSFERS if budget.limit else 0
     return replace(budget, limit=limit, bound=Bound(_least_s(goal, graph)), best_s=np.inf, spent=0, spent_before=0)
-
-
-def _most_transfers(goal: TreeGoal, graph: Graph) -> int:
-    arcs, is_for_all = graph.arcs, goal.direction is Direction.IN_AND_OUT
-    has_more = arcs.num_ranks <= MOST_RANKS_FOR_MORE and np.ptp(arcs.seconds_per_byte) > 0.0
-    more = MORE_PER_ARC * len(arcs) if has_more else 0
-    return MOST_FOR_SUMS + 3 * more if is_for_all else MOST_TRANSFERS + more
 
 
 def _least_s(goal: TreeGoal, graph: Graph) -> float:

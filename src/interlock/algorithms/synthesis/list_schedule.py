@@ -122,7 +122,7 @@ SHORT_MESSAGES = tuple(Merging(most) for most in (2, 3, 4, 8))
 ALL_THAT_WAIT = tuple(Merging(ANY_NUMBER, patience) for patience in (0.0, 0.1, 0.3, 0.5, 0.8))
 # Messages that take about as long on links of any speed.
 LONG_MESSAGES = tuple(Merging(ANY_NUMBER, most_overheads=most) for most in (20.0, 30.0, 12.0, 45.0))
-LEAST_REFINEMENTS, MOST_REFINEMENTS = 2, 8
+LEAST_REFINEMENTS, MOST_REFINEMENTS = 2, 8  # there and back, until REFINED_TRANSFERS are spent
 REFINED_TRANSFERS = 60_000  # in all refinements together: within a fair effort
 
 

@@ -30,18 +30,14 @@ from interlock.algorithms.synthesis.list_schedule import (
 
 __all__ = ["packed_pairs"]
 
-MOST_PAIRS = 256  # of trees
-MOST_PAIRS_ON_FEW_ARCS = 1024
-MOST_PAIRED_ARCS = 30_000  # of all pairs together, where they are more than those
-PASSES = 6
-MOST_CHUNKS = 4096
+MOST_PAIRS = 256  # of trees: a cap on time
+PASSES = 6  # times that every tree is laid anew, at the prices that the others left
+MOST_CHUNKS = 4096  # a cap on time
 CENTRAL = 1.3  # how much farther from its farthest rank a root may be than the most central one
 TREES = ((1.0, 1.0), (3.0, 10.0), (0.1, 1.0))  # slack and haste: shallow; over fast links; close to the cheapest
-KEPT_FORESTS = 2  # the best with one number of chunks are tried with the next
 MORE_CHUNKS = (1.3, 2.6, 4.0, 0.7)  # merged on their way, more of them fill and drain the trees sooner
 PACES = (1.0, 0.3)  # how strictly chunks keep their order; the second for the first number of chunks merged
 OTHER_TREES = ((3.0, 10.0), (0.3, 4.0), (0.1, 1.0), (0.3, 1.0))  # laid from other seeds
-MORE_PAIRS = 384  # of those
 
 
 def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
@@ -55,7 +51,7 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
     scheduler = _scheduler(goal, arcs, ticks, counts[0])
     num_chunks = len(scheduler.chunks)
     choices = _choices_of_roots(goal, arcs, ticks, total_bytes // num_chunks)
-    pairs = min(num_chunks, _most_pairs(arcs, MOST_PAIRS))
+    pairs = min(num_chunks, MOST_PAIRS)
     effort = pairs * len(arcs) * PASSES // 2
     forests: list[tuple[float, int, Forest]] = []
     for place, (kind, roots) in enumerate(product(TREES, choices)):
@@ -70,8 +66,8 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
         forests.append((answer.makespan_s, place, forest))
         best_s = min(best_s, answer.makespan_s)
 
-    kept = [forest for _, _, forest in sorted(forests)[:KEPT_FORESTS]]
-    for parts, forest in product(counts, kept):
+    forest = min(forests)[2]
+    for parts in counts:
         scheduler = _scheduler(goal, arcs, ticks, parts)
         is_afforded = budget.affords(10 * len(scheduler.chunks) * goal.num_ranks)
         if not is_afforded or int(scheduler.chunks.length.max()) < LEAST_CHUNK_BYTES:
@@ -85,7 +81,7 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
     scheduler = _scheduler(goal, arcs, ticks, best_parts)
     num_chunks = len(scheduler.chunks)
     choices = _choices_of_roots(goal, arcs, ticks, total_bytes // num_chunks)
-    pairs = min(num_chunks, _most_pairs(arcs, MORE_PAIRS))
+    pairs = min(num_chunks, MOST_PAIRS)
     effort = pairs * len(arcs) * PASSES // 2
     for attempt, kind in enumerate(OTHER_TREES):
         if not budget.affords(4 * effort + 20 * num_chunks * goal.num_ranks):
@@ -102,10 +98,6 @@ def _scheduler(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, parts: int) -> ListSc
 
 def _answer(scheduler: ListScheduler, timed: TimedTransfers) -> TimedAnswer:
     return TimedAnswer(scheduler.chunks, scheduler.arcs, scheduler.ticks, timed)
-
-
-def _most_pairs(arcs: ArcSet, at_least: int) -> int:
-    return int(np.clip(MOST_PAIRED_ARCS // len(arcs), at_least, MOST_PAIRS_ON_FEW_ARCS))
 
 
 def _numbers_of_chunks(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, total_bytes: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ __all__ = ["MOST_SEARCHED", "balanced_paths", "path_tasks", "route"]
 HASTE = 1.0  # time on the way weighs as much as price
 MANY_PATHS = 20_000  # items are cut further only below: a cap on time
 FEW_PATHS = 1_000  # below, a detour is worth many chunks
-PASSES = 4
+PASSES = 4  # times that every path is laid anew, at the prices that the others left
 MOST_LOOKS = 100_000_000  # at arcs, in all searches for one cut: some seconds; above, paths share searches
 MOST_SEARCHED = 10_000_000  # ranks x arcs: above, so many paths must share a search that others' plans are far better
 

@@ -42,7 +42,6 @@ TOLERANCE = 0.01  # of the busiest link's time: the program ends there
 HASTE = 1.0  # time on the way weighs as much as price
 # One after the other over the slowest link of a tree, for each hop on the way.
 CHUNKS_PER_HOP = (15.0, 30.0, 8.0)
-LEAST_CHUNKS = 30  # filling and draining a tree takes some hops, each a chunk long
 # Messages of about the best length, more or less.
 ABOUT_THE_BEST = tuple(Merging(4096, most_of_best=part) for part in (1.7, 2.8, 1.1, 4.0))
 PACE = 0.5  # how strictly chunks keep their order
@@ -90,7 +89,7 @@ def proportioned_trees(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator
         if found is None:
             return
     for per_hop in CHUNKS_PER_HOP:
-        chunks, tree, when = _cut(goal, found, max(LEAST_CHUNKS, round(per_hop * hops)))
+        chunks, tree, when = _cut(goal, found, max(1, round(per_hop * hops)))
         tasks = _tasks(goal, arcs, found, tree, when)
         if len(tasks) > MOST_TRANSFERS:
             continue

@@ -38,7 +38,7 @@ FAR_FROM_BOUND = 1.15  # of the quick bound, which is often a few percent below 
 CHUNKS_PER_ARC = (64, 128)  # so that a link of a sixteenth of the speed still has some
 SUMS_PER_ARC = (128, 256)
 HASTE = 0.3  # how much time on the way weighs beside price
-PASSES = 6
+PASSES = 6  # times that every tree is laid anew, at the prices that the others left
 PACE = 0.1  # how strictly sums keep their order
 # Sums pass more hops, which shorter messages fill sooner.
 SHORTER_MESSAGES = tuple(replace(LONG_MESSAGES[0], most_overheads=most) for most in (12.0, 16.0, 8.0, 24.0))
