@@ -2,13 +2,16 @@
 
 Three families, drawn from `--seed` on: an expert-parallel layer beside data traffic, two micro-batches that overlap
 with gradients, FSDP around an expert-parallel chain; and the presets. Times are simulated (tolerance 1e-3). Collectives
-are sized by the seconds that the tier-by-tier planner takes for them alone. `--minutes` ends the drawing early.
+are sized by the seconds that the tier-by-tier planner takes for them alone. `--minutes` ends the drawing early; what is
+measured is kept in the file `--kept` as it comes and not measured again. `--first` and `--steps` say which are drawn.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -88,16 +91,22 @@ def measured(name: str, family: str, step: il.Step) -> dict[str, object]:
 
 def main() -> None:
     """Presets and families."""
-    options = arguments(__doc__ or "", steps=300, minutes=600.0)
+    options = arguments(__doc__ or "", steps=300, first=0, minutes=600.0, kept="")
     end_s = time.monotonic() + 60 * options.minutes
-    rows = [measured(name, "preset", read_step(name)) for name in step_presets()]
-    for number in range(options.steps):
+    kept = Path(options.kept) if options.kept else None
+    lines = kept.read_text().splitlines() if kept and kept.exists() else []
+    drawn = {int(row["step"].split()[-1]): row for row in map(json.loads, lines)}
+    for number in range(options.first, options.steps):
         if time.monotonic() > end_s:
             break
-        family, step = draw(random.Random(f"bench {options.seed} {number}"))
-        rows.append(measured(f"{family} {number}", family, step))
-        print(rows[-1], flush=True)
-    drawn = [row for row in rows if row["family"] != "preset"]
+        if number not in drawn:
+            family, step = draw(random.Random(f"bench {options.seed} {number}"))
+            drawn[number] = measured(f"{family} {number}", family, step)
+            print(drawn[number], flush=True)
+            if kept:
+                kept.open("a").write(json.dumps(drawn[number]) + "\n")
+    drawn = [drawn[number] for number in sorted(drawn)]
+    rows = [measured(name, "preset", read_step(name)) for name in step_presets()] + drawn
     gains, over = np.array([row["gain"] for row in drawn]), np.array([row["over_bound"] for row in drawn])
     report(
         "step",
