@@ -260,6 +260,14 @@ def rest() -> None:
     )
     _core.shortest_routes(4, 4, *ring, wide(1, 2, 3, 4), narrow(0, 1), narrow(1, 2))
     _core.sum_tiles(np.arange(16, dtype=np.int64).reshape(4, 4), 2)
+    _core.step_makespan_s(
+        np.array([[1.0, 3.0, 0.0], [0.0, 1.0, 2.0]]),
+        np.ones(3),
+        np.zeros(3),
+        narrow(0, 1, 1),
+        wide(0, 0, 0, 1),
+        narrow(0),
+    )
     _core.check_step_order(
         wide(0, 0, 1, 2), narrow(0, 1), narrow(0, -1, 1), np.array([0.0, 1e-5, 0.0]), wide(0, 0, 1), narrow(0)
     )
