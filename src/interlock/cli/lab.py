@@ -149,6 +149,7 @@ def step(
     scale_up: ScaleUpOption = None,
     port_queue: PortQueueOption = None,
     size: Annotated[str, typer.Option("--size", help="Bytes each rank dispatches on average.")] = "1.5MB",
+    skew: Annotated[float, typer.Option("--skew", help="Zipf exponent of what is dispatched.")] = 0.8,
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each way.")] = 5,
     algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated ways.")] = "serial,concurrent,joint",
     calibrate_s: Annotated[
@@ -165,7 +166,7 @@ def step(
 
     Examples:
 
-      interlock lab step --size 3MB --repeat 3
+      interlock lab step --nic 2Mbit --scale-up 20Mbit --port-queue 40kB --size 1MB --skew 0.4 --repeat 3
     """
     _need_torch()
     from interlock.lab import compare_step_in_lab, ranks_in
@@ -183,6 +184,7 @@ def step(
                 names,
                 repeat=repeat,
                 calibrate_s=calibrate_s,
+                skew=skew,
                 seed=seed,
                 progress=say,
             )

@@ -46,12 +46,12 @@ class StepRow:
     repeats: int
 
 
-def layer_of(cluster: Cluster, bytes_per_rank: int, seed: int = 0) -> Step:
+def layer_of(cluster: Cluster, bytes_per_rank: int, skew: float, seed: int) -> Step:
     """Dispatch, computation and combine beside Reduce-Scatters of gradients that are ready first, all about as long.
 
     Gradients are those of the same GPUs of all servers, as data-parallel groups are.
     """
-    drawn = zipf(cluster, skew=0.8, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
+    drawn = zipf(cluster, skew=skew, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
     demand = matrix(drawn * ELEMENT_BYTES, "zipf")
     alone = Step(cluster)
     alone.move("dispatch", demand)
@@ -83,6 +83,7 @@ def compare_step_in_lab(
     *,
     repeat: int = 5,
     calibrate_s: float = 0.0,
+    skew: float = 0.8,
     seed: int = 0,
     progress: Callable[[str], None] = lambda words: None,
 ) -> tuple[StepRow, ...]:
@@ -92,7 +93,7 @@ def compare_step_in_lab(
         progress("calibrating")
         cluster = with_measured(cluster, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
     progress("planning")
-    step = layer_of(cluster, bytes_per_rank, seed=seed)
+    step = layer_of(cluster, bytes_per_rank, skew, seed)
     plans = {name: plan_step(step, name, ELEMENT_BYTES) for name in algorithms}
     given = {name: (plan.problem, plan.schedule) for name, plan in plans.items()}
     progress("measuring")
