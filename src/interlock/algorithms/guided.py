@@ -186,10 +186,10 @@ def guided(
     """
     check_counts(parts=parts, threads=threads)
     goal = goal_of(problem)
-    assert isinstance(goal, TreeGoal), "`supports` refuses other goals"
+    assert isinstance(goal, TreeGoal), "`refuses` names other goals"
     graph = graph_of(problem.topology)
     if goal.num_moves == 0 or problem.num_ranks == 1 or len(graph.arcs) == 0:
-        return empty_schedule()  # `supports` has seen that everything is where it must be
+        return empty_schedule()  # `refuses` has seen that everything is where it must be
     goal = replace(goal, parts=parts).in_pairs()
     if goal.direction is Direction.IN:
         graph = graph.reversed()

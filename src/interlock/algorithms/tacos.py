@@ -49,7 +49,7 @@ def tacos(
     """
     check_counts(parts=parts, starts=starts, threads=threads)
     goal = goal_of(problem)
-    assert isinstance(goal, TreeGoal), "`supports` refuses other goals"
+    assert isinstance(goal, TreeGoal), "`refuses` names other goals"
     if goal.num_moves == 0 or problem.num_ranks == 1:
         return empty_schedule()
     links = unwound(arcs_of(problem.topology))

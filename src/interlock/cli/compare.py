@@ -108,15 +108,8 @@ def command(
 
     one_format(as_json, as_csv)
     outputs = Outputs({"--html": page})
-    where: Cluster | Topology
-    if topology is None:
-        rates = {"--bandwidth": bandwidth, "--latency": latency, "--message-overhead": message_overhead}
-        refuse(rates, "a cluster has its own; see --set")
-        where = build_cluster(cluster, servers, changes, faults)
-    else:
-        given = {"--cluster": None if cluster == DEFAULT_CLUSTER else cluster, "--servers": servers}
-        refuse({**given, "--set": changes or None, "--fault": faults or None}, f"--topology {topology} is no cluster")
-        where = build_topology(topology, bandwidth, latency, message_overhead, None)
+    rates = {"--bandwidth": bandwidth, "--latency": latency, "--message-overhead": message_overhead}
+    where = _network(cluster, servers, changes, faults, topology, rates)
     names = None if algorithms is None else [name.strip() for name in algorithms.split(",")]
     if collective is None:
         refuse({"--sizes": sizes, "--group": group, "--root": root}, "it is for a --collective")
@@ -134,6 +127,24 @@ def command(
     with progress_of(2 * len(candidates(problem, names)[0]), "comparing") as step:  # planned, then proven
         made = compare_problem(problem, names, seed=seed, baseline=baseline, effort=effort, progress=step)
     return _deliver(made, outputs, page, as_json=as_json, as_csv=as_csv)
+
+
+def _network(
+    cluster: str,
+    servers: int | None,
+    changes: list[str] | None,
+    faults: list[str] | None,
+    topology: str | None,
+    rates: dict[str, str | None],
+) -> Cluster | Topology:
+    """A cluster, or the graph asked for instead."""
+    if topology is None:
+        refuse(rates, "a cluster has its own; see --set")
+        return build_cluster(cluster, servers, changes, faults)
+    given = {"--cluster": None if cluster == DEFAULT_CLUSTER else cluster, "--servers": servers}
+    refuse({**given, "--set": changes or None, "--fault": faults or None}, f"--topology {topology} is no cluster")
+    bandwidth, latency, message_overhead = rates.values()
+    return build_topology(topology, bandwidth, latency, message_overhead, None)
 
 
 def _over_sizes(
