@@ -89,6 +89,11 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
         with pytest.raises(InterlockError, match=r"below 4e18 together|not be negative"):
             schedule(*times)
 
+    ring, held = (i32(0, 1), i32(1, 0)), np.array([[1], [0]], np.uint64)
+    holders, table = np.array([1], np.uint32), np.zeros((2, 2), np.uint16)
+    with pytest.raises(InterlockError, match=r"first_round must be at most 2\^62"):
+        _core.match_rounds(*ring, held, holders, i32(0, 1), table, 1, 2**63 - 1, 0, 1)
+
 
 def test_demands_of_exabytes_are_cut_without_wrapping() -> None:
     cluster = il.cluster("h200", servers=3, gpus_per_server=4)

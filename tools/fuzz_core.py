@@ -97,6 +97,7 @@ def shortened(report: str) -> str:
 
 def attack(options: argparse.Namespace) -> None:
     """Call after call with changed arguments; the diary says which one is under way."""
+    until = time.monotonic() + options.seconds
     if options.module is not None:
         load(options.module)
     else:  # what asks for more is refused, and does not take the machine's memory
@@ -110,9 +111,10 @@ def attack(options: argparse.Namespace) -> None:
     if missing:
         raise SystemExit(f"no real call of {', '.join(missing)} was seen: let `work` make one")
     names = [options.only] if options.only else sorted(kept)
-    until, number, said = time.monotonic() + options.seconds, options.first, defaultdict[str, list[int]](lambda: [0, 0])
+    number, said = options.first, defaultdict[str, list[int]](lambda: [0, 0])
     with options.diary.open("w") as diary:
-        while time.monotonic() < until and number < options.calls:
+        # On a slow machine the real calls may take all the time: every function is tried at least once.
+        while (time.monotonic() < until or number < len(names)) and number < options.calls:
             name = names[number % len(names)]
             rng = random.Random(f"{options.seed}.{number}")
             call, arguments, named = rng.choice(kept[name])
@@ -270,6 +272,14 @@ def rest() -> None:
     )
     _core.check_step_order(
         wide(0, 0, 1, 2), narrow(0, 1), narrow(0, -1, 1), np.array([0.0, 1e-5, 0.0]), wide(0, 0, 1), narrow(0)
+    )
+    _core.step_makespan_s(
+        np.array([[1e-3, 2e-3, 0.0], [0.0, 1e-3, 3e-3]]),
+        np.array([1e-3, 2e-3, 3e-3]),
+        np.array([0.0, 1e-4, 0.0]),
+        narrow(0, 0, 1),
+        wide(0, 0, 0, 1),
+        narrow(0),
     )
     _core.translations(np.array([[1, 2, 3, 0]], np.int32), 4)
 

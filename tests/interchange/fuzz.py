@@ -197,8 +197,8 @@ class Hunt:
             found = self._try(data, folder)
             if found is not None:
                 return found
-        end = time.monotonic() + seconds
-        while time.monotonic() < end or self.num_bytes < least_bytes:
+        end = time.process_time() + seconds
+        while time.process_time() < end or self.num_bytes < least_bytes:
             data = self._mutated()
             before = len(self.lines)
             found = self._try(data, folder)

@@ -202,6 +202,8 @@ private:
     }
 
     std::int64_t take(std::int64_t bytes) {
+        constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
+        require(bytes >= 0 && bytes <= kMostBytes - scratch_, "a rank must keep at most 2^62 bytes for others");
         return std::exchange(scratch_, scratch_ + (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
     }
 

@@ -135,6 +135,7 @@ void check(const MatchGraph& graph, const Holdings& holdings, const MatchOptions
     require(holdings.held.size() == at(graph.num_nodes) * words && holdings.holders.size() == at(graph.num_chunks) &&
                 holdings.missing.size() == at(graph.num_nodes),
             "holdings must have one entry per node and chunk");
+    require(options.first_round >= 0 && options.first_round <= std::int64_t{1} << 62, "first_round must be at most 2^62");
     require(options.candidates >= 1 && options.threads >= 1 && options.threads <= 1024,
             "candidates must be at least 1, threads between 1 and 1024");
 }
