@@ -117,6 +117,7 @@ public:
         received_.reserve(receives_.size());
         packs_.reserve(sends_.pieces.size());
         unpacks_.reserve(receives_.pieces.size());
+        held_.reserve(receives_.pieces.size());
     }
 
     RankProgram run(std::span<const std::int64_t> item_bytes, std::span<const std::int32_t> barriers) {

@@ -56,6 +56,7 @@ struct Moves {
     /// One message for every bucket that has any pieces.
     void number(std::size_t first_message) {
         first_id = first_message;
+        first.reserve(std::min(slot.size(), bucket_of.size()) + 1);
         std::uint32_t sum = 0;
         for (std::int32_t& count : slot) {
             if (count == 0) continue;

@@ -77,6 +77,8 @@ public:
           lanes_in_(lanes_out_.size()),
           typical_in_flight_(plan.lane_flows) {
         require(plan.lane_flows > 0, "a lane needs at least one flow");
+        table_.wires.reserve(4 * ranks_);  // a few for each peer; of everybody's they grow on
+        table_.pieces.reserve(4 * ranks_);
         if (plan.assignment != nullptr && plan.assignment->has_far()) parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
     }
 
