@@ -4,12 +4,12 @@
 // A tile is up to 320 tokens of an expert by 256 rows of its weights. Two blocks share it, each with half of the
 // tokens: each loads half of the weights for both, since under a limit of power what leaves the L2 cache costs time
 // (each block for itself is 1 to 22 % slower from 256 tokens per expert on, 8 % faster at 64; four find room on fewer
-// multiprocessors and wait longer for each other). In a block one warpgroup loads (weights by the tensor copy engine,
-// tokens gathered row by row), two multiply 128 rows of weights each with all of the block's tokens. Tokens are the
-// columns of the tensor cores' products, which come in any multiple of eight, so little is multiplied for nothing; but
-// where a block has 128 of them they are its rows, 64 of each warpgroup: 20 instead of 24 kB of shared memory are read
-// for a depth of 16, which with what is written meanwhile is all it can give (1 to 1.6 % faster where most tiles are
-// such). Gate and up rows lie sixteen by sixteen in a tile, so that both halves of a SwiGLU meet in one thread.
+// multiprocessors and wait longer for each other). In a block one warpgroup loads: weights and the rows of down by the
+// tensor copy engine, tokens gathered row by row, which keeps shared memory busier (without them gate and up would take
+// 12 % less). Two multiply 128 rows of weights each with all of the block's tokens. Tokens are the columns of the tensor
+// cores' products, which come in any multiple of eight, so little is multiplied for nothing; but where a block has 128
+// of them they are its rows, 64 of each warpgroup: 20 instead of 24 kB of shared memory are read for a depth of 16.
+// Gate and up rows lie sixteen by sixteen in a tile, so that both halves of a SwiGLU meet in one thread.
 //
 // Kinds of items: 0 gate and up, 1 down, 2 sum, 3 nothing. An item waits only for items before it in the list or for a
 // copy that raises `arrived`; every block is resident, so the list always ends. Counters are zero at launch.
@@ -137,7 +137,7 @@ __device__ __forceinline__ uint4 load_shared(u32 address) {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(384, 1) experts(
-    const u8* __restrict__ maps,        // tensor maps of both weights, 128 bytes each
+    const u8* __restrict__ maps,        // tensor maps of both weights and, by 16 and by 128, of inner_rows
     const u8* tokens,                   // [*, hidden]
     const int* token_of,                // [rows] row of tokens, rows sorted by expert
     u8* inner_rows,                     // [rows, inner] after SwiGLU
@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
   if (group == 0) {  // loads
     asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
     if (t == 0)
-      for (int i = 0; i < 2; i++) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(maps + 128 * i) : "memory");
+      for (int i = 0; i < 4; i++) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(maps + 128 * i) : "memory");
     const int chunk = t & 7, r0 = t >> 3;
     const u32 to = tokens_at + r0 * 128 + ((chunk ^ (r0 & 7)) << 4);
     int slot = 0;
@@ -218,32 +218,43 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
       item.row += block * part;
       item.end = min(item.row + part, item.end);
       const int depth = item.kind ? inner : hidden;
-      const u8* from = item.kind ? inner_rows : tokens;
+      const int boxes = max(0, (item.end - item.row + GRAIN - 1) / GRAIN);  // of rows that lie side by side
       u32 at[TOKENS / 16];
       if ((t & 31) == 0) {
-        if (item.kind == 1) await<acquire>(flags.done + item.tile, tiles_up * WARPS, flags);
-        else if (item.chunk >= 0) await<acquire_outside>(flags.arrived + item.chunk, 1, flags);
+        if (item.kind == 1) {
+          await<acquire>(flags.done + item.tile, tiles_up * WARPS, flags);
+          asm volatile("fence.proxy.async.global;" ::: "memory");  // others stored what the copy engine reads
+        } else if (item.chunk >= 0) await<acquire_outside>(flags.arrived + item.chunk, 1, flags);
       }
       __syncwarp();
 #pragma unroll
       for (int p = 0; p < TOKENS / 16; p++) {
         const int row = item.row + r0 + 16 * p;
-        at[p] = row < item.end ? (u32)(item.kind ? row : token_of[row]) * (u32)(depth / 8) + chunk : ~0u;
+        at[p] = item.kind == 0 && row < item.end ? (u32)token_of[row] * (u32)(depth / 8) + chunk : ~0u;
       }
       for (int k = 0; k < depth / DEPTH; k++) {
         wait_barrier(empty + 8 * stage, phase ^ 1);
         if (k == 0) hand_over(item);
         if (t == 0) {
-          asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * stage), "r"(WEIGHT_BYTES) : "memory");
+          asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full + 8 * stage),
+                       "r"(WEIGHT_BYTES + (item.kind ? boxes * GRAIN * DEPTH * 2 : 0))
+                       : "memory");
           const u32 half_at = weights_at + stage * WEIGHT_BYTES + block * (WEIGHT_BYTES / 2), both = 3;
-          if (item.kind)
+          if (item.kind) {
+            const int each = boxes == 8 ? 8 : 1;  // 128 rows in one go
+            for (int p = 0; p < boxes; p += each)
+              asm volatile(
+                  "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+                      tokens_at + stage * TOKEN_BYTES + p * GRAIN * DEPTH * 2),
+                  "l"(maps + (each == 8 ? 384 : 256)), "r"(k * DEPTH), "r"(item.row + p * GRAIN), "r"(full + 8 * stage)
+                  : "memory");
             asm volatile(
                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], "
                 "%5;" ::"r"(half_at),
                 "l"(maps + 128), "r"(k * DEPTH), "r"(item.expert * hidden + item.column * ROWS + block * (ROWS / 2)), "r"(full + 8 * stage),
                 "h"((unsigned short)both)
                 : "memory");
-          else
+          } else
             asm volatile(
                 "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %3, %4, "
                 "%5}], [%6], %7;" ::"r"(half_at),
@@ -255,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) experts(
         for (int p = 0; p < TOKENS / 16; p++)
           if (at[p] != ~0u)
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to + stage * TOKEN_BYTES + p * 2048),
-                         "l"(from + (size_t)(at[p] + k * 8) * 16)
+                         "l"(tokens + (size_t)(at[p] + k * 8) * 16)
                          : "memory");
         asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full + 8 * stage) : "memory");
         advance();

@@ -90,7 +90,7 @@ def launch_experts(
         cuda.core.Stream.from_handle(torch.cuda.current_stream(device).cuda_stream),
         config,
         kernel,
-        _maps(gate_up_weight, down_weight).data_ptr(),
+        _maps(gate_up_weight, down_weight, inner_rows).data_ptr(),
         tokens.data_ptr(),
         tables.token_of.data_ptr(),
         inner_rows.data_ptr(),
@@ -134,15 +134,16 @@ def _kernel(device: int) -> tuple[Any, int]:
 _made_maps: dict[tuple[int, ...], torch.Tensor] = {}
 
 
-def _maps(gate_up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """Tensor maps of both weights in device memory, kept by address and shape: they hold nothing else."""
-    key = gate_up.data_ptr(), down.data_ptr(), *down.shape, gate_up.device.index or 0
+def _maps(gate_up: torch.Tensor, down: torch.Tensor, inner_rows: torch.Tensor) -> torch.Tensor:
+    """Tensor maps of weights and rows in device memory, kept by address and shape: they hold nothing else."""
+    tensors = gate_up, down, inner_rows
+    key = *(tensor.data_ptr() for tensor in tensors), *down.shape, len(inner_rows), gate_up.device.index or 0
     if key not in _made_maps:
         if len(_made_maps) > 1000:
             _made_maps.clear()
         num_experts, hidden, inner = down.shape
         row = hidden * 2  # bytes
-        both = [
+        made = [
             # Sixteen channels of gate, the same of up, and so on: SwiGLU's halves lie side by side in a tile.
             _encode(
                 gate_up,
@@ -151,8 +152,9 @@ def _maps(gate_up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
                 [64, 16, 2, 4, 1],
             ),
             _encode(down, [inner, num_experts * hidden], [inner * 2], [64, 128]),
+            *(_encode(inner_rows, [inner, len(inner_rows)], [inner * 2], [64, rows]) for rows in (GRAIN, 128)),
         ]
-        _made_maps[key] = torch.from_numpy(np.concatenate(both)).to(gate_up.device)
+        _made_maps[key] = torch.from_numpy(np.concatenate(made)).to(gate_up.device)
     return _made_maps[key]
 
 
