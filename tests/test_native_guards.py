@@ -93,6 +93,10 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
     holders, table = np.array([1], np.uint32), np.zeros((2, 2), np.uint16)
     with pytest.raises(InterlockError, match=r"first_round must be at most 2\^62"):
         _core.match_rounds(*ring, held, holders, i32(0, 1), table, 1, 2**63 - 1, 0, 1)
+    with pytest.raises(InterlockError, match="no chunks beyond the last"):
+        _core.match_rounds(*ring, held + np.uint64(2), holders, i32(0, 1), table, 1, 0, 0, 1)
+    with pytest.raises(InterlockError, match=r"at most 2\^62"):
+        _core.decompose(np.array([[0, 2**62], [1, 0]], np.int64))
 
 
 def test_demands_of_exabytes_are_cut_without_wrapping() -> None:

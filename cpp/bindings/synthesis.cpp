@@ -242,6 +242,9 @@ void bind_list_schedule(nb::module_& m) {
                                     as_span(task_ticks),
                                     as_csr(successor_offsets, successors)};
                 require(lateness.size() == task_orbit.size(), "every task needs a lateness");
+                for (const std::int64_t ticks : as_span(lateness)) {
+                    require(ticks >= -(std::int64_t{1} << 62) && ticks <= std::int64_t{1} << 62, "lateness must be within 2^62");
+                }
                 std::vector<std::int64_t> priority = remaining_ticks(work);
                 for (std::size_t task = 0; task < priority.size(); ++task) priority[task] -= lateness.data()[task];
                 made = refine_schedule(work, priority, {max_merge, patience_ticks, as_span(full_ticks)}, rounds);

@@ -135,6 +135,10 @@ void check(const MatchGraph& graph, const Holdings& holdings, const MatchOptions
     require(holdings.held.size() == at(graph.num_nodes) * words && holdings.holders.size() == at(graph.num_chunks) &&
                 holdings.missing.size() == at(graph.num_nodes),
             "holdings must have one entry per node and chunk");
+    const std::uint64_t beyond = graph.num_chunks % 64 == 0 ? 0 : ~std::uint64_t{0} << (graph.num_chunks % 64);
+    for (std::size_t last = words - 1; last < holdings.held.size(); last += words) {
+        require((holdings.held[last] & beyond) == 0, "nodes must hold no chunks beyond the last");
+    }
     require(options.first_round >= 0 && options.first_round <= std::int64_t{1} << 62, "first_round must be at most 2^62");
     require(options.candidates >= 1 && options.threads >= 1 && options.threads <= 1024,
             "candidates must be at least 1, threads between 1 and 1024");

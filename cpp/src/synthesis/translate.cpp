@@ -192,8 +192,8 @@ void check(const OrbitGraph& graph) {
     require(graph.orbit_latency_ticks.size() == orbits, "every orbit needs a latency");
     graph.orbit_resources.check(orbits, "orbit_resources");
     for (const std::int32_t rank : graph.next) require(rank >= 0 && rank < graph.num_ranks, "orbits must lead to ranks");
-    for (const std::int64_t ticks : graph.orbit_ticks) require(ticks > 0, "every orbit must take time");
-    for (const std::int64_t ticks : graph.orbit_latency_ticks) require(ticks >= 0, "latencies must not be negative");
+    for (const std::int64_t ticks : graph.orbit_ticks) require(ticks > 0 && ticks <= std::int64_t{1} << 61, "every orbit must take time, at most 2^61 ticks");
+    for (const std::int64_t ticks : graph.orbit_latency_ticks) require(ticks >= 0 && ticks <= std::int64_t{1} << 61, "latencies must be between 0 and 2^61 ticks");
     for (const std::int32_t resource : graph.orbit_resources.values) {
         require(resource >= 0 && resource < graph.num_resources, "orbits must hold known resources");
     }

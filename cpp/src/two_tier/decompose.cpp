@@ -55,7 +55,11 @@ void sort_descending(Permutations& stages, std::size_t size) {
 Permutations decompose(std::span<const std::int64_t> matrix, std::int32_t size) {
     const auto n = static_cast<std::size_t>(size);
     require(size > 0 && matrix.size() == n * n, "matrix must be [size, size]");
-    for (const std::int64_t entry : matrix) require(entry >= 0, "matrix must not be negative");
+    std::int64_t room = std::int64_t{1} << 62;
+    for (const std::int64_t entry : matrix) {
+        require(entry >= 0 && entry <= room, "matrix must not be negative, and add up to at most 2^62");
+        room -= entry;
+    }
     std::vector<std::int64_t> left = pad(matrix, n);
     ShrinkingMatching matching(size);
     for (std::int32_t i = 0; i < size; ++i) {
