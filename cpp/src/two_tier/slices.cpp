@@ -14,7 +14,6 @@ constexpr double kMostSlices = 64;  // of all lanes of a NIC
 constexpr double kLeastMost = 6;     // of one lane, that it may have all the same
 constexpr std::int64_t kMostFlows = 16;  // of one lane, on the wire at once
 constexpr double kLongSlice = 10;  // latencies that a slice takes, from which one at a time keeps the wire busy
-constexpr double kFreeSlices = 128;  // of one NIC's traffic, where messages cost nothing
 constexpr double kStageParts = 48;  // a staged plan's slices are this part of the busiest NIC's load
 // Finer slices hide more of the last moves, and more flows come closer to a lane's part of a NIC; each costs its overhead: best
 // where both grow alike, fitted at 1 to 64 MB.
@@ -26,12 +25,12 @@ constexpr double kMostSliceParts = 512;  // no slice is smaller than this part o
 double Slices::choose() const {
     const double partners = std::max(1.0, static_cast<double>(ledger_.tiles().servers) - 1);
     const double most = std::clamp(std::floor(kMostSlices / partners), kLeastMost, 48.0);
-    if (costs_.message_overhead_s <= 0) return std::max(most, std::floor(kFreeSlices / partners));
     const double bytes = std::accumulate(ledger_.loads().in_far.begin(), ledger_.loads().in_far.end(), 0.0);
     const double nics = std::accumulate(rates_.nic.begin(), rates_.nic.end(), 0.0);
     if (bytes <= 0 || nics <= 0) return 1;
     const double hidden = bytes / nics + kHidden * ledger_.restore_seconds();
-    double slices = kSlices * std::sqrt(hidden / costs_.message_overhead_s) * ledger_.likeness();
+    if (slice_seconds() <= 0) return most;
+    double slices = kSlices * std::sqrt(hidden / slice_seconds()) * ledger_.likeness();
     slices /= std::pow(partners, kPartnersExponent);
     return std::clamp(std::floor(slices + kRoundUp), 1.0, most);
 }
@@ -75,7 +74,11 @@ std::int64_t Slices::flow_bytes() const {
     return std::max<std::int64_t>({1, ledger_.tiles().largest_far / kMostFlows, static_cast<std::int64_t>(least)});
 }
 
-double Slices::overhead_bytes() const { return costs_.message_overhead_s * *std::ranges::max_element(rates_.nic); }
+double Slices::overhead_bytes() const { return slice_seconds() * *std::ranges::max_element(rates_.nic); }
+
+double Slices::slice_seconds() const {
+    return std::max(costs_.message_overhead_s, costs_.scale_out_latency_s / static_cast<double>(kMostFlows));
+}
 
 double Slices::busiest_bytes() const {
     const Tiles& tiles = ledger_.tiles();

@@ -133,7 +133,9 @@ def _num_slices(problem: Problem, servers: int, width: int, passes: int) -> int:
     def took_s(slices: int) -> float:
         inside, between = size / width / slices, size / width / servers / slices
         filling = (width - 1) * near.arrival_s(inside) + (servers - 1) * far.arrival_s(between)
-        serving = max(hops_at_port * near.busy_s(inside), (servers - 1) * far.busy_s(between))
+        serving = max(
+            hops_at_port * max(near.turn_s, near.busy_s(inside)), (servers - 1) * max(far.turn_s, far.busy_s(between))
+        )
         return passes * (filling + (slices - 1) * serving)
 
     return min((count for count in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if count <= most), key=took_s)

@@ -64,7 +64,7 @@ def _best_slices(problem: Problem, members: NDArray[np.int64]) -> int:
     """By the slowest rank, which sends everything and receives everything."""
     link = narrowest_link(problem.topology, members, np.roll(members, -1))
     busy_s = float(problem.items.size_bytes.sum()) / link.bandwidth_bytes_per_s
-    each = Tier("out", busy_s, len(members) - 1, link.overhead_s, link.latency_s)
+    each = Tier("out", busy_s, len(members) - 1, link.overhead_s, link.latency_s, under_way=1)
     most = int(np.clip(MOST_WAITS // len(members) ** 3, 1, MOST_SLICES))
     return min(range(1, most + 1), key=lambda slices: slices_s([each, replace(each, ports="in")], ramp(slices)))
 

@@ -16,6 +16,7 @@ from interlock.topology import Topology
 __all__ = ["Link", "best_blocks", "chain_s", "narrowest_link"]
 
 MAX_BLOCKS = 1024
+MOST_ON_THE_WAY = 16  # messages of one connection: shorter ones would wait for arrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class Link:
     def busy_s(self, size_bytes: float) -> float:
         """How long a message holds the link."""
         return self.overhead_s + size_bytes / self.bandwidth_bytes_per_s
+
+    @property
+    def turn_s(self) -> float:
+        """The least between two messages."""
+        return max(self.overhead_s, self.latency_s / MOST_ON_THE_WAY)
 
     def arrival_s(self, size_bytes: float) -> float:
         """Start to arrival of a message alone."""
@@ -63,8 +69,8 @@ def best_blocks(num_hops: int, size_bytes: float, link: Link) -> int:
     if num_hops <= 1 or size_bytes < 2:
         return 1
     most = int(min(MAX_BLOCKS, size_bytes))
-    if link.overhead_s <= 0.0:
+    if link.turn_s <= 0.0:
         return most
-    ideal = math.sqrt((num_hops - 1) * size_bytes / link.bandwidth_bytes_per_s / link.overhead_s)
+    ideal = math.sqrt((num_hops - 1) * size_bytes / link.bandwidth_bytes_per_s / link.turn_s)
     near = {max(1, min(most, math.floor(ideal))), max(1, min(most, math.ceil(ideal)))}
     return min(sorted(near), key=lambda blocks: chain_s(num_hops, size_bytes, blocks, link))

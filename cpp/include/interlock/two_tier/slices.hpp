@@ -25,6 +25,7 @@ public:
 
 private:
     [[nodiscard]] double overhead_bytes() const;  ///< that a NIC could send while it begins a message
+    [[nodiscard]] double slice_seconds() const;   ///< that a slice takes at least: a lane has so many on the wire in a latency
     [[nodiscard]] double busiest_bytes() const;   ///< of the busiest NIC
     const Ledger& ledger_;
     const Rates& rates_;
