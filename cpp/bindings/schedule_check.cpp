@@ -66,6 +66,7 @@ void bind_check(nb::module_& m) {
                                   as_csr(destination_offsets, destinations), num_ranks};
             const LinkTable links{as_span(link_src),        as_span(link_dst),     as_span(link_carries_data),
                                   as_span(node_multicasts), as_span(node_reduces), num_ranks};
+            require(num_ranks <= static_cast<std::int64_t>(links.num_nodes()), "every rank must be a node");
             Delivery checked;
             {
                 const nb::gil_scoped_release nogil;

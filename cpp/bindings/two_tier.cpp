@@ -57,8 +57,12 @@ void require_bytes(const Array2<std::int64_t>& demand_bytes, std::size_t width, 
     const std::size_t ranks = demand_bytes.shape(0);
     const std::int64_t* bytes = demand_bytes.data();
     std::uint64_t most = 0;
+    double total = 0;
     const auto add = [&](std::size_t row, std::size_t first, std::size_t last) {
-        for (std::size_t column = first; column < last; ++column) most |= static_cast<std::uint64_t>(bytes[row * ranks + column]);
+        for (std::size_t column = first; column < last; ++column) {
+            most |= static_cast<std::uint64_t>(bytes[row * ranks + column]);
+            total += static_cast<double>(bytes[row * ranks + column]);
+        }
     };
     require(rank == kEveryone || (rank >= 0 && static_cast<std::size_t>(rank) < ranks), "the rank is out of range");
     const std::size_t first = rank == kEveryone ? 0 : static_cast<std::size_t>(rank) / width * width;
@@ -67,7 +71,7 @@ void require_bytes(const Array2<std::int64_t>& demand_bytes, std::size_t width, 
         const bool is_whole = row >= first && row < last;
         add(row, is_whole ? 0 : first, is_whole ? ranks : last);
     }
-    require(most < std::uint64_t{1} << 62U, "bytes must be at least 0 and below 2^62");
+    require(most < std::uint64_t{1} << 62U && total < 0x1p62, "bytes must be at least 0 and below 2^62 in all");
 }
 
 void require_finite(std::span<const double> values, const char* rule) {
@@ -166,6 +170,7 @@ void bind_decision(nb::module_& m) {
                const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start, std::int64_t own_from,
                std::int64_t own_to, std::int64_t own_bytes) {
                 require_demand_of(self, demand_bytes);
+                require(own_bytes >= 0 && own_bytes <= std::int64_t{1} << 61, "own_bytes must be between 0 and 2^61");
                 require_bytes(demand_bytes, self.width, self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
                 RankProgram made;
                 {

@@ -160,9 +160,9 @@ NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is no
     [
         (["compare", "--cluster", "h200", "--servers", "16", "--algorithms", "guided"], 2.0, WHOLE),
         (["reproduce", "tacos"], 2.0, WHOLE),
-        (["plan", "--servers", "40", "--algorithm", "spray"], 2.0, WHOLE),
+        (["plan", "--servers", "128", "--algorithm", "spray"], 2.0, WHOLE),
         (["moe", "layer", "--layer", "large-32", "--gpus", "256"], 2.0, WHOLE),
-        (["step", "deepseek-pair"], 2.0, WHOLE),
+        (["step", "deepseek-pair"], 1.2, WHOLE),
         (["sweep", "{grid}", "--workers", "1"], 60.0, "no point was finished; {folder} has those of earlier runs"),
         pytest.param(["doctor"], 0.7, WHOLE, marks=[pytest.mark.torch, NEEDS_TORCH]),  # which takes it that long
     ],

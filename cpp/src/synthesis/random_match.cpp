@@ -171,6 +171,9 @@ RandomMatching match_randomly(const TimedLinks& links, std::span<const std::int3
                     links.link_dst[link] < links.num_nodes,
                 "links must join nodes of the graph");
         require(links.link_ticks[link] > 0 && links.link_latency_ticks[link] >= 0, "every link must take time");
+        // Nodes get chunks one after the other at worst.
+        const double most = static_cast<double>(links.link_ticks[link]) + static_cast<double>(links.link_latency_ticks[link]);
+        require(most * static_cast<double>(wanted.size()) * static_cast<double>(origin.size()) < 0x1p62, "all transfers one after the other must end before tick 2^62");
     }
     for (const std::int32_t owner : origin) require(owner >= 0 && owner < links.num_nodes, "chunks must start at nodes");
     return Matcher(links, origin, wanted, seed).run();
