@@ -43,6 +43,7 @@ __all__ = ["ALGORITHM", "guided"]
 
 MOST_TRANSFERS = 4_000_000  # scheduled in one search: some seconds
 MOST_RANKS_TO_PROVE = 100  # above, the certificate's bound takes longer than it could save
+MOST_FOR_MATCHING = 100_000  # transfers of random matchings: a fraction of a second
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
 MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
 MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
@@ -78,7 +79,9 @@ COPIES = (  # and sums into a root, read backwards
     SearchWay("greedy rounds", "everything to all over equal links, up to 40,000 ranks",
               can_go_in_rounds, greedy_rounds, is_as_good_as_it_gets),
     SearchWay("random matching", "small messages, or links that are nowhere scarce",
-              lambda goal, graph: can_match(goal, graph) and not can_go_in_rounds(goal, graph), random_matching),
+              lambda goal, graph: can_match(goal, graph) and
+              (goal.num_moves <= MOST_FOR_MATCHING or not can_go_in_rounds(goal, graph)), random_matching,
+              own_transfers=MOST_FOR_MATCHING),
     SearchWay("a tree per chunk", "ranks with many links of unlike speeds",
               has_many_links, tree_per_chunk, is_good_for_many_links),
     SearchWay("trees in the best proportions", "near the fluid optimum on up to a few hundred links",

@@ -20,17 +20,14 @@ from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet, arcs_of
 from interlock.algorithms.synthesis.budget import check_counts, in_order
-from interlock.algorithms.synthesis.connections import all_can_meet_at
 from interlock.algorithms.synthesis.goal import Direction, TreeGoal, goal_of
-from interlock.algorithms.synthesis.matching import matched, wanted
+from interlock.algorithms.synthesis.matching import matched, reach_each_other, tries_by_parts
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule, TransferSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "tacos"]
 
-MOST_STARTS = 16
 STARTED_TRANSFERS = 500_000  # over all starts, where their number is ours to choose
-PARTS = (1, 2, 4, 8)  # chunks per item of which the best is taken where none are asked for
 
 
 def tacos(
@@ -66,21 +63,11 @@ def tacos(
             return best(links.reversed()).backwards()
         return best(links.reversed()).backwards().then(best(links))
 
-    answers = [answered(count, tries) for count, tries in tries_by_parts(goal, parts, starts)]
+    answers = [answered(count, tries) for count, tries in tries_by_parts(goal, parts, starts, STARTED_TRANSFERS)]
     answer = min(answers, key=lambda made: made.makespan_s)
     made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0, reason="")
     assert isinstance(made, TransferSchedule)
     return replace(made, exclusive=bool((links.path.counts == 1).all()))
-
-
-def tries_by_parts(goal: TreeGoal, parts: int | None, starts: int | None) -> list[tuple[int, int]]:
-    """How many seeds each number of chunks is tried with; all together are cheap where the choice is ours."""
-    counts = (parts,) if parts is not None else PARTS
-    affordable = [count for count in counts if goal.num_moves * count * len(counts) <= STARTED_TRANSFERS]
-    return [
-        (count, starts or max(1, min(MOST_STARTS, STARTED_TRANSFERS // (goal.num_moves * count * len(counts)))))
-        for count in affordable or counts[:1]
-    ]
 
 
 def unwound(arcs: ArcSet) -> ArcSet:
@@ -100,9 +87,7 @@ def refuses(problem: Problem) -> str | None:
         return None
     if goal.ends.shared is None or (len(goal.ends.shared) == 1 and goal.num_moves > 0):
         return "it hands chunks only to ranks that want them, so nobody relays what has one destination"
-    arcs, takes = arcs_of(problem.topology), wanted(goal)
-    among = np.flatnonzero(takes[arcs.src] & takes[arcs.dst])
-    if not all_can_meet_at(int(goal.root[0]), goal, arcs, among):
+    if not reach_each_other(goal, arcs_of(problem.topology)):
         return "the ranks that want the chunks do not reach each other without the help of others, or not at all"
     return None
 

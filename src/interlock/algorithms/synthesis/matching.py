@@ -11,24 +11,47 @@ from interlock._native import _core
 from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import ArcSet
 from interlock.algorithms.synthesis.budget import Budget
+from interlock.algorithms.synthesis.connections import all_can_meet_at
 from interlock.algorithms.synthesis.goal import TreeGoal, cut
 from interlock.algorithms.synthesis.graph import Graph
 from interlock.algorithms.synthesis.list_schedule import TimedTransfers
 
-__all__ = ["can_match", "matched", "random_matching", "wanted"]
+__all__ = ["can_match", "matched", "random_matching", "reach_each_other", "tries_by_parts", "wanted"]
+
+MOST_STARTS = 16
+PARTS = (1, 2, 4, 8)  # chunks per item of which the best is taken where none are asked for
 
 
 def can_match(goal: TreeGoal, graph: Graph) -> bool:
-    """Whether all ranks want everything, over links that do not share anything."""
-    return goal.spans_all and graph.arcs.is_simple
+    """Whether links do not share anything, and those that want the chunks need nobody else."""
+    return graph.arcs.is_simple and (goal.spans_all or reach_each_other(goal, graph.arcs))
+
+
+def reach_each_other(goal: TreeGoal, arcs: ArcSet) -> bool:
+    """Whether all chunks are wanted by the same ranks, and those reach each other without others' help."""
+    if goal.ends.shared is None or (len(goal.ends.shared) == 1 and goal.num_moves > 0):
+        return False
+    takes = wanted(goal)
+    among = np.flatnonzero(takes[arcs.src] & takes[arcs.dst])
+    return all_can_meet_at(int(goal.root[0]), goal, arcs, among)
 
 
 def random_matching(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
-    """Once: other seeds hardly differ."""
-    parts = goal.parts or 1
-    answer = matched(goal, graph.arcs, parts, budget.seed)
-    budget.spend(goal.num_moves * parts)
-    yield answer
+    """Some numbers of chunks, the fewest first, with some seeds each, which are no effort beside trees."""
+    budget.spend(goal.num_moves * (goal.parts or 1))
+    for parts, tries in tries_by_parts(goal, goal.parts, None, budget.limit):
+        for start in range(tries):
+            yield matched(goal, graph.arcs, parts, (budget.seed + start) % 2**64)
+
+
+def tries_by_parts(goal: TreeGoal, parts: int | None, starts: int | None, transfers: int) -> list[tuple[int, int]]:
+    """How many seeds each number of chunks is tried with; all together are cheap where the choice is ours."""
+    counts = (parts,) if parts is not None else PARTS
+    affordable = [count for count in counts if goal.num_moves * count * len(counts) <= transfers]
+    return [
+        (count, starts or max(1, min(MOST_STARTS, transfers // (goal.num_moves * count * len(counts)))))
+        for count in affordable or counts[:1]
+    ]
 
 
 def matched(goal: TreeGoal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
