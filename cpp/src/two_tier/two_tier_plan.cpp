@@ -49,7 +49,9 @@ public:
         if (wanted(Way::kDirect) && may_be_whole) predicted_s[0] = ledger_.direct_seconds();
         // The assignment and the stages are most of the work: not made where they can gain nothing that is worth telling.
         const auto may_gain = [&](double least_s) { return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s); };
-        if (wanted(Way::kDetour) && may_be_whole && may_gain(ledger_.least_detour_seconds()) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+        // Sums miss what slices of a detour wait for and whom they crowd: it is believed only where it can be followed.
+        const bool may_believe = may_follow || only >= 0 || !has_rails;
+        if (wanted(Way::kDetour) && may_be_whole && may_believe && may_gain(ledger_.least_detour_seconds()) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
             detour = make_detour();
             cut(detour);
             if (detour.assignment.is_whole) predicted_s[3] = must_follow ? follow(detour) : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
@@ -77,7 +79,6 @@ public:
             return best;
         };
         auto best = only >= 0 ? only : choose();
-        // Sums miss what slices of a detour wait for and whom they crowd: it is followed before it is believed.
         if (best == 3 && may_follow && !must_follow) {
             predicted_s[3] = follow(detour);
             best = choose();
