@@ -46,3 +46,12 @@ def test_so_does_the_way_that_is_chosen_where_there_is_little_to_send(kind: str)
     cluster = il.cluster(preset, **settings)  # type: ignore[arg-type]
     plan = il.plan(cluster, il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu="16 MB", seed=11), algorithm="adaptive")
     assert plan.predicted_s == pytest.approx(plan.simulate(1e-3).makespan_s, rel=0.1)
+
+
+@pytest.mark.parametrize("way", ["direct", "detour"])
+def test_a_nic_begins_all_its_messages_before_the_first_byte_leaves(way: str) -> None:
+    """24 messages of 0.2 us each, after which the busiest receiver has all its bytes still to come."""
+    cluster = il.cluster("h200", servers=4)
+    demand = il.traffic.hot_expert(cluster, skew=0.8, bytes_per_gpu="64 kB", seed=5)
+    plan = il.plan(cluster, demand, algorithm="adaptive", way=way)
+    assert plan.predicted_s == pytest.approx(plan.simulate(1e-3).makespan_s, rel=0.03)

@@ -118,9 +118,26 @@ double Ledger::near_seconds() const {
            costs_.message_overhead_s * static_cast<double>(rates_.width - 1) + costs_.scale_up_latency_s;
 }
 
+bool Ledger::goes_straight() const {
+    if (ports_.scale_out != ScaleOut::kRail) return true;
+    for (std::size_t src = 0; src < ranks_; ++src) {
+        for (std::size_t dst = 0; dst < ranks_; ++dst) {
+            if (src / rates_.width != dst / rates_.width && src % rates_.width != dst % rates_.width && demand_[src * ranks_ + dst] > 0) return false;
+        }
+    }
+    return true;
+}
+
 double Ledger::direct_seconds() const {
+    // Uplinks that pairs share are counted up to a cap.
+    if (!goes_straight() || (!costs_.crosses_rails && ports_.ranks() > kMostCoupled)) return kNever;
     double most = 0;
     const double crowd = crowd_;
+    // A NIC begins all its messages before the first byte leaves.
+    std::int32_t fewest = std::numeric_limits<std::int32_t>::max();
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+        if (loads_.out_far[rank] > 0) fewest = std::min(fewest, tiles_.num_far[rank]);
+    }
     if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled) {
         const Assignment own = assign_bytes(demand_, loads_, ports_, {0.0, {}, 0.0, false, false});
         most = own.nic_s;
@@ -128,9 +145,9 @@ double Ledger::direct_seconds() const {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];
         if (out == 0 && in == 0) continue;
-        if (rates_.nic[rank] <= 0 || !costs_.crosses_rails) return kNever;
+        if (rates_.nic[rank] <= 0) return kNever;
         most = std::max({most, static_cast<double>(out) / rates_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
-                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd});
+                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd + costs_.message_overhead_s * fewest});
     }
     most = std::max(most, uplink_seconds(false));
     if (most > 0) most += costs_.scale_out_latency_s;

@@ -328,11 +328,17 @@ private:
             }
             if (!into.empty()) into[to_size(lanes_[lane].dst)].push_back(to_int32(lane));
         }
+        // A NIC begins the messages of all its flows before the first byte leaves: nothing arrives until then.
+        std::vector<double> begun_s(ports_.count(), 1e300);
+        for (const LaneFlow& lane : lanes_) {
+            const RoutePorts on = wire(lane.src, lane.dst);
+            for (const std::size_t port : on.all()) begun_s[port] = std::min(begun_s[port], costs_.message_overhead_s * flows[ports_.out(to_size(lane.src))]);
+        }
         for (std::size_t port = 0; port < end.size(); ++port) {
             if (load[port] <= 0) continue;
             const bool is_crowded = !into.empty() && port >= ranks && port < 2 * ranks;
             const double busy_s = is_crowded ? crowd_seconds(into[port - ranks], rate_[port]) : load[port] / rate_[port];
-            end[port] = port < ranks ? end_of(jobs_[port]) : costs_.stage_overhead_s + busy_s;
+            end[port] = port < ranks ? end_of(jobs_[port]) : costs_.stage_overhead_s + begun_s[port] + busy_s;
         }
         for (const std::size_t lane : by_end) {
             const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);

@@ -81,6 +81,8 @@ private:
     [[nodiscard]] double crowd_factor() const;
     /// What the NICs of a server share. @param is_balanced whether all have the same part of it
     [[nodiscard]] double uplink_seconds(bool is_balanced) const;
+    /// Whether the fabric joins all NICs that must talk when every pair takes its own.
+    [[nodiscard]] bool goes_straight() const;
     /// Uplinks when every tile takes all rails alike.
     [[nodiscard]] double rail_uplink_seconds() const;
     /// Part of the scale-up ports' time that balanced traffic takes at most, without counting lanes.
