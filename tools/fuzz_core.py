@@ -185,12 +185,14 @@ def work() -> None:
     """Something of everything, small."""
     import interlock as il
     from interlock._native import _core
+    from interlock.algorithms.adaptive import network_of
     from interlock.cost import lower_bound
 
     with tempfile.TemporaryDirectory() as folder:
         for servers, gpus, faults in ((2, 2, []), (3, 4, [il.slow_nic(0, 1, "5 GB/s"), il.dead_nic(1, 2)])):
             cluster = il.cluster("h200", servers=servers, gpus_per_server=gpus, faults=faults)
             demand = il.traffic.zipf(cluster, skew=1.0, bytes_per_gpu="1 MB", seed=1)
+            _core.direct_seconds(demand.bytes_matrix, network_of(cluster))
             for name in ("adaptive", "fast", "rails-split", "guided"):
                 if name != "fast" or not faults:
                     plan = il.plan(cluster, demand, name)

@@ -271,6 +271,17 @@ void bind_two_tier(nb::module_& m) {
         },
         "demand_bytes"_a.noconvert(), "network"_a, "only"_a, "slices"_a, "Decides how to move a demand between servers.");
     m.def(
+        "direct_seconds",
+        [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network) {
+            const std::size_t ranks = network.nic.size();
+            require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks]");
+            const nb::gil_scoped_release nogil;
+            const DirectPrice price = direct_price(as_span(demand_bytes), network.rates(), network.costs, network.ports);
+            return std::make_tuple(price.direct_s, price.least_s);
+        },
+        "demand_bytes"_a.noconvert(), "network"_a,
+        "Seconds of sending every pair on its own, infinite where that cannot be, and seconds that no way takes less than.");
+    m.def(
         "sum_tiles",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
             require_whole_servers(demand_bytes, servers);

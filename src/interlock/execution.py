@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from interlock._native import _core
 from interlock.algorithms import registry
-from interlock.algorithms.auto import Chosen
-from interlock.algorithms.two_tier_plan import TwoTierPlan, Way
+from interlock.algorithms.adaptive import network_of
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan, planner, synthesize
@@ -28,11 +27,10 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 __all__ = [
+    "NativeCall",
     "check_whole_elements",
-    "choose_faster",
     "execute",
-    "least_seconds",
-    "native_seconds",
+    "native_calls",
     "open_collectives",
     "open_session",
     "plan_collective",
@@ -45,7 +43,6 @@ SURELY = 1e-6  # by which two estimates differ whoever computes them
 MARGIN = 1.05  # a plan must promise to beat the backend's own call by this much
 # Taken in turn where a plan would form a sum at several ranks, which then could differ in their last bits.
 SUMS_ONCE = ("hierarchical", "ring", "direct")
-PORT_BYTES = 128 * 1024  # a burst that a shallow switch port holds, however many send it
 
 
 def open_session(
@@ -67,77 +64,71 @@ def open_session(
     if algorithm == NATIVE:
         return Session(group, cluster, placement, _always_native, NATIVE, timeout_s)
     chosen = registry.get(algorithm)
-    small: list[tuple[Cluster, float]] = []  # of the cluster of the last demand
-    makers: dict[tuple[int, int], Callable[[Demand], Plan]] = {}
+    on: list[
+        tuple[Cluster, Callable[[Demand], NativeCall], dict[int, Callable[[Demand], Plan]]]
+    ] = []  # the cluster of the last demand
 
     def choose(where: Cluster, demand: Demand) -> Choice:
-        if fallback:
-            if not small or small[0][0] is not where:
-                small[:] = [(where, surely_native_bytes(where))]
-            if _most_bytes(demand.bytes_matrix) <= small[0][1]:
-                words = f"a plan gains nothing: no rank has more than {small[0][1]:.0f} bytes to send or receive"
-                return Choice(None, words, is_sure=True)
-            if (cheap := native_at_once(where, demand)) is not None:
-                return cheap
+        if not on or on[0][0] is not where:
+            on[:] = [(where, native_calls(where), {})]
+        _, price, makers = on[0]
+        native = price(demand) if fallback else None
+        if native is not None and (cheap := native.at_once()) is not None:
+            return cheap
         if where.faults and (reason := chosen.supports(demand_problem(where, demand))) is not None:
             if not fallback:
                 raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
             return Choice(None, f"{algorithm} cannot plan this: {reason}")
-        key = id(where), align(demand)
-        if key not in makers:
-            for old in [old for old in makers if old[0] != key[0]]:
-                makers.pop(old)
-            makers[key] = planner(where, algorithm, align=key[1])
-        made = makers[key](demand)
-        return choose_faster(where, demand, made) if fallback else Choice(made, f"planned by {algorithm}")
+        grain = align(demand)
+        if grain not in makers:
+            makers[grain] = planner(where, algorithm, align=grain)
+        made = makers[grain](demand)
+        return Choice(made, f"planned by {algorithm}") if native is None else native.or_faster(made)
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
 
 
-def native_at_once(cluster: Cluster, demand: Demand) -> Choice | None:
-    """The backend's own call, without planning and without comparing, where no imaginable plan could beat it.
+@dataclass(frozen=True, slots=True)
+class NativeCall:
+    """The backend's own call for a demand: every pair on its own, as the ledger of `adaptive` prices that."""
 
-    Only where that is so by more than arithmetic on different machines could differ.
-    """
-    least_s, native_s = least_seconds(cluster, demand.bytes_matrix), native_seconds(cluster, demand.bytes_matrix)
-    if native_s > least_s * MARGIN * (1 - SURELY):
-        return None
-    words = f"a plan gains nothing: {least_s:.3g} s at the very least, the backend's own call {native_s:.3g} s"
-    return Choice(None, words, is_sure=True)
+    seconds: float  # infinite where not all ranks that must talk reach each other
+    least_s: float  # of any plan
+    agree_s: float  # until ranks have compared digests of a plan
+
+    def at_once(self) -> Choice | None:
+        """The call, without planning and without comparing, where no plan could gain what it costs to agree on it.
+
+        Only where that is so by more than arithmetic on different machines could differ.
+        """
+        if self.seconds > self._worth_s(self.least_s) * (1 - SURELY):
+            return None
+        return Choice(None, f"a plan gains nothing: {self.least_s:.3g} s at the very least, {self}", is_sure=True)
+
+    def or_faster(self, made: Plan) -> Choice:
+        """A plan, or the call where the plan is not predicted to gain.
+
+        A plan whose algorithm predicts nothing counts as the best imaginable one.
+        """
+        planned_s = self.least_s if made.predicted_s is None else made.predicted_s
+        if self.seconds > self._worth_s(planned_s):
+            return Choice(made, f"planned by {made.algorithm}")
+        return Choice(None, f"a plan gains nothing: {planned_s:.3g} s predicted, {self}")
+
+    def _worth_s(self, planned_s: float) -> float:
+        """Seconds of the call from which a plan of so many is taken instead."""
+        return planned_s * MARGIN + self.agree_s
+
+    def __str__(self) -> str:
+        return f"the backend's own call {self.seconds:.3g} s"
 
 
-def surely_native_bytes(cluster: Cluster) -> float:
-    """Bytes that a rank may send and receive so that the hops of any plan take longer than the backend's own call.
-
-    So small demands, whose decision would take as long as they do, are decided by one comparison.
-    """
-    nothing = np.zeros((cluster.num_ranks,) * 2, np.int64)
-    most_s = native_seconds(cluster, nothing) + (cluster.num_ranks - 1) * cluster.message_overhead_s
-    slowest = max(1e-9, min(float(cluster.nic_bandwidth_bytes_per_s.min()), cluster.slowest_scale_up_bytes_per_s))
-    fan_in, senders = cluster.fabric.fan_in, cluster.num_ranks - cluster.gpus_per_server
-    loss = 0.0 if fan_in is None else cluster.fabric.loss_per_sender * max(senders - fan_in, 0)
-    left_s = least_seconds(cluster, nothing) * MARGIN * (1 - SURELY) - most_s
-    return left_s * slowest / (1 + loss)
-
-
-def _most_bytes(bytes_matrix: NDArray[np.int64]) -> int:
-    return int(max(bytes_matrix.sum(axis=0).max(initial=0), bytes_matrix.sum(axis=1).max(initial=0)))
-
-
-def choose_faster(cluster: Cluster, demand: Demand, made: Plan) -> Choice:
-    """A plan, or the backend's own call where the plan is not predicted to gain.
-
-    A plan whose algorithm predicts nothing counts as the best imaginable one.
-    """
-    planned_s, native_s = made.predicted_s, native_seconds(cluster, demand.bytes_matrix)
-    compact = made.compact.compact if isinstance(made.compact, Chosen) else made.compact
-    if isinstance(compact, TwoTierPlan):  # which knows what sending everything at once takes, by the same model
-        native_s = min(native_s, compact.decision.predicted_s[Way.DIRECT])
-    if planned_s is None:
-        planned_s = least_seconds(cluster, demand.bytes_matrix)
-    if native_s > planned_s * MARGIN:
-        return Choice(made, f"planned by {made.algorithm}")
-    return Choice(None, f"a plan gains nothing: {planned_s:.3g} s predicted, the backend's own call {native_s:.3g} s")
+def native_calls(cluster: Cluster) -> Callable[[Demand], NativeCall]:
+    """What prices the backend's own call for demands on a cluster."""
+    network = network_of(cluster)
+    # Ranks compare in three hops, by way of leaders.
+    agree_s = 3 * cluster.stage_overhead_s + 2 * cluster.scale_up_latency_s + cluster.scale_out_latency_s
+    return lambda demand: NativeCall(*_core.direct_seconds(demand.bytes_matrix, network), agree_s)
 
 
 def open_collectives(
@@ -234,54 +225,6 @@ def with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
 
 def _always_native(where: Cluster, demand: Demand) -> Choice:
     return Choice(None, "the backend's own call was asked for", is_sure=True)
-
-
-def least_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
-    """What a plan cannot do without: the busiest server's bytes over all its NICs, a few hops, and its messages.
-
-    A rank sends and receives at least one for each server and for each GPU beside it, on the way out and on the way in.
-    """
-    between, rates = _between_servers(cluster, bytes_matrix)
-    port_s = np.maximum(between.sum(axis=0), between.sum(axis=1)) / np.maximum(rates.sum(axis=1), 1e-9)
-    inside = _inside(cluster, bytes_matrix) / cluster.slowest_scale_up_bytes_per_s
-    messages = 4 * (cluster.servers + cluster.gpus_per_server)
-    hops_s = cluster.stage_overhead_s * max(1, cluster.servers - 1) + messages * cluster.message_overhead_s
-    hops_s += cluster.scale_out_latency_s + 2 * cluster.scale_up_latency_s
-    return float(max(port_s.max(initial=0.0), inside) + hops_s)
-
-
-def native_seconds(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> float:
-    """What sending everything at once takes: the busiest NIC, slowed down by as many senders as it has."""
-    width = cluster.gpus_per_server
-    server = np.arange(cluster.num_ranks) // width
-    far = np.where(server[:, None] != server[None, :], bytes_matrix, 0)
-    rates = np.maximum(cluster.nic_bandwidth_bytes_per_s, 1e-9)
-    senders = (far > 0).sum(axis=0)
-    fan_in = cluster.fabric.fan_in
-    loss = np.zeros(len(far)) if fan_in is None else cluster.fabric.loss_per_sender * np.maximum(senders - fan_in, 0)
-    loss[far.sum(axis=0) <= PORT_BYTES] = 0.0
-    port_s = np.maximum(far.sum(axis=1) / rates, far.sum(axis=0) / rates * (1 + loss))
-    inside = _inside(cluster, bytes_matrix) / cluster.slowest_scale_up_bytes_per_s
-    messages = int((bytes_matrix > 0).sum(axis=1).max(initial=0))
-    fixed_s = cluster.stage_overhead_s + messages * cluster.message_overhead_s + cluster.scale_out_latency_s
-    return float(max(port_s.max(initial=0.0), inside) + fixed_s)
-
-
-def _between_servers(
-    cluster: Cluster, bytes_matrix: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    shape = (cluster.servers, cluster.gpus_per_server)
-    between = bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3))
-    np.fill_diagonal(between, 0)
-    return between, cluster.nic_bandwidth_bytes_per_s.reshape(shape)
-
-
-def _inside(cluster: Cluster, bytes_matrix: NDArray[np.int64]) -> int:
-    """Bytes of the rank that exchanges most inside its server."""
-    server = np.arange(cluster.num_ranks) // cluster.gpus_per_server
-    near = np.where(server[:, None] == server[None, :], bytes_matrix, 0)
-    np.fill_diagonal(near, 0)
-    return int(np.maximum(near.sum(axis=0), near.sum(axis=1)).max(initial=0))
 
 
 def execute(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch.distributed.distributed_c10d import _world
 
 from interlock.errors import InvalidInput
-from interlock.execution import execute, native_seconds, open_session, with_gaps
+from interlock.execution import execute, native_calls, open_session, with_gaps
 from interlock.gpu.all_to_all import find_mover
 from interlock.gpu.device import missing
 from interlock.planning import Plan
@@ -97,7 +97,7 @@ class Report:
     @property
     def native_s(self) -> float:
         """An estimate of what the backend's own call takes."""
-        return native_seconds(self.cluster, self.demand_bytes)
+        return native_calls(self.cluster)(Demand(self.demand_bytes)).seconds
 
     @property
     def lower_bound_s(self) -> float | None:
@@ -256,7 +256,8 @@ class AllToAll:
 
     def native_s(self, bytes_matrix: NDArray[np.int64]) -> float:
         """An estimate of what the backend's own call takes for bytes between all ranks of the group."""
-        return native_seconds(self.session.cluster, self.placement.to_cluster_order(bytes_matrix))
+        demand = Demand(self.placement.to_cluster_order(bytes_matrix))
+        return native_calls(self.session.cluster)(demand).seconds
 
     def replan(self, cluster: Cluster) -> None:
         """Plan for another description of the same machines from now on. Every rank must call it."""

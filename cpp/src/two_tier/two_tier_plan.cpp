@@ -243,4 +243,9 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
     return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
 }
 
+DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs, const Ports& ports) {
+    const Ledger ledger(demand_bytes, rates, costs, ports);
+    return {ledger.direct_seconds(), costs.stage_overhead_s + ledger.cut_s()};
+}
+
 }  // namespace interlock

@@ -219,6 +219,11 @@ def two_tier_network(*, servers: int, nic: Annotated[NDArray[numpy.float64], dic
 def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int) -> TwoTierDecision:
     """Decides how to move a demand between servers."""
 
+def direct_seconds(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork) -> tuple[float, float]:
+    """
+    Seconds of sending every pair on its own, infinite where that cannot be, and seconds that no way takes less than.
+    """
+
 def sum_tiles(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], servers: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)]:
     """
     Bytes between servers, [servers, servers]; what a rank keeps is left out.

@@ -36,7 +36,7 @@ from interlock.schedule import CompactSchedule, scratch_spans
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["ALGORITHM", "adaptive"]
+__all__ = ["ALGORITHM", "adaptive", "network_of"]
 
 _WAYS = {way.name.lower(): way for way in Way}
 MOST_DRIFT = 0.15  # change of any server's traffic, from a sample, up to which an earlier plan is kept
@@ -71,8 +71,13 @@ def adaptive(
 
 def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Planner:
     """A planner for one cluster; what depends only on the cluster is done here."""
+    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices)
+
+
+def network_of(cluster: Cluster) -> _core.TwoTierNetwork:
+    """The cluster as the core's ledger sees it."""
     fabric = cluster.fabric
-    network = _core.two_tier_network(
+    return _core.two_tier_network(
         servers=cluster.servers,
         nic=np.ascontiguousarray(cluster.nic_bandwidth_bytes_per_s, np.float64),
         nominal_nic=np.ascontiguousarray(cluster.nominal_nic_bandwidth_bytes_per_s, np.float64),
@@ -110,7 +115,6 @@ def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Pla
         hash_uplinks=fabric.ecmp_uplinks or 0,
         hash_seed=fabric.ecmp_seed,
     )
-    return Planner(cluster, network, -1 if way is None else int(_WAYS[way]), slices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -83,6 +83,12 @@ private:
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
                               const Ports& ports, std::int32_t only, std::int32_t slices);
 
+/// What sending every pair on its own takes, infinite where that cannot be, and what no way takes less than.
+struct DirectPrice {
+    double direct_s, least_s;
+};
+DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs, const Ports& ports);
+
 /// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
 LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
                    bool crosses_rails);
