@@ -10,10 +10,11 @@ from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.msccl import limits
 from interlock.interchange.msccl.flavors import FLAVORS, Header, refusals
 from interlock.interchange.shared.chunks.buffers import ChunkBuffers
+from interlock.interchange.shared.chunks.execution import Program
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml, whole_number
 
-__all__ = ["ADDS", "RECEIVES", "SENDS", "Block", "Program", "Instruction", "parse_msccl_xml"]
+__all__ = ["ADDS", "RECEIVES", "SENDS", "Block", "Instruction", "parse_msccl_xml"]
 
 MAX_GPUS = 4096
 SENDS = ("s", "rcs", "rrs", "rrcs")
@@ -46,18 +47,7 @@ class Block:
     steps: list[Instruction] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Program:
-    """All threadblocks and what is said of the buffers."""
-
-    buffers: ChunkBuffers
-    in_place: bool
-    scratch: list[int]
-    blocks: list[list[Block]]  # per GPU
-    notes: list[str]
-
-
-def parse_msccl_xml(path: Path) -> Program:
+def parse_msccl_xml(path: Path) -> Program[Block]:
     """The program in a file, checked."""
     document = parse_xml(read_bytes(path), path)
     root = document.root

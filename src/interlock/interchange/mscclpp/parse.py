@@ -9,6 +9,7 @@ from pathlib import Path
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.mscclpp import limits
 from interlock.interchange.shared.chunks.buffers import ChunkBuffers
+from interlock.interchange.shared.chunks.execution import Program
 from interlock.interchange.shared.json_text import Json, entries, number, read_json, table, text
 
 __all__ = ["Block", "Channel", "Operation", "MscclppPlan", "Stretch", "parse_mscclpp"]
@@ -63,20 +64,15 @@ class Block:
 
     gpu: int
     id: int
-    operations: list[Operation] = field(default_factory=list)
+    steps: list[Operation] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MscclppPlan:
-    """All threadblocks; chunks are counted in the smallest pieces that groups of threadblocks divide them into."""
+class MscclppPlan(Program[Block]):
+    """Its chunks are counted in the smallest pieces that groups of threadblocks divide them into."""
 
-    buffers: ChunkBuffers
-    in_place: bool
-    scratch: list[int]
-    blocks: list[list[Block]]
     semaphores: list[list[int]]  # initial values, per GPU
     split: int
-    notes: list[str]
 
 
 def parse_mscclpp(path: Path) -> MscclppPlan:
@@ -104,7 +100,7 @@ def parse_mscclpp(path: Path) -> MscclppPlan:
     kind = limits.COLLECTIVE_BY_NAME.get(collective, collective[:64])
     buffers = ChunkBuffers(str(path), parser.inputs, parser.outputs, kind, _chunk_bytes(path, top, split))
     semaphores = [parser.semaphores(k) for k in range(len(gpus))]
-    return MscclppPlan(buffers, top["inplace"] is True, parser.scratch, blocks, semaphores, split, notes)
+    return MscclppPlan(buffers, top["inplace"] is True, parser.scratch, blocks, notes, semaphores, split)
 
 
 def _chunk_bytes(path: Path, top: dict[str, Json], split: int) -> int | None:
@@ -231,7 +227,7 @@ class _Parser:
             inner = entries(op, "ops", where, limits.MAX_OPERATIONS, default=[]) if op.get("name") == "pipeline" else []
             count += 1 + len(inner)
             for step in [op, *(table(i, f"{where}, operation {o}") for i in inner)]:
-                made.operations.append(self._operation(gpu, f"{where}, operation {o}", step, channels, buffers))
+                made.steps.append(self._operation(gpu, f"{where}, operation {o}", step, channels, buffers))
         if count > limits.MAX_OPERATIONS:
             raise LimitExceeded(f"{where} has {count} operations; at most {limits.MAX_OPERATIONS} fit the executor")
         return made

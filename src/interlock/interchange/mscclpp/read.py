@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.mscclpp.parse import Block, MscclppPlan, Operation, Stretch, parse_mscclpp
-from interlock.interchange.shared.chunks.buffers import choose_goal
+from interlock.interchange.mscclpp.parse import Block, Operation, Stretch, parse_mscclpp
+from interlock.interchange.shared.chunks.execution import Execution, Program, read_program
 from interlock.interchange.shared.chunks.goal import Goal
-from interlock.interchange.shared.chunks.memory import Clock, Memory, Thread, Value, later, together
-from interlock.interchange.shared.chunks.outcome import address_in, check_outputs, delivered_matrix, plain_goal
-from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
+from interlock.interchange.shared.chunks.memory import Clock, Thread, Value, later, together
 
 __all__ = ["read_schedule"]
 
@@ -36,87 +35,39 @@ class _Signals:
 def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     """The schedule in an MSCCL++ execution plan."""
     plan = parse_mscclpp(path)
-    first = delivered = None
-    if not any(op.name in ADDS for gpu in plan.blocks for block in gpu for op in block.operations):
-        first = _Run(plan, plain_goal(plan.buffers.inputs), 1)
-        first.execute()
-        delivered = delivered_matrix(first.memory, plan.buffers.inputs, plan.buffers.outputs, first.address)
     if intent.chunk_bytes is not None:
         if intent.chunk_bytes % plan.split:
             raise InvalidInput(
                 f"chunk_bytes={intent.chunk_bytes} must be a multiple of {plan.split}, the parts of a chunk in {path}"
             )
         intent = replace(intent, chunk_bytes=intent.chunk_bytes // plan.split)
-    goal, chunk_bytes, notes = choose_goal(plan.buffers, intent, delivered)
-    if first is not None and not goal.is_sum:
-        run = first  # it moved the same chunks, whatever they are meant for
-        run.goal = run.moves.goal = goal
-        run.moves.chunk_bytes = chunk_bytes
-    else:
-        run = _Run(plan, goal, chunk_bytes)
-        run.execute()
-    run.finish()
-    made = run.moves.lower()
-    notes = [*plan.notes, *notes, *([SWAPPED] if made.is_taken_apart else [])]
-    return ForeignSchedule("mscclpp-json", made.schedule, made.problem, tuple(run.memory.violations), tuple(notes))
+    adds = any(op.name in ADDS for gpu in plan.blocks for block in gpu for op in block.steps)
+    run = partial(_Run, plan.semaphores)
+    return read_program("mscclpp-json", plan, run, intent, adds=adds)
 
 
-class _Run:
-    """One symbolic execution: threadblocks advance as long as what they wait for is there."""
+class _Run(Execution[Block]):
+    """Threadblocks wait for signals, semaphores, packets and barriers."""
 
-    def __init__(self, plan: MscclppPlan, goal: Goal, chunk_bytes: int) -> None:
-        self.plan, self.goal = plan, goal
-        self.address = address_in(plan.buffers, in_place=plan.in_place)
-        self.memory = Memory()
-        self.moves = Moves(goal, self.memory, chunk_bytes)
+    def __init__(self, semaphores: list[list[int]], program: Program[Block], goal: Goal, chunk_bytes: int) -> None:
+        super().__init__(program, goal, chunk_bytes)
+        self.semaphores = semaphores
         self.signals: dict[tuple[object, int], _Signals] = {}  # (channel pair, receiving rank)
         self.packets: dict[Cell, tuple[Clock, int | None]] = {}
         self.released: dict[tuple[int, int], list[tuple[Clock, int | None]]] = {}
         self.acquired: dict[tuple[int, int], int] = {}
         self.posted: dict[tuple[int, int], tuple[int | None, int]] = {}  # (thread, peer) -> last two puts on ports
         self.barriers: dict[tuple[int, int], list[int]] = {}  # (gpu, barrier) -> threads that have come
-        self.threads: list[Thread] = []
-        self.block_of: list[Block] = []
-        self.ready: deque[int] = deque()
-        self.waiting: dict[object, list[int]] = {}
-        for gpu, blocks in enumerate(plan.blocks):
-            for block in blocks:
-                self.threads.append(Thread(len(self.threads), gpu, f"gpu {gpu}, threadblock {block.id}"))
-                self.block_of.append(block)
-            for k in range(plan.buffers.inputs[gpu]):
-                value = Value(goal.key_of_input(gpu, k), 1 << gpu, own=True)
-                self.memory.start(self.address(gpu, ("i", k)), value)
 
-    def execute(self) -> None:
-        """Advance all threadblocks until none can."""
-        self.ready.extend(range(len(self.threads)))
-        while self.ready:
-            number = self.ready.popleft()
-            thread, block = self.threads[number], self.block_of[number]
-            while thread.at < len(block.operations) and self._step(thread, block):
-                pass
-        for thread, block in zip(self.threads, self.block_of, strict=True):
-            if thread.at < len(block.operations):
-                name = block.operations[thread.at].name
-                self.memory.complain(f"{thread.name}, operation {thread.at} ({name}) waits forever")
-
-    def finish(self) -> None:
-        """Compare outputs with the goal."""
-        by_gpu: list[list[Thread]] = [[] for _ in self.plan.blocks]
-        for thread in self.threads:
-            by_gpu[thread.rank].append(thread)
-        check_outputs(self.goal, self.memory, self.moves, self.address, by_gpu)
-
-    def _step(self, thread: Thread, block: Block) -> bool:
+    def step(self, thread: Thread, block: Block) -> bool:
         """Execute one operation; False if it must wait."""
-        op = block.operations[thread.at]
+        op = block.steps[thread.at]
         thread.where = f"{thread.name}, operation {thread.at}"
         if op.barrier is not None:
             return self._barrier(thread, block, op.barrier)
         blocker = self._blocker(thread, op)
         if blocker is not None:
-            self.waiting.setdefault(blocker, []).append(thread.id)
-            return False
+            return self.wait(thread, blocker)
         self.memory.tick(thread)
         self._take(thread, op)
         if op.sources:
@@ -124,6 +75,10 @@ class _Run:
         self._give(thread, op)
         thread.at += 1
         return True
+
+    def stuck(self, thread: Thread, block: Block) -> str:
+        """Why the thread's next operation never runs."""
+        return f"{thread.name}, operation {thread.at} ({block.steps[thread.at].name}) waits forever"
 
     def _blocker(self, thread: Thread, op: Operation) -> object | None:
         """What the operation must wait for, if anything."""
@@ -134,7 +89,7 @@ class _Run:
         if op.name == "sem_acquire":
             for k in op.semaphores:
                 key = (thread.rank, k)
-                there = self.plan.semaphores[thread.rank][k] + len(self.released.get(key, ()))
+                there = self.semaphores[thread.rank][k] + len(self.released.get(key, ()))
                 if there <= self.acquired.get(key, 0):
                     return "semaphore", key
         for cell in self._packet_cells(op):
@@ -179,12 +134,12 @@ class _Run:
                 box = self.signals.setdefault(key, _Signals())
                 last = later(thread.last_transfer, self._last_posted(thread, channel.peer))
                 box.sent.append((self.memory.snapshot(thread), last))
-                self.ready.extend(self.waiting.pop(key, ()))
+                self.wake(key)
         if op.name == "sem_release":
             for k in op.semaphores:
                 released = self.released.setdefault((thread.rank, k), [])
                 released.append((self.memory.snapshot(thread), thread.last_transfer))
-                self.ready.extend(self.waiting.pop(("semaphore", (thread.rank, k)), ()))
+                self.wake(("semaphore", (thread.rank, k)))
 
     def _barrier(self, thread: Thread, block: Block, barrier: tuple[int, int]) -> bool:
         number, size = barrier
@@ -263,7 +218,7 @@ class _Run:
             self.memory.write(thread, cell, value)
             if seen is not None:
                 self.packets[cell] = seen
-                self.ready.extend(self.waiting.pop(("packet", cell), ()))
+                self.wake(("packet", cell))
 
     def _carried(self, thread: Thread, src: int, dst: int, values: list[Value | None]) -> list[Value | None]:
         """Values after a transfer from one rank to another."""
