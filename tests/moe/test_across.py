@@ -15,11 +15,11 @@ from interlock.moe.across import (
     _Copies,
     _take,
     deduplicated_demand,
+    ordered_in_lanes,
     plan_combine,
     plan_dispatch,
     server_bound_s,
 )
-from interlock.moe.lane_order import ordered_in_lanes
 from interlock.planning import Plan
 from interlock.problem import dispatch_problem
 from interlock.schedule import Kind, Phase

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.moe.functional import (
@@ -18,10 +21,32 @@ from interlock.moe.functional import (
     decode,
     encode,
     moe_layer,
-    reference_layer,
 )
 
 HIDDEN = 64
+Values = NDArray[np.float32]
+Experts = Callable[[int, Values], Values]
+
+
+def reference_layer(
+    x: Values, experts: NDArray[np.int32], weights: Values, run: Experts, num_gpus: int, num_experts: int
+) -> Values:
+    """The plain layer, with the documented order of summation."""
+    per_gpu, tokens_per_gpu = num_experts // num_gpus, len(x) // num_gpus
+    out = np.zeros_like(x)
+    for token in range(len(x)):
+        home = token // tokens_per_gpu
+        partials: dict[int, Values] = {}
+        for place in np.argsort(experts[token], kind="stable"):
+            expert = int(experts[token, place])
+            value = (run(expert, x[token][None])[0] * weights[token, place]).astype(np.float32)
+            gpu = expert // per_gpu
+            partials[gpu] = partials[gpu] + value if gpu in partials else value
+        for gpu in sorted(set(partials) - {home}):
+            out[token] += partials[gpu]
+        if home in partials:
+            out[token] += partials[home]
+    return out
 
 
 @st.composite

@@ -14,18 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
-from interlock.moe.backwards import played_backwards
-from interlock.moe.lane_order import ordered_in_lanes
-from interlock.moe.message_table import MessageTable
 from interlock.planning import Plan, plan
 from interlock.problem import Problem, combine_problem, dispatch_problem
 from interlock.ragged import Ragged
-from interlock.schedule import Phase, Schedule
+from interlock.schedule import Kind, Phase, Pieces, Schedule
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 
-__all__ = ["deduplicated_demand", "plan_combine", "plan_dispatch", "server_bound_s"]
+__all__ = [
+    "deduplicated_demand",
+    "plan_combine",
+    "plan_dispatch",
+    "server_bound_s",
+    "tree_paths",
+]
 
+Ints = NDArray[np.int64]
+# Both of a lane, fitted at 4x8 and 8x8 with 256 to 4096 tokens per GPU.
+LATE_FROM = 0.5  # tokens that another GPU brings to the carrier have this long to arrive
+HEAT_SHIFT = 0.7  # how much earlier tokens for a GPU go whose port is as busy as the wire
+# Sums under way at once, in multiples of what a scale-up port passes in one latency. Fitted at 4x8 and 8x8; a sum waits
+# at one port where it lands and at several where it starts, so these need more to stay busy.
+UNDER_WAY_DOWN, UNDER_WAY_UP = 2.0, 5.0
 MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
 # Slices of a lane, over the root of (time on the wire / overhead of a message) divided by the servers to talk to. Finer
 # ones start sooner, which combine needs, and cost more. Fitted at 4x8 and 8x8 with 128 to 1024 tokens per GPU.
@@ -33,7 +43,230 @@ DISPATCH_FINENESS, COMBINE_FINENESS = 0.62, 0.8
 FINER_IF_HOT = 0.6  # more where a scale-up port is as busy as the wire: sums for it must be ready in time; fitted too
 MOST_SLICES = 48
 
-Ints = NDArray[np.int64]
+
+class MessageTable:
+    """Collects messages to sets of a server's GPUs, block by block."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.count = 0
+        self.blocks: list[dict[str, np.ndarray]] = []
+        self.dsts: list[Ragged] = []
+        self.deps: list[Ragged] = []
+        self.items: list[Ragged] = []
+
+    def add(
+        self,
+        phase: Phase,
+        src: Ints,
+        wanted: NDArray[np.uint64],
+        server: Ints,
+        message: Ints,
+        item: Ints,
+        deps: Ragged,
+        *,
+        stage: NDArray[np.integer] | int = 0,
+        slices: NDArray[np.integer] | int = 0,
+        order: Ints | int = 0,
+        exclusive: NDArray[np.bool_] | bool = False,
+    ) -> int:
+        """Append messages; `message` says which one carries each entry of `item`. Returns the first one's row."""
+        first, size = self.count, len(src)
+        width = self.cluster.gpus_per_server
+        bits = (wanted[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
+        row, gpu = np.nonzero(bits)
+        self.dsts.append(
+            Ragged.from_counts(bits.sum(axis=1).astype(np.int64), (server[row] * width + gpu).astype(np.int32))
+        )
+        by_message = np.lexsort((item, message))
+        self.items.append(Ragged.from_counts(np.bincount(message, minlength=size), item[by_message].astype(np.int32)))
+        self.deps.append(deps)
+        self.blocks.append(
+            {
+                "src": src.astype(np.int32),
+                "phase": np.full(size, phase, np.uint8),
+                "stage": np.broadcast_to(stage, size).astype(np.int32),
+                "slice": np.broadcast_to(slices, size).astype(np.int32),
+                "order": np.broadcast_to(order, size).astype(np.int64),
+                "exclusive": np.broadcast_to(exclusive, size).astype(np.bool_),
+            }
+        )
+        self.count += size
+        return first
+
+    def to_schedule(self, size_bytes: int, barriers: NDArray[np.int32]) -> Schedule:
+        """All blocks in order; multicasts get the path of their tree."""
+
+        def column(name: str) -> np.ndarray:
+            return np.concatenate([block[name] for block in self.blocks])
+
+        src, dst, items = Ragged.single(column("src")), Ragged.concatenate(self.dsts), Ragged.concatenate(self.items)
+        lengths = np.full(len(items.values), size_bytes, np.int64)
+        return Schedule(
+            src=src,
+            dst=dst,
+            kind=np.full(self.count, Kind.COPY, np.uint8),
+            phase=column("phase"),
+            stage=column("stage"),
+            slice=column("slice"),
+            size_bytes=items.counts * size_bytes,
+            path=tree_paths(src, dst, self.cluster.num_ranks, toward_many=True),
+            exclusive=column("exclusive"),
+            order=column("order"),
+            deps=Ragged.concatenate(self.deps),
+            pieces=Pieces(items.offsets, items.values, np.zeros_like(lengths), lengths),
+            barriers=barriers,
+        )
+
+
+def tree_paths(one: Ragged, many: Ragged, num_ranks: int, *, toward_many: bool) -> Ragged:
+    """Links of each message with several ranks on one side: rank r goes up by link r and down by link num_ranks + r."""
+    is_tree = many.counts > 1
+    counts = np.where(is_tree, many.counts + 1, 0)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    values = np.zeros(int(offsets[-1]), np.int32)
+    values[offsets[:-1][is_tree]] = one.values[is_tree] + (0 if toward_many else num_ranks)
+    row = many.row_of_value
+    within = np.arange(len(many.values)) - many.offsets[row]
+    chosen = is_tree[row]
+    place = offsets[row] + 1 + within
+    values[place[chosen]] = many.values[chosen] + (num_ranks if toward_many else 0)
+    return Ragged(offsets.astype(np.int64), values)
+
+
+def ordered_in_lanes(
+    wire: Schedule, wire_of_copy: Ints, item: Ints, src: Ints, wanted: NDArray[np.uint64], cluster: Cluster
+) -> Ints:
+    """Exchange copies between the messages of their lane; returns the message of each copy.
+
+    Copies wanted by the same GPUs go together, so that one multicast or sum serves them. Where a set of GPUs stands in
+    a lane is scattered, lane by lane, since all lanes would otherwise press on the same ports at once. Copies that
+    nobody but the GPU where they land wants go last: nothing follows them in dispatch and combine, which plays this
+    backwards, sends them at once. Before them go those for GPUs whose ports have time.
+
+    Parameters
+    ----------
+    wire_of_copy
+        Row of `wire` that takes each copy in the plan.
+    wanted
+        GPUs of the server it goes to, as bits.
+    """
+    carrier, landing = (ends.values[wire_of_copy].astype(np.int64) for ends in (wire.src, wire.dst))
+    lane = carrier * cluster.num_ranks + landing
+    rest = wanted & ~(np.uint64(1) << (landing % cluster.gpus_per_server).astype(np.uint64))
+    place = _scattered(rest, lane) * (1 - HEAT_SHIFT * _heat(rest, landing, cluster))
+    place[carrier != src] = LATE_FROM
+    place[rest == 0] = 1.0
+    seats = np.lexsort((wire_of_copy, wire.slice[wire_of_copy], wire.stage[wire_of_copy], lane))
+    made = np.empty_like(wire_of_copy)
+    made[np.lexsort((item, rest, place, lane))] = wire_of_copy[seats]
+    return made
+
+
+def _scattered(rest: NDArray[np.uint64], lane: Ints) -> NDArray[np.float64]:
+    """A number from 0 to 1 for each set of GPUs and lane, by multiplicative hashing."""
+    mixed = (rest + np.uint64(0x1F123BB5) * lane.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(40)).astype(np.float64) / 2**24
+
+
+def _heat(rest: NDArray[np.uint64], landing: Ints, cluster: Cluster) -> NDArray[np.float64]:
+    """How busy the busiest scale-up port of each set of GPUs is, 1 if as busy as the busiest NIC or busier."""
+    server = landing // cluster.gpus_per_server
+    wants = ((rest[:, None] >> np.arange(cluster.gpus_per_server, dtype=np.uint64)) & np.uint64(1)).astype(np.float64)
+    copies = np.zeros((cluster.servers, cluster.gpus_per_server))
+    np.add.at(copies, server, wants)
+    nic_s = np.bincount(landing, minlength=1).max(initial=1) / cluster.nic_bandwidth_bytes_per_s.max()
+    busy = np.minimum(copies / cluster.scale_up_bandwidth_bytes_per_s / nic_s, 1.0)
+    return np.asarray((wants * busy[server]).max(axis=1, initial=0.0), np.float64)
+
+
+def played_backwards(schedule: Schedule, cluster: Cluster) -> Schedule:
+    """The same messages backwards in time and direction, every copy a reduction."""
+    flip = np.arange(schedule.num_messages)[::-1]
+    new_row = schedule.num_messages - 1
+    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
+    waits, for_ = _paced(schedule, cluster)
+    row, dep = np.concatenate([row, for_]), np.concatenate([dep, waits])
+    src, dst = schedule.dst.take(flip), schedule.src.take(flip)
+    lengths = np.diff(schedule.pieces.offsets)[flip]
+    held = Ragged(schedule.pieces.offsets, schedule.pieces.item).take(flip)
+    last_stage = int(schedule.stage.max(initial=0))
+    return Schedule(
+        src=src,
+        dst=dst,
+        kind=np.full(schedule.num_messages, Kind.REDUCE, np.uint8),
+        phase=schedule.phase[flip],
+        stage=(last_stage - schedule.stage[flip]).astype(np.int32),
+        slice=schedule.slice[flip],
+        size_bytes=schedule.size_bytes[flip],
+        path=tree_paths(dst, src, cluster.num_ranks, toward_many=False),
+        exclusive=schedule.exclusive[flip],
+        order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
+        deps=Ragged.from_pairs(new_row - dep, new_row - row, schedule.num_messages),
+        pieces=Pieces(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            held.values,
+            np.zeros(len(held.values), np.int64),
+            np.full(len(held.values), schedule.pieces.length[0] if len(schedule.pieces) else 0, np.int64),
+        ),
+        barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
+    )
+
+
+def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
+    """Pairs (sum, message) that hold back, backwards, sums which are not yet needed.
+
+    All at once they would share the ports, and those of the first slices would end as late as all others. So every
+    port, where they start and where they land, takes them in the order in which the wire needs them, as many at a time
+    as hide its latency. Sums that stay inside a server come last.
+    """
+    rows = _by_need(schedule, cluster)
+    landing, adding = schedule.src.values[schedule.src.offsets[rows]], schedule.dst.take(rows)
+    rate, size = cluster.scale_up_bandwidth_bytes_per_s, schedule.size_bytes[rows].astype(np.float64)
+    in_latency = rate * cluster.scale_up_latency_s
+    held, until = _in_turn(landing, size + rate * cluster.message_overhead_s, UNDER_WAY_DOWN * in_latency)
+    row = adding.row_of_value
+    held_up, until_up = _in_turn(adding.values, size[row], UNDER_WAY_UP * in_latency)
+    held, until = np.concatenate([held, row[held_up]]), np.concatenate([until, row[until_up]])
+    return rows[held], rows[until]
+
+
+def _by_need(schedule: Schedule, cluster: Cluster) -> Ints:
+    """All sums in the order in which they are needed backwards: by stage, by how much of their lane goes before, and
+    among equals one destination server after the other, so that some lanes can start."""
+    sums = np.flatnonzero((schedule.phase == Phase.REDISTRIBUTE) & (schedule.deps.counts == 1))
+    near = np.flatnonzero(schedule.phase == Phase.LOCAL)
+    wire = schedule.deps.values[schedule.deps.offsets[sums]].astype(np.int64)
+    start, end = (cluster.server_of(ends.values[ends.offsets[wire]]) for ends in (schedule.dst, schedule.src))
+    needed = np.concatenate([_sent_before(schedule)[wire], np.ones(len(near))])
+    turn = np.concatenate([(end - start) % cluster.servers, np.zeros(len(near), np.int64)])
+    rows = np.concatenate([sums, near])
+    return rows[np.lexsort((-schedule.size_bytes[rows], turn, needed, -schedule.stage[rows]))]
+
+
+def _in_turn(port: NDArray[np.int32], size_bytes: NDArray[np.float64], most_bytes: float) -> tuple[Ints, Ints]:
+    """Pairs (later, earlier) of rows at one port, in their order, such that no more than so many bytes lie between."""
+    order = np.argsort(port, kind="stable")
+    group = port[order]
+    end = np.cumsum(size_bytes[order])
+    begin = end - size_bytes[order]
+    earlier = np.searchsorted(end, begin - most_bytes, side="right") - 1
+    waits = (earlier >= 0) & (group[earlier] == group)
+    return order[waits], order[earlier[waits]]
+
+
+def _sent_before(schedule: Schedule) -> NDArray[np.float64]:
+    """For each wire message, which part of the bytes between its two ranks is sent before it when played backwards."""
+    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)[::-1]
+    src, dst = (ends.values[ends.offsets[wires]].astype(np.int64) for ends in (schedule.src, schedule.dst))
+    lane = np.unique(src * 2**31 + dst, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(lane, kind="stable")
+    size = schedule.size_bytes[wires[order]].astype(np.float64)
+    of_lane = np.bincount(lane, weights=schedule.size_bytes[wires])
+    before = np.cumsum(size) - size - (np.cumsum(of_lane) - of_lane)[lane[order]]
+    part = np.ones(schedule.num_messages)
+    part[wires[order]] = before / np.maximum(of_lane[lane[order]], 1.0)
+    return part
 
 
 def plan_dispatch(cluster: Cluster, routing: Routing, bytes_per_token: int, algorithm: str = "adaptive") -> Plan:
