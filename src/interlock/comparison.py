@@ -21,7 +21,7 @@ from interlock.html_text import table_html
 from interlock.interrupts import interruptions
 from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve
 from interlock.planning import plan as plan_step
-from interlock.problem import Problem, Step, collective_problem, demand_problem
+from interlock.problem import Problem, Step, Task, collective_problem, demand_problem
 from interlock.schedule import CompactSchedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
@@ -503,10 +503,15 @@ def describe(problem: Problem) -> dict[str, object]:
         made |= {"traffic": problem.demand.name, "seed": problem.demand.seed}
         made |= {"unevenness": asdict(problem.demand.unevenness)}
     if problem.step is not None:
-        made |= {"tasks": [{"name": task.name, "kind": task.kind, "after": task.after} for task in problem.step.tasks]}
+        made |= {"tasks": [_described(task) for task in problem.step.tasks]}
     if problem.collective is not None:
         made |= {"collective": str(problem.collective.kind), "size_bytes": problem.collective.size_bytes}
     return made
+
+
+def _described(task: Task) -> dict[str, object]:
+    made: dict[str, object] = {"name": task.name, "kind": task.kind, "after": task.after}
+    return made | ({"unevenness": asdict(task.what.unevenness)} if isinstance(task.what, Demand) else {})
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -63,21 +66,44 @@ def test_a_profile_that_is_unknown_or_out_of_reach_is_refused(h200_4x8: il.Clust
         il.traffic.moe(h200_4x8, experts=8, top_k=8, profile="mla")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["compare", "--servers", "2", "--algorithms", "direct", "--traffic", "moe:gqa"],
-        ["plan", "--servers", "2", "--algorithm", "direct"],
-        ["synth", "--topology", "mesh:2x2", "--collective", "all-to-allv", "--traffic", "zipf:0.8"],
-        ["moe", "layer", "--layer", "small-8", "--gpus", "4", "--schemes", "deepep"],
-        ["moe", "across", "--servers", "2", "--tokens", "64"],
-    ],
-    ids=lambda words: " ".join(words[:2]),
-)
-def test_commands_that_draw_traffic_say_how_uneven_it_is(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+GRID = 'clusters = [{preset = "h200", servers = 2, gpus_per_server = 2}]\nalgorithms = ["direct"]\nsizes = ["1 MB"]\n'
+DRAW = {
+    "compare": ["--servers", "2", "--algorithms", "direct", "--traffic", "moe:gqa"],
+    "plan": ["--servers", "2", "--algorithm", "direct"],
+    "synth": ["--topology", "mesh:2x2", "--collective", "all-to-allv", "--traffic", "zipf:0.8"],
+    "step": ["deepseek-pair", "--algorithms", "serial"],
+    "moe layer": ["--layer", "small-8", "--gpus", "4", "--schemes", "deepep"],
+    "moe across": ["--servers", "2", "--tokens", "64"],
+    "moe plan": ["--servers", "2", "--tokens", "64", "--algorithms", "serial"],
+    "moe step": ["--servers", "2", "--algorithms", "direct"],
+}
+
+
+@pytest.mark.parametrize("command", DRAW)
+def test_commands_that_draw_traffic_say_how_uneven_it_is(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*command.split(), *DRAW[command]]
     assert run(words) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "ranks receive Gini 0." in said and "pairs Gini 0." in said
+    part = r"Gini (0\.\d\d), max/mean (\d+\.\d\d)"
+    told = re.search(f"ranks receive {part}; pairs {part}", said)
+    assert told is not None
+    assert run([*words, "--json"]) == 0
+    problem = json.loads(capsys.readouterr().out)["problem"]
+    held = [*problem.get("tasks", []), problem]
+    found = [tuple(f"{value:.2f}" for value in each["unevenness"].values()) for each in held if "unevenness" in each]
+    assert told.groups() in found
+
+
+def test_a_sweep_says_it_for_every_load(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text(GRID + 'traffic = ["uniform", "zipf:0.8"]\nseeds = [1, 2]\n')
+    assert run(["sweep", str(grid), "--workers", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    drawn = [il.traffic.zipf(cluster, 0.8, "1 MB", seed=seed).unevenness for seed in (1, 2)]
+    gini, peak = (np.mean([getattr(each, f"pairs_{what}") for each in drawn]) for what in ("gini", "peak"))
+    assert next(line for line in lines if "zipf:0.8" in line).count(f"{gini:.2f}, {peak:.2f}") == 1
+    assert next(line for line in lines if "uniform" in line).count("0.00, 1.00") == 2
 
 
 def test_a_schedule_of_bytes_says_it_too(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,6 +157,7 @@ def step(
     shape, where = model(name), build_cluster(cluster, servers, changes, faults)
     chosen = [word.strip() for word in algorithms.split(",")]
     made = iteration_times(shape, where, chosen, skew=skew, overlap=overlap, seed=seed)
+    uneven = expert_demand(shape, where, shape.sequence, skew, seed)[0].unevenness
     if picture is not None:
         write_text(picture, step_svg(made))
     slowest = made[0].iteration_s
@@ -183,6 +184,7 @@ def step(
         write_text(page, moe_page(title, "modelled", command_line(), header, rows, seconds, made_with, drawn))
     if as_json:
         facts = {"model": name, "cluster": where.name, "servers": where.servers, "skew": skew, "overlap": overlap}
+        facts |= {"unevenness": asdict(uneven)}
         print_json({"problem": facts, "results": [asdict(row) for row in made], "times_are": "modelled"})
     elif as_csv:
         print_csv([asdict(row) for row in made])
@@ -193,7 +195,7 @@ def step(
             "Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md.",
             f"Assumed: {shape.sequence} tokens and {rate} per GPU, bf16 both ways, Zipf popularity {skew:g}.",
             f"Communication is {hidden} behind experts.",
-            f"Traffic: {expert_demand(shape, where, shape.sequence, skew, seed)[0].unevenness.words}.",
+            f"Traffic: {uneven.words}.",
         ]
         print_table(title, header, rows, notes, drop=("attention", "experts"))
     outputs.say()
@@ -237,6 +239,7 @@ def across(
     made = {way: row_of(plan(where, chosen, size_bytes, algorithm)) for way, plan in ways.items()}
     if as_json:
         facts = {"routing": chosen.name, "cluster": where.name, "servers": where.servers, "token_bytes": size_bytes}
+        facts |= {"unevenness": asdict(_unevenness(chosen))}
         results = [{"way": way, **asdict(row)} for way, row in made.items()]
         print_json({"problem": facts, "results": results, "times_are": "simulated"})
     elif as_csv:
@@ -256,7 +259,7 @@ def across(
             "Simulated; switches that multicast and add do so.",
             f"Assumed: {chosen.num_tokens // where.num_ranks} tokens per GPU, {format_bytes(size_bytes)} each.",
             f"{experts} experts, top {chosen.top_k}, the wire by {algorithm}.",
-            f"Traffic: {chosen.to_demand(1).unevenness.words}.",
+            f"Traffic: {_unevenness(chosen).words}.",
         ]
         title = f"{chosen.name} on {where.servers}x{where.gpus_per_server} {where.name}"
         print_table(title, ["way", "time", "over bound", "planning", "valid"], rows, notes, drop=("planning",))
@@ -368,6 +371,7 @@ def _layer(
         facts = {"name": layer.name, "gpus": gpus, "backward": backward, "gemms": machine.gemms.name}
         facts["constants"] = {name: str(machine.origin(name) or "given") for name in sorted(ORIGIN)}
         facts |= {"dispatch_bytes": layer.dispatch_bytes, "combine_bytes": layer.combine_bytes}
+        facts |= {"unevenness": asdict(_unevenness(traffic))}
         print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
         return 0
     if as_csv:

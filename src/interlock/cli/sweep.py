@@ -81,12 +81,24 @@ def command(
         summary = summarise(rows)
         lines = []
         for place in summary.places:
+            uneven = summary.unevenness.get(place)
+            parts = (
+                ["-", "-"]
+                if uneven is None
+                else [
+                    f"{uneven.received_gini:.2f}, {uneven.received_peak:.2f}",
+                    f"{uneven.pairs_gini:.2f}, {uneven.pairs_peak:.2f}",
+                ]
+            )
             for size_bytes in summary.sizes_bytes:
                 name = summary.winner(place, size_bytes)
                 ratio = "-" if name is None else f"{summary.over_bound[place, size_bytes, name]:.3f}"
-                lines.append([place[0], place[1], str(size_bytes), name or "-", ratio])
+                lines.append([place[0], place[1], *parts, str(size_bytes), name or "-", ratio])
         notes = [f"{len(rows)} points, simulated; the folder has table.json and summary.html."]
-        header = ["cluster", "traffic", "bytes per GPU", "fastest", "over bound"]
-        print_table(f"sweep {file.stem}", header, lines, notes, words=("cluster",))
+        notes.append(
+            "Of what ranks receive and of pairs of ranks: Gini coefficient, largest over mean; mean of the draws."
+        )
+        header = ["cluster", "traffic", "receive", "pairs", "bytes per GPU", "fastest", "over bound"]
+        print_table(f"sweep {file.stem}", header, lines, notes, words=("cluster",), drop=("pairs", "receive"))
     say_written(folder)
     return 0 if all("refused" in row or row["valid"] for row in rows) else 1

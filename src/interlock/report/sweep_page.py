@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from interlock.report.charts import Line, figure, line_chart, line_legend, style_of
 from interlock.report.page import Page, render, table
+from interlock.traffic import Unevenness
 from interlock.units import format_bytes
 
 __all__ = ["Summary", "summarise", "sweep_page"]
@@ -26,6 +28,7 @@ class Summary:
     sizes_bytes: tuple[int, ...]
     algorithms: tuple[str, ...]
     over_bound: dict[tuple[Place, int, str], float]  # geometric mean of makespan / bound; absent: refused or invalid
+    unevenness: dict[Place, Unevenness]  # mean of all draws; absent: all were refused
 
     def winner(self, place: Place, size_bytes: int) -> str | None:
         """The algorithm nearest to the bound; the first in the grid where several are."""
@@ -36,8 +39,12 @@ class Summary:
 def summarise(rows: Sequence[dict[str, object]]) -> Summary:
     """Geometric means over the seeds; an algorithm counts where it was valid for every seed."""
     ratios: dict[tuple[Place, int, str], list[float]] = {}
+    drawn: dict[Place, list[list[float]]] = {}
+    names = [field.name for field in fields(Unevenness)]
     for row in rows:
         key = ((str(row["cluster"]), str(row["traffic"])), int(str(row["size_bytes"])), str(row["algorithm"]))
+        if row.keys() >= set(names):
+            drawn.setdefault(key[0], []).append([float(str(row[name])) for name in names])
         is_good = bool(row.get("valid")) and float(str(row["lower_bound_s"])) > 0
         ratios.setdefault(key, []).append(1 + float(str(row["gap"])) if is_good else math.inf)
     means = {key: math.exp(sum(map(math.log, held)) / len(held)) for key, held in ratios.items()}
@@ -46,6 +53,10 @@ def summarise(rows: Sequence[dict[str, object]]) -> Summary:
         sizes_bytes=tuple(sorted({size for _, size, _ in ratios})),
         algorithms=tuple(dict.fromkeys(name for _, _, name in ratios)),
         over_bound={key: mean for key, mean in means.items() if math.isfinite(mean)},
+        unevenness={
+            place: Unevenness(*(statistics.fmean(each) for each in zip(*held, strict=True)))
+            for place, held in drawn.items()
+        },
     )
 
 
@@ -71,7 +82,8 @@ def _winners(summary: Summary) -> str:
     wins: Counter[str] = Counter()
     cells = []
     for place in summary.places:
-        line = [f"{place[1]} on {place[0]}"]
+        uneven = summary.unevenness.get(place)
+        line = [f"{place[1]} on {place[0]}", "-" if uneven is None else uneven.words]
         for size_bytes in summary.sizes_bytes:
             name = summary.winner(place, size_bytes)
             if name is None:
@@ -82,7 +94,7 @@ def _winners(summary: Summary) -> str:
         cells.append(line)
     total = sum(wins.values())
     words = ", ".join(f"{name} in {count} of {total}" for name, count in wins.most_common()) or "none"
-    header = ["traffic and cluster", *(format_bytes(size) for size in summary.sizes_bytes)]
+    header = ["traffic and cluster", "how uneven", *(format_bytes(size) for size in summary.sizes_bytes)]
     note = "Each cell: the fastest algorithm and its time over the bound, geometric mean over the seeds."
     return f'<p class="note">Fastest: {words}.</p>{table(header, cells)}<p>{note}</p>'
 
