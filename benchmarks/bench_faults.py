@@ -1,12 +1,18 @@
 """Does anything hang when a rank dies or stalls? Trials over phases and signals, and pulled links in the lab.
 
 python benchmarks/bench_faults.py --trials 100
+
+A trial is 2 to 14 seconds of waiting, mostly for the timeout of a call, and hardly any work: one after the other a
+hundred take a quarter of an hour on any machine. So the kinds run beside each other, the trials of a kind in turn;
+`slowest_s` is of a machine that starts and stops the ranks of the other kinds meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
@@ -31,19 +37,22 @@ def main() -> None:
     """Print one row per kind of fault."""
     options = arguments(__doc__ or "", trials=100)
     rng = np.random.default_rng(options.seed)
-    verdicts: dict[str, list[Verdict]] = {}
-    can_pull = os.geteuid() == 0
+    trials: dict[str, list[partial[Verdict]]] = {}
+    kinds = len(KINDS) + (os.geteuid() == 0)  # only root can pull a link
     for trial in range(options.trials):
-        kind = trial % (len(KINDS) + can_pull)
+        turn, kind = divmod(trial, kinds)
         if kind == len(KINDS):
-            verdicts.setdefault("link pulled", []).append(_pulled(int(rng.integers(6))))
+            trials.setdefault("link pulled", []).append(partial(_pulled, int(rng.integers(6))))
             continue
         words, phase, number = KINDS[kind]
         name = f"{words} in {phase.name.lower().replace('_', '-')}"
-        algorithm = "adaptive" if trial % 2 else "no-stage"
-        verdicts.setdefault(name, []).append(_signalled(Fault(int(rng.integers(8)), phase, number), algorithm, trial))
-    rows = [_row(name, made) for name, made in verdicts.items()]
-    hangs = sum(verdict.num_hanging for made in verdicts.values() for verdict in made)
+        algorithm = "adaptive" if turn % 2 else "no-stage"
+        fault = Fault(int(rng.integers(8)), phase, number)
+        trials.setdefault(name, []).append(partial(_signalled, fault, algorithm, trial))
+    with ThreadPoolExecutor(len(trials)) as beside:
+        made = list(beside.map(lambda kind: [each() for each in kind], trials.values()))
+    rows = [_row(name, verdicts) for name, verdicts in zip(trials, made, strict=True)]
+    hangs = sum(verdict.num_hanging for verdicts in made for verdict in verdicts)
     report("faults", rows, options, hangs=hangs, timeout_s=TIMEOUT_S)
 
 
