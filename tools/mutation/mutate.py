@@ -8,7 +8,7 @@ of modules, defaults) is tried in a process of its own.
 
 A mutant is killed when a test fails or takes too long; one that no test reaches survives. `--seconds` is the most that
 the tests of one mutant take in the first run: a survivor has survived those. A log in `--work` makes it resumable.
-Six tenths of the sample are shared equally by the folders that promise a kill rate; the others have the rest.
+`--share` of the sample is shared equally by the folders that promise a kill rate; the others have the rest.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Mutant:
 
 def changed(node: ast.AST) -> ast.AST | None:
     """The node with its fault, or None if it has none to offer."""
-    made = copy.deepcopy(node)
+    made = copy.copy(node)
     if isinstance(made, ast.BinOp | ast.BoolOp) and type(made.op) in SWAPS:
         made.op = SWAPS[type(made.op)]()
     elif isinstance(made, ast.Compare) and type(made.ops[0]) in SWAPS:
-        made.ops[0] = SWAPS[type(made.ops[0])]()
+        made.ops = [SWAPS[type(made.ops[0])](), *made.ops[1:]]
     elif isinstance(made, ast.Constant) and type(made.value) in (int, float):
         made.value += 1
     elif isinstance(made, ast.If | ast.IfExp):
@@ -106,7 +106,7 @@ def places(tree: ast.AST) -> list[tuple[int, ast.AST, bool]]:
     return [(n, node, id(node) not in late) for n, node in walked if id(node) not in skipped and changed(node)]
 
 
-def sampled(root: Path, mutants: int, seed: int) -> list[Mutant]:
+def sampled(root: Path, mutants: int, seed: int, share: float) -> list[Mutant]:
     """A sample of all places: shares of the folders as the module says."""
     by_folder: dict[str, list[Mutant]] = defaultdict(list)
     for file in sorted((root / "src" / "interlock").glob("**/*.py")):
@@ -121,7 +121,7 @@ def sampled(root: Path, mutants: int, seed: int) -> list[Mutant]:
             name = str(file.relative_to(root))
             by_folder[folder].append(Mutant(0, name, folder, place, getattr(node, "lineno", 0), *words, early))
     dice = random.Random(seed)
-    each = mutants * 6 // 10 // len(PROMISED)
+    each = int(mutants * share) // len(PROMISED)
     chosen = [row for folder in PROMISED for row in dice.sample(by_folder[folder], each)]
     others = [row for folder, rows in sorted(by_folder.items()) if folder not in PROMISED for row in rows]
     chosen += dice.sample(others, mutants - len(chosen))
@@ -329,15 +329,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutants", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share", type=float, default=0.6, help="of the folders that promise a kill rate")
     parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
     parser.add_argument("--workers", default="2", help="of the first run")
+    parser.add_argument("--tests", default="", help="which to run, by spaces; all by default, fewer kill fewer")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "interlock-mutation")
     parser.add_argument("--json", type=Path, help="where to store the result")
     parser.add_argument("--only-tell", action="store_true", help="what the log has; try nothing")
     options = parser.parse_args()
     work = options.work.resolve()
     if not (work / "mutants.json").exists():
-        mutants = sampled(ROOT, options.mutants, options.seed)
+        mutants = sampled(ROOT, options.mutants, options.seed, options.share)
         work.mkdir(parents=True)
         prepare(work, mutants)
         git = ["git", "-C", str(ROOT), "merge-base", "HEAD", "main"]
@@ -347,7 +349,7 @@ def main() -> None:
     if not (work / "mapped").exists():
         for name in ("hits", "hits.seconds", "hits.failed"):
             (work / name).unlink(missing_ok=True)
-        pytest(work, ["-n", options.workers], MUTANT_HITS=str(work / "hits"))
+        pytest(work, ["-n", options.workers, *options.tests.split()], MUTANT_HITS=str(work / "hits"))
         (work / "mapped").touch()
     if not options.only_tell:
         try_all(mutants, work, options.seconds)
