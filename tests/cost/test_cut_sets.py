@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.cost.cuts import group_partition, must_leave, total_bandwidth
+from interlock.cost.cuts import group_partition, must_leave, sweep_cuts, total_bandwidth
 from interlock.cost.network import Network, usable_network
 from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged
@@ -81,3 +81,36 @@ def test_a_sum_visits_every_group_that_gives_or_takes_and_starts_in_one_of_them(
     between, _ = group_partition(network, items, np.array([*home, -1]), "all")
     assert between == pytest.approx(crossings / (ranks * RATE))
     assert total_bandwidth(network, items)[0] == pytest.approx(hops / (ranks * RATE))
+
+
+@given(cases(), st.data())
+def test_a_sweep_is_the_worst_cut_between_small_keys_and_large_ones(
+    case: tuple[Items, list[set[int]], list[set[int]], list[int]], data: st.DataObject
+) -> None:
+    """Bytes cross a cut upward where something below it gives to something above; a link does where its ends do."""
+    items, givers, takers, home = case
+    ranks = min(len(home), 9)
+    givers, takers = ([{rank % ranks for rank in each} for each in sets] for sets in (givers, takers))
+    few = [RankSets.of(Ragged.from_lists(sorted(each) for each in sets)) for sets in (givers, takers)]
+    count = data.draw(st.integers(1, 12))
+    ends = st.lists(st.integers(0, ranks - 1), min_size=count, max_size=count)
+    src, step = data.draw(ends), data.draw(st.lists(st.integers(1, ranks - 1), min_size=count, max_size=count))
+    dst = [(a + b) % ranks for a, b in zip(src, step, strict=True)]
+    rates = [RATE * (1 + k % 3) for k in range(count)]
+    network = usable_network(Problem(from_edges(src, dst, rates, num_ranks=ranks), Items(items.size_bytes, *few)))
+    key = np.array(data.draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks)), np.int64)
+    found = list(sweep_cuts(network, Items(items.size_bytes, *few), key, "key"))
+    assert len(found) == (2 if key.max() > 0 else 0)
+    for (seconds, words), sign in zip(found, (1, -1), strict=False):
+        worst = {}
+        for cut in range(1, int(key.max()) + 1):
+            above = sign * (key - cut + 0.5) > 0
+            needed = sum(
+                size
+                for size, give, take in zip(items.size_bytes.tolist(), givers, takers, strict=True)
+                if any(not above[rank] for rank in give) and any(above[rank] for rank in take)
+            )
+            rate = sum(r for a, b, r in zip(src, dst, rates, strict=True) if above[b] and not above[a])
+            worst[cut] = needed / rate if rate else (np.inf if needed else 0.0)
+        assert seconds == pytest.approx(max(worst.values()))
+        assert worst[int(words.split(" = ")[1].split(",")[0])] == pytest.approx(seconds)

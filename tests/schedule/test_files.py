@@ -19,7 +19,7 @@ from interlock.errors import InterlockError, InvalidInput
 from interlock.planning import solve
 from interlock.problem import Problem
 from interlock.schedule import read_schedule, write_atomically, write_schedule
-from interlock.schedule.files import MAGIC
+from interlock.schedule.files import MAGIC, MAX_HEADER_BYTES
 from interlock.validate import check
 from strategies import problems
 
@@ -268,3 +268,12 @@ def test_a_header_longer_than_the_limit_is_not_written(tmp_path: Path, h200_2x4:
             tmp_path / "x.ilk", plan.schedule, plan.problem, algorithm="direct", parameters={"x": "y" * 2_000_000}
         )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [MAX_HEADER_BYTES + 1, 2**40, 2**63, 2**64 - 1])
+def test_a_header_said_to_be_longer_than_the_limit_is_not_read(saved: Path, length: int) -> None:
+    whole = bytearray(saved.read_bytes())
+    whole[8:16] = length.to_bytes(8, "little")
+    saved.write_bytes(whole + bytes(max(0, MAX_HEADER_BYTES + 64 - len(whole))))
+    with pytest.raises(InvalidInput, match=f"header of {length} bytes is too long"):
+        read_schedule(saved)

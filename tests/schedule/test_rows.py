@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import interlock as il
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule import Schedule, SlotSchedule, TranslatedSchedule
+from interlock.schedule import Layout, PortLoads, Schedule, SlotSchedule, TranslatedSchedule
 from interlock.schedule.levels import levels
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.timeline import tracks
@@ -84,3 +85,61 @@ def test_a_message_to_several_ranks_cannot_be_reversed() -> None:
     cast = replace(rows, dst=Ragged.from_lists([[1, 2]] + [[rank] for rank in rows.dst.values[1:].tolist()]))
     with pytest.raises(il.InvalidInput, match="one-to-one"):
         reverse_copies(cast, problem, problem)
+
+
+def test_levels_follow_the_order_of_a_link_that_is_held_alone() -> None:
+    """0 sends to 1, 2 and 3 in the order 2, 3, 1; what 1 sends to 2 follows the first; 3 has its ports alone."""
+    schedule = bare_schedule([0, 0, 0, 1, 3], [1, 2, 3, 2, 0], [10] * 5, order=[2, 0, 1, 3, 4])
+    assert levels(schedule, crossbar(4, [10.0] * 8)).tolist() == [2, 0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("make", [il.all_gather, il.reduce_scatter])
+def test_rows_of_a_slot_table_read_one_by_one_are_those_written_out(make: Callable[[str], il.Collective]) -> None:
+    plan = il.synthesize(il.topology.mesh(3, 2, bandwidth="1 GB/s"), make("6 MB"), "guided", chunks=1)
+    assert isinstance(plan.compact, SlotSchedule)
+    assert list(plan.compact.iter_messages()) == list(plan.compact.expand().iter_messages())
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "turns"),
+    [
+        ([0, 0], [2, 3], True),  # one sender, two receivers
+        ([0, 1], [2, 2], True),
+        ([2, 3], [0, 0], True),
+        ([0, 0], [2, 2], False),  # one pair
+        ([0, 1], [2, 3], False),  # nothing shared
+        ([0, 0], [1, 2], False),  # the first stays in its server
+        ([0, 0], [2, 1], False),
+    ],
+)
+def test_partners_of_a_nic_take_turns_where_one_waits_for_another(src: list[int], dst: list[int], turns: bool) -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    waits = PortLoads.of(bare_schedule(src, dst, [5, 7], deps=[[], [0]]), cluster)
+    assert waits.take_turns is turns
+    assert not PortLoads.of(bare_schedule(src, dst, [5, 7]), cluster).take_turns
+    assert PortLoads.of(bare_schedule([0], [2], [5], order=[0]), cluster).take_turns
+    crossing = [(a, b, n) for a, b, n in zip(src, dst, (5, 7), strict=True) if a // 2 != b // 2]
+    for rank in range(4):
+        assert waits.out_bytes[rank] == sum(n for a, _, n in crossing if a == rank)
+        assert waits.in_bytes[rank] == sum(n for _, b, n in crossing if b == rank)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_buffers_of_an_all_to_all_lie_in_the_order_of_ranks(seed: int) -> None:
+    """Where the items of a problem lie in a rank's buffers, also where the problem numbers its ranks otherwise."""
+    draw = np.random.default_rng(seed)
+    matrix = draw.integers(0, 3, (4, 4))
+    place = draw.permutation(6)[:4]  # of the problem's six ranks
+    whole = np.zeros((6, 6), np.int64)
+    whole[np.ix_(place, place)] = matrix
+    pairs = [(a, b) for a in range(6) for b in range(6) if a != b and whole[a, b]]
+    for rank in range(4):
+        layout = Layout.all_to_all(matrix, rank, place.tolist(), 6)
+        own, before = int(place[rank]), {int(p): k for k, p in enumerate(place)}
+        given = [(k, int(matrix[rank, : before[b]].sum())) for k, (a, b) in enumerate(pairs) if a == own]
+        wanted = [(k, int(matrix[: before[a], rank].sum())) for k, (a, b) in enumerate(pairs) if b == own]
+        for region, held in ((layout.input, given), (layout.output, wanted)):
+            assert list(zip(region.item.tolist(), region.start.tolist(), strict=True)) == held
+            assert region.length.tolist() == [int(whole[pairs[k]]) for k, _ in held]
+        assert layout.input.size_bytes == matrix[rank].sum() and layout.output.size_bytes == matrix[:, rank].sum()
+        assert layout.own == (matrix[rank, :rank].sum(), matrix[:rank, rank].sum(), matrix[rank, rank])

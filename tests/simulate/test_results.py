@@ -145,3 +145,9 @@ def test_a_multicast_without_links_is_refused() -> None:
     cast = replace(bare_schedule([0], [1], [1]), dst=Ragged.from_lists([[1, 2]]))
     with pytest.raises(InvalidInput, match="must name its links"):
         simulate(cast, crossbar(3, [10.0] * 6))
+
+
+@pytest.mark.parametrize("forwarding", ["cut-through", "store-and-forward"])
+def test_a_message_names_the_message_that_it_waited_for(forwarding: str) -> None:
+    schedule = bare_schedule([0, 1, 2, 3], [1, 2, 3, 0], [10] * 4, deps=[[], [0], [1], []])
+    assert simulate(schedule, crossbar(4, [10.0] * 8), forwarding=forwarding).waited_for.tolist() == [-1, 0, 1, -1]

@@ -57,3 +57,38 @@ def test_a_step_is_checked_as_a_step_and_nothing_else() -> None:
     (rows, problem), *_ = small_steps()
     with pytest.raises(il.InvalidInput, match="which task each row"):
         check(replace(rows, tasks=None), problem)
+
+
+def test_computations_that_are_alone_wait_for_each_other_only_where_they_share_a_rank() -> None:
+    cluster = il.cluster("h200", servers=1, gpus_per_server=3)
+    for ranks, is_valid in (([1, 2], True), ([0, 1], False)):
+        step = il.step(cluster)
+        step.compute("one", "20 us", ranks=[0], alone=True)
+        step.compute("other", "20 us", ranks=ranks, alone=True)
+        plan = il.plan(step, algorithm="concurrent")
+        assert check(plan.schedule, plan.problem).valid
+        at_once = replace(plan.schedule, deps=Ragged.empty(plan.schedule.num_messages))
+        assert check(at_once, plan.problem).valid is is_valid
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_valid"), [(1 + 1e-13, True), (1 - 1e-13, True), (1 + 1e-9, False), (0.5, False)]
+)
+def test_computation_takes_its_time_but_for_the_last_digits(factor: float, is_valid: bool) -> None:
+    step = il.step(il.cluster("h200", servers=1, gpus_per_server=2))
+    step.compute("work", "20 us")
+    plan = il.plan(step, algorithm="concurrent")
+    tasks = plan.schedule.tasks
+    other = replace(plan.schedule, tasks=TaskRows(tasks.task, tasks.seconds * factor))
+    assert check(other, plan.problem).valid is is_valid
+
+
+def test_a_task_with_nothing_to_move_takes_no_time() -> None:
+    cluster = il.cluster("h200", servers=1, gpus_per_server=2)
+    step = il.step(cluster)
+    step.move("nothing", il.traffic.uniform(cluster, 0))
+    step.compute("work", "20 us", ready="5 us")
+    times = il.plan(step, algorithm="concurrent").simulate().tasks
+    assert (times["nothing"].start_s, times["nothing"].finish_s) == (0.0, 0.0)
+    assert times["work"].finish_s == pytest.approx(25e-6)
+    assert il.plan(cluster, il.traffic.uniform(cluster, "1 MB")).simulate().tasks == {}

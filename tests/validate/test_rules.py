@@ -10,6 +10,7 @@ import pytest
 
 from interlock.topology import cluster, from_edges, fully_connected
 from interlock.validate import Rule, Violation
+from interlock.validate.report import describe
 from validate.cases import (
     barrier_all_reduce,
     combine,
@@ -24,7 +25,7 @@ from validate.cases import (
     scattered_broadcast,
     tree_all_reduce,
 )
-from validate.rows import COPY, REDUCE, Case
+from validate.rows import COPY, REDUCE, WAIT, Case
 
 
 def first(case: Case) -> Violation:
@@ -493,3 +494,25 @@ def test_report_of_a_valid_schedule_says_how_it_was_checked() -> None:
     assert str(report) == f"valid ({report.num_rows} rows, exact sets)"
     assert report.num_rows == 48
     assert group_all_reduce().check().method == "exact sets"
+
+
+def test_a_violation_tells_only_what_it_has() -> None:
+    """A native row has -1 where there is none; bytes are named by the first and the last."""
+    whole = describe(Rule.DESTINATION_HOLDS, 3, 1, 2, 10, 20)
+    assert (whole.message, whole.rank, whole.item, whole.first_byte, whole.last_byte) == (3, 1, 2, 10, 19)
+    assert "bytes 10..19 of item 2" in whole.text and "rank 1" in whole.text
+    none = describe(Rule.DESTINATION_HOLDS, -1, -1, -1, 10, 10)
+    assert (none.message, none.rank, none.item, none.first_byte, none.last_byte) == (None,) * 5
+    assert "no bytes at 10" in none.text
+    first_of_all = describe(Rule.DESTINATION_HOLDS, 0, 0, 0, 0, 1)
+    assert (first_of_all.message, first_of_all.rank, first_of_all.item) == (0, 0, 0)
+    assert (first_of_all.first_byte, first_of_all.last_byte) == (0, 0)
+
+
+def test_only_a_step_waits() -> None:
+    case = direct_all_to_all()
+    case.rows[2].kind = case.rows[5].kind = WAIT
+    report = case.check()
+    assert report.num_violations == 1 and not report.scratch_bytes.any()
+    assert (report.violations[0].rule, report.violations[0].message) == (Rule.KNOWN_KIND, 2)
+    assert (report.violations[0].rank, report.violations[0].item) == (None, None)

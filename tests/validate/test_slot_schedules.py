@@ -198,3 +198,16 @@ def test_one_chunk_is_enough_to_stream() -> None:
     chunks = Chunks(np.zeros(1, np.int32), np.zeros(1, np.int64), np.full(1, 4, np.int64))
     schedule = SlotSchedule(chunks, whole.topology.link_src, whole.topology.link_dst, table, 0)
     assert streams(schedule, problem) and check(schedule, problem).valid
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_small_rings_stream_and_chunks_of_unknown_items_do_not(collective: str, num_ranks: int) -> None:
+    problem = ring_problem(num_ranks, collective)
+    schedule = ring_schedule(problem, collective)
+    assert streams(schedule, problem) and check(schedule, problem).valid
+    for item in (-1, num_ranks):
+        strange = schedule.chunks.item.copy()
+        strange[-1] = item
+        chunks = Chunks(strange, schedule.chunks.offset, schedule.chunks.length)
+        assert not streams(replace(schedule, chunks=chunks), problem)
