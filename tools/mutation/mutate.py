@@ -7,7 +7,10 @@ reach it, cheapest first and those of its own folder before all others, until on
 of modules, defaults) is tried in a process of its own.
 
 A mutant is killed when a test fails or takes too long; one that no test reaches survives. `--seconds` is the most that
-the tests of one mutant take in the first run: a survivor has survived those. A log in `--work` makes it resumable.
+the tests of its own folder took in the first run, a quarter of it what others took: a survivor has survived those. A
+log in `--work` makes it resumable; `--tests` then takes new files of tests over, and tries the survivors again. Never
+report the sample that tests were written for: draw another. `equivalent.json` names survivors that no test can notice,
+with the reason; they are counted apart.
 `--share` of the sample is shared equally by the folders that promise a kill rate; the others have the rest.
 """
 
@@ -31,6 +34,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+COUNTS = ("sampled", "tried", "killed", "not reached", "equivalent")
 PROMISED = ("validate", "simulate", "cost", "schedule", "algorithms")
 SWAPS: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -239,11 +243,13 @@ def chosen_tests(mutants: list[Mutant], work: Path, seconds: float) -> dict[int,
         if mutant.early:
             found |= {name for name in took if name.startswith(own) and name not in failed}
         names, sum_s = [], 0.0
-        for name in sorted(found, key=lambda name: (not name.startswith(own), took[name], name)):
-            if names and sum_s + took[name] > seconds:
-                continue
-            names.append(name)
-            sum_s += took[name]
+        for is_own, share in ((True, 1.0), (False, 0.25)):
+            spent_s = 0.0
+            for name in sorted((n for n in found if n.startswith(own) is is_own), key=lambda name: (took[name], name)):
+                if not names or spent_s + took[name] <= share * seconds:
+                    names.append(name)
+                    spent_s += took[name]
+            sum_s += spent_s
         chosen[mutant.number] = (names, sum_s)
     return chosen
 
@@ -273,6 +279,7 @@ def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
         elif names and not mutant.early:
             jobs.append({"mutant": mutant.number, "tests": names, "limit_s": 3 + 3 * sum_s, "cap_s": seconds})
     random.Random(0).shuffle(jobs)  # what was tried when time runs out is a sample too
+    jobs.sort(key=lambda job: mutants[job["mutant"]].folder not in PROMISED)
     if jobs:
         (work / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
         pytest(work, ["-n", "0"], MUTANT_JOBS=str(work / "jobs.jsonl"), MUTANT_LOG=str(log))
@@ -299,19 +306,23 @@ def note(log: Path, mutant: int, outcome: str, by: str, tests: int, cap_s: float
 def tell(mutants: list[Mutant], work: Path, target: Path | None, seed: int) -> None:
     """Survivors and the kill rate per folder, on the terminal and as a stored result."""
     known = tried(work)
+    reasons = json.loads((HERE / "equivalent.json").read_text())
     rows: dict[str, dict[str, object]] = {}
     survivors = []
     for mutant in mutants:
-        row = rows.setdefault(mutant.folder or "(top)", dict.fromkeys(("sampled", "tried", "killed", "not reached"), 0))
+        row = rows.setdefault(mutant.folder or "(top)", dict.fromkeys(COUNTS, 0))
         row["sampled"] += 1
         if (found := known.get(mutant.number)) is None:
             continue
         row["tried"] += 1
         row["killed"] += found["outcome"] != "survived"
-        row["not reached"] += found["by"] == "no test reaches it"
+        row["not reached"] += found["tests"] == 0
         if found["outcome"] == "survived":
-            survivors.append(f"{mutant.file}:{mutant.line}: {mutant.before} -> {mutant.after}")
-            print(f"{mutant.number} {survivors[-1]}  [{found['tests']} tests]")
+            change = f"{mutant.before} -> {mutant.after}"
+            why = reasons.get(f"{mutant.file}: {change}", "")
+            row["equivalent"] += bool(why)
+            survivors.append({"place": f"{mutant.file}:{mutant.line}", "change": change, "equivalent": why})
+            print(f"{mutant.number} {mutant.file}:{mutant.line}: {change}  [{found['tests']} tests] {why}")
     for folder, row in rows.items():
         print(f"{folder}: {row}")
     if target is not None:
@@ -332,7 +343,11 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.6, help="of the folders that promise a kill rate")
     parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
     parser.add_argument("--workers", default="2", help="of the first run")
-    parser.add_argument("--tests", default="", help="which to run, by spaces; all by default, fewer kill fewer")
+    parser.add_argument(
+        "--tests",
+        default="",
+        help="which to run, by spaces; all by default, fewer kill fewer. Later: files that are new",
+    )
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "interlock-mutation")
     parser.add_argument("--json", type=Path, help="where to store the result")
     parser.add_argument("--only-tell", action="store_true", help="what the log has; try nothing")
@@ -351,6 +366,12 @@ def main() -> None:
             (work / name).unlink(missing_ok=True)
         pytest(work, ["-n", options.workers, *options.tests.split()], MUTANT_HITS=str(work / "hits"))
         (work / "mapped").touch()
+    elif options.tests:
+        for name in options.tests.split():
+            shutil.copy(ROOT / name, work / "tree" / name)
+        pytest(work, ["-n", options.workers, *options.tests.split()], MUTANT_HITS=str(work / "hits"))
+        killed = [row for row in tried(work).values() if row["outcome"] != "survived"]  # others: once more
+        (work / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in killed))
     if not options.only_tell:
         try_all(mutants, work, options.seconds)
     tell(mutants, work, options.json, options.seed)
