@@ -208,7 +208,7 @@ def test_an_export_for_which_there_is_no_room_is_not_begun(
 
 def test_very_many_chunks_are_not_written_for_tacos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = il.synthesize(il.topology.ring(4, bandwidth="1 GB/s"), il.all_gather("4 MB"), "ring")
-    monkeypatch.setattr("interlock.interchange.tacos.write.MAX_TRANSFERS", 10)
+    monkeypatch.setattr("interlock.interchange.tacos.MAX_TRANSFERS", 10)
     with pytest.raises(LimitExceeded, match=r"the schedule moves [0-9]+ chunks of"):
         plan.export("tacos-csv", tmp_path / "out.csv")
     assert list(tmp_path.iterdir()) == []

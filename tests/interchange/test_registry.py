@@ -1,4 +1,4 @@
-"""A new format needs a folder and one line: everything else is found by what its `Format` says."""
+"""A new format needs a module and one entry: everything else is found by what its `Format` says."""
 
 from __future__ import annotations
 
@@ -9,54 +9,42 @@ import pytest
 
 import interlock as il
 from interlock.cli.main import run
-from interlock.interchange import FORMATS, get_format
-from interlock.interchange.registry import FOLDERS
+from interlock.interchange import FORMATS, Format, get_format
 
 FOLDER = Path(importlib.import_module("interlock.interchange").__file__ or "").parent
 
-TOY = {
-    "__init__.py": """
-from interlock.interchange.contract import Format
-
-FORMAT = Format("toy", __name__, "a test", lambda path, start: start.startswith("toy"))
-""",
-    "write.py": """
-from interlock.interchange.contract import ExportReport
+TOY = """
+import interlock as il
+from interlock.interchange.contract import ExportReport, ForeignSchedule
 
 def write_schedule(schedule, problem, path):
     rows = (f"{a} {b} {c}" for a, b, c in zip(schedule.src.values, schedule.dst.values, schedule.size_bytes))
     path.write_text("toy\\n" + "\\n".join(rows) + "\\n")
     return ExportReport("toy", (path,))
-""",
-    "read.py": """
-import interlock as il
-from interlock.interchange.contract import ForeignSchedule
 
 def read_schedule(path, intent):
     plan = il.plan(intent.cluster, intent.demand, algorithm="direct")
     return ForeignSchedule("toy", plan.schedule, plan.problem)
-""",
-}
+"""
 
 
-def test_every_folder_of_a_format_is_named_and_says_how_it_reads_and_writes() -> None:
-    found = {file.parent.name for file in FOLDER.glob("*/__init__.py") if "FORMAT = Format(" in file.read_text()}
-    assert found == set(FOLDERS) and len(FORMATS) == len(FOLDERS)
-    for name, folder in zip(FORMATS, FOLDERS, strict=True):
-        assert FORMATS[name].folder == f"interlock.interchange.{folder}"
-        for part, call in (("read", "read_schedule"), ("write", "write_schedule")):
-            assert callable(getattr(importlib.import_module(f"{FORMATS[name].folder}.{part}"), call))
+def test_every_module_of_a_format_is_in_the_table_and_reads_and_writes() -> None:
+    named = {format_.module for format_ in FORMATS.values()}
+    files = {file for file in FOLDER.rglob("*.py") if "\ndef write_schedule(" in file.read_text()}
+    found = {file.stem if file.parent == FOLDER else file.parent.name for file in files}
+    assert named == {f"interlock.interchange.{name}" for name in found} and len(FORMATS) == len(named)
+    for module in named:
+        for call in ("read_schedule", "write_schedule"):
+            assert callable(getattr(importlib.import_module(module), call))
 
 
-def test_a_folder_and_its_name_make_a_format(
+def test_a_module_and_its_entry_make_a_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "toy_format"
-    folder.mkdir()
-    for name, text in TOY.items():
-        (folder / name).write_text(text)
+    (tmp_path / "toy_format.py").write_text(TOY)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(FORMATS, "toy", importlib.import_module("toy_format").FORMAT)
+    toy = Format("toy", "toy_format", "a test", lambda path, start: start.startswith("toy"))
+    monkeypatch.setitem(FORMATS, "toy", toy)
     cluster = il.cluster("h200", servers=2)
     demand = il.traffic.zipf(cluster, bytes_per_gpu="1 MB", seed=5)
     plan = il.plan(cluster, demand, algorithm="direct")

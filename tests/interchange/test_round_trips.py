@@ -12,7 +12,7 @@ from tests.interchange.problems import intent_of, plans
 import interlock as il
 from interlock.algorithms import registry
 from interlock.interchange import FORMATS, Intent, read_foreign
-from interlock.interchange.tacos.limits import COPYING
+from interlock.interchange.tacos import COPYING
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 from interlock.validate import check

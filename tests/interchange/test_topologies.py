@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.interchange.identify import identify
 
 import interlock as il
 from interlock.interchange import import_topology
-from interlock.interchange.identify import identify
 
 # Cluster shape: servers' GPUs, NICs, scale-up kind and GB/s, NICs per GPU, Gb/s of a GPU's port.
 SERVERS = {

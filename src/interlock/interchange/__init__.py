@@ -1,4 +1,4 @@
-"""To and from other tools: schedules out and in, topologies and traces in. One folder per format."""
+"""To and from other tools: schedules out and in, topologies and traces in. One module per format."""
 
 from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent
 from interlock.interchange.machines.recognise import import_topology

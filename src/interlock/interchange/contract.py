@@ -1,7 +1,6 @@
 """What a format promises: how it is named and recognised, what its reader is told and returns, what its writer says.
 
-A format is a folder with a ``write.py`` (`write_schedule`), a ``read.py`` (`read_schedule`) and a `Format` in its
-``__init__.py``.
+A format is a module with `write_schedule` and `read_schedule`, and a line in the registry.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ class Format:
     """A file format of another tool."""
 
     name: str
-    folder: str  # the package that reads and writes it
+    module: str  # that reads and writes it, imported when first asked
     summary: str
     recognises: Callable[[Path, str], bool]  # (path, text of the file's start)
     has_chunks: bool = False  # bytes become equal chunks; takes chunk_bytes
@@ -79,15 +78,13 @@ class Format:
     is_readable: bool = True  # holds schedules that can be read back
     needs_times: bool = False  # takes simulated times
     streams: bool = False  # writes a million messages without holding the text
-    most_bytes: Callable[[Schedule, Problem], int] | None = (
-        None  # what it writes, at most; None: it counts its chunks or flows
-    )
+    most_bytes: Callable[[Schedule, Problem], int] | None = None  # None: it counts the chunks or flows it writes
 
     def write(self, schedule: Schedule, problem: Problem, path: Path, **options: object) -> ExportReport:
         """Write a schedule; options are the format's own."""
         if self.most_bytes is not None:
             self._check_size(self.most_bytes(schedule, problem), path)
-        made = importlib.import_module(f"{self.folder}.write").write_schedule(schedule, problem, path, **options)
+        made = importlib.import_module(self.module).write_schedule(schedule, problem, path, **options)
         assert isinstance(made, ExportReport)
         return made
 
@@ -104,7 +101,7 @@ class Format:
 
     def read(self, path: Path, intent: Intent) -> ForeignSchedule:
         """Read a file."""
-        made = importlib.import_module(f"{self.folder}.read").read_schedule(path, intent)
+        made = importlib.import_module(self.module).read_schedule(path, intent)
         assert isinstance(made, ForeignSchedule)
         return made
 

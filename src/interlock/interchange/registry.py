@@ -1,21 +1,97 @@
-"""All formats by name, and how a file is recognised. A new format is a folder and its name in `FOLDERS`."""
+"""All formats by name, and how a file is recognised. A new format is a module and its entry in the table."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 from interlock.errors import InvalidInput, nearest
-from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent
+from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent, rows_of
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
 __all__ = ["FORMATS", "export_schedule", "format_of", "get_format", "read_foreign"]
 
 SNIFFED_BYTES = 4096
-FOLDERS = ("msccl", "mscclpp", "chakra", "tacos", "htsim", "nccl_tests", "chrome_trace")  # asked in this order
-_MADE: list[Format] = [import_module(f"interlock.interchange.{folder}").FORMAT for folder in FOLDERS]
-FORMATS: dict[str, Format] = {made.name: made for made in _MADE}
+HERE = "interlock.interchange"
+
+
+def _is_chakra(path: Path, start: str) -> bool:
+    """A folder, a trace, or the name that traces of ranks share."""
+    if path.is_dir() or path.suffix == ".et":
+        return True
+    return not path.exists() and path.parent.is_dir() and any(path.parent.glob(f"{path.name}.*.et"))
+
+
+def _is_matrix(path: Path, start: str) -> bool:
+    words = start.split("\n", 1)[0].replace(",", " ").split()
+    return bool(words) and all(word.isdigit() for word in words)
+
+
+_ALL = (  # asked in this order whether a file is theirs
+    Format(
+        "msccl-xml",
+        f"{HERE}.msccl",
+        "algorithms for RCCL and MSCCL",
+        lambda path, start: start.startswith("<"),
+        has_chunks=True,
+        leaves_chunk_bytes_open=True,
+        has_flavors=True,
+    ),
+    Format(
+        "mscclpp-json",
+        f"{HERE}.mscclpp",
+        "execution plans for MSCCL++",
+        lambda path, start: start.startswith(("{", "[")) and '"traceEvents"' not in start,
+        has_chunks=True,
+        leaves_chunk_bytes_open=True,
+    ),
+    Format(
+        "chakra",
+        f"{HERE}.chakra",
+        "execution traces and ASTRA-sim configurations, in a folder",
+        _is_chakra,
+        is_folder=True,
+        holds_steps=True,
+        streams=True,
+        most_bytes=lambda schedule, problem: 2048 * problem.num_ranks + 128 * rows_of(schedule),
+    ),
+    Format(
+        "tacos-csv",
+        f"{HERE}.tacos",
+        "chunks per link, as TACOS 1.1 writes them",
+        lambda path, start: start.startswith("NPUs Count"),
+        has_chunks=True,
+        streams=True,
+    ),
+    Format(
+        "htsim",
+        f"{HERE}.htsim",
+        "connection matrix for htsim",
+        lambda path, start: any(line.startswith("Nodes ") for line in start.splitlines()[:64]),
+        streams=True,
+    ),
+    Format(
+        "nccl-tests",
+        f"{HERE}.nccl_tests",
+        "byte matrix for nccl-tests' alltoallv",
+        _is_matrix,
+        is_readable=False,
+        streams=True,
+        most_bytes=lambda schedule, problem: 20 * problem.num_ranks**2,
+    ),
+    Format(
+        "chrome-trace",
+        f"{HERE}.chrome_trace",
+        "simulated timeline for Perfetto",
+        lambda path, start: start.startswith(("{", "[")) and '"traceEvents"' in start,
+        is_readable=False,
+        needs_times=True,
+        holds_steps=True,
+        streams=True,
+        most_bytes=lambda schedule, problem: 512 * problem.num_ranks + 128 * rows_of(schedule),
+    ),
+)
+FORMATS: dict[str, Format] = {made.name: made for made in _ALL}
 
 
 def get_format(name: str) -> Format:

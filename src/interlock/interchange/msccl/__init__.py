@@ -1,24 +1,6 @@
 """MSCCL XML: algorithms for RCCL, Azure's executor and microsoft/msccl."""
 
-from __future__ import annotations
+from interlock.interchange.msccl.read import read_schedule
+from interlock.interchange.msccl.write import write_schedule
 
-from pathlib import Path
-
-from interlock.interchange.contract import Format
-
-__all__ = ["FORMAT"]
-
-
-def _recognises(path: Path, start: str) -> bool:
-    return start.startswith("<")
-
-
-FORMAT = Format(
-    "msccl-xml",
-    __name__,
-    "algorithms for RCCL and MSCCL",
-    _recognises,
-    has_chunks=True,
-    leaves_chunk_bytes_open=True,
-    has_flavors=True,
-)
+__all__ = ["read_schedule", "write_schedule"]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.files import write_atomically
-from interlock.interchange.contract import ExportReport
+from interlock.interchange.contract import ExportReport, ForeignSchedule, Intent
 from interlock.problem import Problem
 from interlock.schedule import Schedule, chrome_trace_lines
 
-__all__ = ["write_schedule"]
+__all__ = ["read_schedule", "write_schedule"]
 
 
 def write_schedule(
@@ -31,3 +31,8 @@ def write_schedule(
     lines = chrome_trace_lines(schedule, problem.num_ranks, start_s, finish_s, names)
     write_atomically(path, lambda file: file.writelines(line.encode() for line in lines))
     return ExportReport("chrome-trace", (path,), notes=("times are simulated",))
+
+
+def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
+    """Refuses: a timeline is a picture of a run."""
+    raise InvalidInput(f"{path} is a timeline: it shows when things happened, not what must happen before what")

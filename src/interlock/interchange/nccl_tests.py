@@ -6,11 +6,12 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput
 from interlock.files import write_atomically
-from interlock.interchange.contract import ExportReport
+from interlock.interchange.contract import ExportReport, ForeignSchedule, Intent
 from interlock.problem import Problem
 from interlock.schedule import Schedule
+from interlock.traffic import read_demand
 
-__all__ = ["write_schedule"]
+__all__ = ["read_schedule", "write_schedule"]
 
 GRAIN = 16  # nccl-tests truncate every entry to a multiple of this
 
@@ -29,3 +30,12 @@ def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportRe
             f"nccl-tests truncate entries to multiples of {GRAIN} bytes: {lost} bytes in all would not be moved"
         )
     return ExportReport("nccl-tests", (path,), notes=tuple(notes))
+
+
+def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
+    """Refuses: a matrix is checked as traffic, but there is no schedule in it."""
+    demand = read_demand(path)
+    raise InvalidInput(
+        f"{path} is a byte matrix of {demand.num_ranks} ranks: it says what to move, not how; plan it with "
+        "`interlock plan --traffic`"
+    )
