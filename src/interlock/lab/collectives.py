@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interlock.collectives import Collective, CollectiveKind
-from interlock.comparison import nccl_size
 from interlock.cost import lower_bound
 from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, plan_collective
-from interlock.lab.jobs import Timings, calibrated, slowest, start_together
+from interlock.lab.jobs import Timings, own_groups, slowest, start_together
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, Ranks
-from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, check_native, with_measured
+from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, as_measured, check_native
 from interlock.problem import collective_problem
 from interlock.topology import Cluster
 
@@ -67,46 +65,18 @@ def compare_collective_in_lab(
     """
     declared = spec.to_cluster()
     check_native(declared, algorithms)
-    cluster = declared
-    if calibrate_s > 0:
-        progress("calibrating")
-        cluster = with_measured(declared, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
+    cluster = as_measured(declared, ranks, calibrate_s, progress)
     progress("planning")
-    for name in algorithms:
-        if name != NATIVE:
-            plan_collective(cluster, wanted, ELEMENT_BYTES, name)  # raises where it cannot
+    # For torch's own call the ring that gloo's are, over ranks in order.
+    stand_ins = {name: "ring" if name == NATIVE else name for name in algorithms}
+    plans = {name: plan_collective(cluster, wanted, ELEMENT_BYTES, plan) for name, plan in stand_ins.items()}
     progress("measuring")
     limit_s = TIMEOUT_S * (repeat + WARM_UP)
     told = ranks.call(measure_collective, cluster, wanted, list(algorithms), repeat, WARM_UP, timeout_s=limit_s)
     bound_s = lower_bound(collective_problem(declared.topology, wanted, cluster=declared)).seconds
-    return tuple(_row(name, [each[name] for each in told], cluster, wanted, bound_s) for name in algorithms)
-
-
-def _row(name: str, told: Sequence[Timings], cluster: Cluster, wanted: Collective, bound_s: float) -> LabRow:
-    seconds = told[0].measured_s
-    measured_s = statistics.median(seconds)
-    # The ring that gloo's own calls are, over ranks in order, where there is no plan of ours.
-    plan = plan_collective(cluster, wanted, ELEMENT_BYTES, "ring" if name == NATIVE else name)
-    size_bytes, factor = nccl_size(plan.problem)
-    algbw = size_bytes / measured_s
-    plan_s = 0.0 if name == NATIVE else told[0].plan_s
-    return LabRow(
-        algorithm=name,
-        valid=all(part.valid for part in told),
-        measured_s=measured_s,
-        measured_least_s=min(seconds),
-        measured_most_s=max(seconds),
-        predicted_s=plan.simulate().makespan_s,
-        lower_bound_s=bound_s,
-        gap=measured_s / bound_s - 1 if bound_s > 0 else 0.0,
-        algbw_bytes_per_s=algbw,
-        busbw_bytes_per_s=algbw * factor,
-        stages=1 if name == NATIVE else plan.num_stages,
-        plan_s=plan_s,
-        exchange_s=0.0,
-        total_s=plan_s + measured_s,
-        scratch_bytes=max(part.scratch_bytes for part in told),
-        repeats=len(seconds),
+    return tuple(
+        LabRow.of(name, [each[name] for each in told], plan, plan.simulate().makespan_s, bound_s)
+        for name, plan in plans.items()
     )
 
 
@@ -114,17 +84,14 @@ def measure_collective(
     context: RankContext, cluster: Cluster, wanted: Collective, algorithms: list[str], repeat: int, warm_up: int
 ) -> dict[str, Timings]:
     """Run a collective by each algorithm in turn, `repeat` times after `warm_up`, each over connections of its own."""
-    import torch.distributed as dist
-
-    from interlock.runtime.runner import timeout_of
     from interlock.torch_collectives import Collectives
 
     hosts = [f"server{rank // cluster.gpus_per_server}" for rank in range(context.num_ranks)]
-    limit = timedelta(seconds=timeout_of(context.group))
-    groups = {name: dist.new_group(timeout=limit) for name in algorithms}
     timings = {name: Timings() for name in algorithms}
-    calls = {name: Collectives(cluster, group, hosts=hosts, algorithm=name) for name, group in groups.items()}
-    try:
+    with own_groups(context, algorithms) as groups, ExitStack() as opened:
+        calls = {name: Collectives(cluster, group, hosts=hosts, algorithm=name) for name, group in groups.items()}
+        for handle in calls.values():
+            opened.callback(handle.close)
         for turn in range(warm_up + repeat):
             for name, handle in calls.items():
                 trial = Trial.of(handle, wanted, context.rank, context.num_ranks, turn)
@@ -139,11 +106,6 @@ def measure_collective(
                     timings[name].scratch_bytes = prepared.lowered.program.scratch_bytes
                 if turn >= warm_up:
                     timings[name].measured_s.append(took_s)
-    finally:
-        for handle in calls.values():
-            handle.close()
-        for group in groups.values():
-            dist.destroy_process_group(group)
     return timings
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,8 +20,9 @@ from interlock.topology import Cluster
 
 if TYPE_CHECKING:
     import torch
+    import torch.distributed as dist
 
-__all__ = ["Timings", "bytes_of", "calibrated", "measure", "slowest", "start_together"]
+__all__ = ["Timings", "bytes_of", "calibrated", "measure", "own_groups", "slowest", "start_together"]
 
 START_S = 0.03  # how far ahead ranks agree to start
 
@@ -47,25 +50,33 @@ def measure(
 
     Every algorithm has connections of its own: what TCP learns from one must not help or hurt the next.
     """
-    import torch.distributed as dist
-
     placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
     timings = {name: Timings() for name in algorithms}
-    limit = timedelta(seconds=timeout_of(context.group))
-    groups = {name: dist.new_group(timeout=limit) for name in algorithms}
-    sessions = {
-        name: open_session(group, cluster, placement, algorithm=name, fallback=False) for name, group in groups.items()
-    }
-    try:
+    with own_groups(context, algorithms) as groups, ExitStack() as opened:
+        sessions = {
+            name: open_session(group, cluster, placement, algorithm=name, fallback=False)
+            for name, group in groups.items()
+        }
+        for session in sessions.values():
+            opened.callback(session.close)
         for turn in range(warm_up + repeat):
             for name, session in sessions.items():
                 _move_once(context, session, matrix, turn, timings[name], counts=turn >= warm_up)
+    return timings
+
+
+@contextmanager
+def own_groups(context: RankContext, algorithms: Sequence[str]) -> Iterator[dict[str, dist.ProcessGroup]]:
+    """A group for each algorithm, with connections of its own."""
+    import torch.distributed as dist
+
+    limit = timedelta(seconds=timeout_of(context.group))
+    groups = {name: dist.new_group(timeout=limit) for name in algorithms}
+    try:
+        yield groups
     finally:
-        for session in sessions.values():
-            session.close()
         for group in groups.values():
             dist.destroy_process_group(group)
-    return timings
 
 
 def _move_once(

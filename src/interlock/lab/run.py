@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from interlock.algorithms import registry
+from interlock.comparison import nccl_size
 from interlock.cost import lower_bound
 from interlock.errors import InvalidInput
 from interlock.lab.jobs import Timings, calibrated, measure
 from interlock.lab.network import LabSpec, Network
 from interlock.lab.ranks import Ranks, Seat
 from interlock.planning import Plan, solve
-from interlock.problem import Problem, demand_problem
+from interlock.problem import demand_problem
 from interlock.simulate import simulate
 from interlock.topology import Cluster
 from interlock.traffic import Demand, random, uniform
@@ -28,6 +29,11 @@ STORE_HOST = "10.78.255.254"
 TIMEOUT_S = 120.0
 WARM_UP = 2
 TRIAL_ALGORITHM, TRIALS = "adaptive", 5
+MEASURED = (
+    *(f"scale_{way}_{what}" for way in ("up", "out") for what in ("bandwidth_bytes_per_s", "latency_s")),
+    "message_overhead_s",
+    "stage_overhead_s",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,33 @@ class LabRow:
     total_s: float  # exchange + planning + measured
     scratch_bytes: int
     repeats: int
+
+    @classmethod
+    def of(cls, name: str, told: Sequence[Timings], plan: Plan, predicted_s: float, bound_s: float) -> LabRow:
+        """One algorithm's figures, as ranks told them; `plan` stands for torch's own call where that was measured."""
+        seconds, is_native = told[0].measured_s, name == NATIVE
+        measured_s = statistics.median(seconds)
+        size_bytes, factor = nccl_size(plan.problem)
+        plan_s = 0.0 if is_native else told[0].plan_s
+        exchange_s = 0.0 if is_native or not told[0].exchange_s else statistics.median(told[0].exchange_s)
+        return cls(
+            algorithm=name,
+            valid=all(part.valid for part in told),
+            measured_s=measured_s,
+            measured_least_s=min(seconds),
+            measured_most_s=max(seconds),
+            predicted_s=predicted_s,
+            lower_bound_s=bound_s,
+            gap=measured_s / bound_s - 1 if bound_s > 0 else 0.0,
+            algbw_bytes_per_s=size_bytes / measured_s,
+            busbw_bytes_per_s=size_bytes / measured_s * factor,
+            stages=1 if is_native else plan.num_stages,
+            plan_s=plan_s,
+            exchange_s=exchange_s,
+            total_s=exchange_s + plan_s + measured_s,
+            scratch_bytes=max(part.scratch_bytes for part in told),
+            repeats=len(seconds),
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Fields for `--json`; `makespan_s` is what other commands call the simulated time."""
@@ -88,19 +121,19 @@ def compare_in_lab(
     for name in algorithms:
         if name != NATIVE and (reason := registry.get(name).supports(problem)) is not None:
             raise InvalidInput(f"algorithm {name!r} does not support this lab: {reason}")
-    cluster = expected = declared
-    if calibrate_s > 0:
-        progress("calibrating")
-        cluster = with_measured(declared, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
-        expected = with_trial(ranks, cluster, demand)
+    cluster = as_measured(declared, ranks, calibrate_s, progress)
+    expected = with_trial(ranks, cluster, demand) if calibrate_s > 0 else declared
     progress("measuring")
     limit_s = TIMEOUT_S * (repeat + WARM_UP)
     timings = ranks.call(measure, cluster, demand.bytes_matrix, list(algorithms), repeat, WARM_UP, timeout_s=limit_s)
     bound_s = lower_bound(problem).seconds
-    return tuple(
-        _row(name, [told[name] for told in timings], demand_problem(cluster, demand), expected, bound_s)
-        for name in algorithms
-    )
+    planned_for, expected_on = demand_problem(cluster, demand), demand_problem(expected, demand)
+    rows = []
+    for name in algorithms:
+        plan = solve(planned_for, "direct" if name == NATIVE else name)
+        predicted_s = simulate(plan.schedule, expected_on).makespan_s
+        rows.append(LabRow.of(name, [told[name] for told in timings], plan, predicted_s, bound_s))
+    return tuple(rows)
 
 
 def check_native(declared: Cluster, algorithms: Sequence[str]) -> None:
@@ -109,16 +142,13 @@ def check_native(declared: Cluster, algorithms: Sequence[str]) -> None:
         raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
 
 
-def with_measured(declared: Cluster, measured: Cluster) -> Cluster:
-    """The declared cluster with what was measured of it; what a NIC fault declares stays."""
-    return declared.with_(
-        scale_up_bandwidth_bytes_per_s=measured.scale_up_bandwidth_bytes_per_s,
-        scale_up_latency_s=measured.scale_up_latency_s,
-        scale_out_bandwidth_bytes_per_s=measured.scale_out_bandwidth_bytes_per_s,
-        scale_out_latency_s=measured.scale_out_latency_s,
-        message_overhead_s=measured.message_overhead_s,
-        stage_overhead_s=measured.stage_overhead_s,
-    )
+def as_measured(declared: Cluster, ranks: Ranks, seconds: float, progress: Callable[[str], None]) -> Cluster:
+    """The declared cluster with what so many seconds per tier measure of it; what a NIC fault declares stays."""
+    if seconds <= 0:
+        return declared
+    progress("calibrating")
+    measured = ranks.call(calibrated, declared.gpus_per_server, seconds)[0]
+    return declared.with_(**{field: getattr(measured, field) for field in MEASURED})
 
 
 def with_trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> Cluster:
@@ -151,33 +181,3 @@ def _trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> float:
     told = ranks.call(measure, cluster, demand.bytes_matrix, [TRIAL_ALGORITHM], TRIALS, 1)[0][TRIAL_ALGORITHM]
     plan = solve(demand_problem(cluster, demand), TRIAL_ALGORITHM)
     return float(plan.simulate().makespan_s / statistics.median(told.measured_s))
-
-
-def _row(name: str, told: Sequence[Timings], problem: Problem, expected: Cluster, bound_s: float) -> LabRow:
-    """One algorithm's figures; `problem` is what was planned for, `expected` what predictions are made with."""
-    seconds = told[0].measured_s
-    measured_s = statistics.median(seconds)
-    plan: Plan = solve(problem, "direct" if name == NATIVE else name)
-    exchange_s = 0.0 if name == NATIVE else statistics.median(told[0].exchange_s)
-    plan_s = 0.0 if name == NATIVE else told[0].plan_s
-    assert problem.demand is not None
-    predicted_s = simulate(plan.schedule, demand_problem(expected, problem.demand)).makespan_s
-    algbw = problem.demand.largest_rank_bytes / measured_s
-    return LabRow(
-        algorithm=name,
-        valid=all(part.valid for part in told),
-        measured_s=measured_s,
-        measured_least_s=min(seconds),
-        measured_most_s=max(seconds),
-        predicted_s=predicted_s,
-        lower_bound_s=bound_s,
-        gap=measured_s / bound_s - 1 if bound_s > 0 else 0.0,
-        algbw_bytes_per_s=algbw,
-        busbw_bytes_per_s=algbw * (problem.num_ranks - 1) / problem.num_ranks,
-        stages=1 if name == NATIVE else plan.num_stages,
-        plan_s=plan_s,
-        exchange_s=exchange_s,
-        total_s=exchange_s + plan_s + measured_s,
-        scratch_bytes=max(part.scratch_bytes for part in told),
-        repeats=len(seconds),
-    )

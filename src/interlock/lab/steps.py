@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from interlock.collectives import CollectiveKind, reduce_scatter
 from interlock.execution import plan_step
 from interlock.lab.collectives import ELEMENT_BYTES, values_of
-from interlock.lab.jobs import calibrated, slowest, start_together
+from interlock.lab.jobs import slowest, start_together
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, Ranks
-from interlock.lab.run import TIMEOUT_S, with_measured
+from interlock.lab.run import TIMEOUT_S, as_measured
 from interlock.planning import Plan
 from interlock.problem import Problem, Step, Task
 from interlock.schedule import Schedule
@@ -88,10 +88,7 @@ def compare_step_in_lab(
     progress: Callable[[str], None] = lambda words: None,
 ) -> tuple[StepRow, ...]:
     """Measure ways of one step, in turn."""
-    cluster = spec.to_cluster()
-    if calibrate_s > 0:
-        progress("calibrating")
-        cluster = with_measured(cluster, ranks.call(calibrated, spec.gpus, calibrate_s)[0])
+    cluster = as_measured(spec.to_cluster(), ranks, calibrate_s, progress)
     progress("planning")
     step = layer_of(cluster, bytes_per_rank, skew, seed)
     plans = {name: plan_step(step, name, ELEMENT_BYTES) for name in algorithms}
