@@ -33,6 +33,7 @@ from interlock.runtime.calibrate import calibrate as measure_network
 from interlock.runtime.direct import Direct, check_held
 from interlock.runtime.peers import gather_bytes
 from interlock.runtime.pending import Pending, Worker
+from interlock.runtime.placement import group_or_default
 from interlock.runtime.staging import Stager
 from interlock.runtime.stays import Stays
 from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
@@ -149,9 +150,7 @@ class AllToAll:
         align: int | None = None,
     ) -> None:
         self._align = None if align is None else check_align(align)
-        self.group = dist.group.WORLD if group is None else group
-        if self.group is None:
-            raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
+        self.group = group_or_default(group)
         self._turns = turns_of(self.group)
         with self._turns.next():
             placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
@@ -470,9 +469,8 @@ def calibrate(
     Where rank 0 has a GPU and what it takes to run programs there, what they cost (`gpu_launch_s` and so on) is
     measured on it for all; elsewhere it is assumed.
     """
-    where = dist.group.WORLD if group is None else group
+    where = group_or_default(group)
     made = measure_network(where, hosts=hosts, seconds=seconds, fabric=fabric)
-    assert where is not None
     costs: dict[str, object] = {}
     if where.rank() == 0 and missing() is None:
         from interlock.gpu.costs import measure_costs

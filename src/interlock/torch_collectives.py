@@ -19,6 +19,7 @@ from interlock.execution import NATIVE, open_collectives, with_gaps
 from interlock.planning import Plan
 from interlock.runtime import Placement, find_hosts
 from interlock.runtime.pending import Pending, Worker
+from interlock.runtime.placement import group_or_default
 from interlock.runtime.tensors import flat
 from interlock.runtime.turns import turns_of
 from interlock.topology import Cluster
@@ -66,10 +67,7 @@ class Collectives:
         algorithm: str = "auto",
         timeout_s: float | None = None,
     ) -> None:
-        given = dist.group.WORLD if group is None else group
-        if given is None:
-            raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
-        self.group: dist.ProcessGroup = given
+        self.group = group_or_default(group)
         self._is_native = algorithm == NATIVE
         self._turns = turns_of(self.group)
         self._worker = Worker("interlock-collective")

@@ -12,6 +12,7 @@ from interlock.errors import InvalidInput
 from interlock.execution import plan_step
 from interlock.planning import Plan
 from interlock.problem import Step as Tasks
+from interlock.runtime.placement import group_or_default
 from interlock.runtime.steps import StepRunner
 
 __all__ = ["Step"]
@@ -50,11 +51,8 @@ class Step:
     ) -> None:
         if not isinstance(step, Tasks | Plan):
             raise InvalidInput(f"step={str(step)[:64]!r} must be a step (see il.step), or a plan of one")
-        where = dist.group.WORLD if group is None else group
-        if where is None:
-            raise InvalidInput("there is no process group; call torch.distributed.init_process_group first")
         self.plan = plan_step(step, algorithm, element_bytes) if isinstance(step, Tasks) else step
-        self._runner = StepRunner(self.plan, self.plan.schedule, where, timeout_s)
+        self._runner = StepRunner(self.plan, self.plan.schedule, group_or_default(group), timeout_s)
 
     def begin(self, tensors: Mapping[str, tuple[torch.Tensor | None, torch.Tensor | None]]) -> None:
         """Start the step. `tensors` gives the source and target of each move at this rank, None where it has none.

@@ -11,7 +11,7 @@ from tests.strategies import clusters
 import interlock as il
 from interlock.algorithms import registry
 from interlock.algorithms.tier_shares import carriers_of, cut_lines
-from interlock.algorithms.tiers import Scene, Way, tiers
+from interlock.algorithms.tiers import Scene, TierWay, tiers
 from interlock.collectives import CollectiveKind, collective
 from interlock.cost.slices import Tier, ramp, slices_s
 from interlock.planning import Plan
@@ -41,7 +41,7 @@ def cluster_collectives(draw: st.DrawFn) -> Problem:
 def test_every_way_is_valid(problem: Problem, slices: int, relays: bool, under_way: int) -> None:
     if registry.get("tiers").supports(problem) is not None:
         return
-    way = Way(ramp(slices), relays=relays, under_way=under_way)
+    way = TierWay(ramp(slices), relays=relays, under_way=under_way)
     assert Plan(problem, tiers(problem, way=way), "tiers").certificate().valid
 
 
@@ -60,7 +60,7 @@ def test_the_chosen_way_is_valid_and_not_below_the_bound(problem: Problem) -> No
 def test_rounds_of_servers_are_valid(radices: tuple[int, ...], make: object) -> None:
     cluster = il.cluster("h200", servers=12, gpus_per_server=2)
     problem = collective_problem(cluster.topology, make("1 MiB"), 1, cluster)  # type: ignore[operator]
-    made = Plan(problem, tiers(problem, way=Way(ramp(4), radices)), "tiers")
+    made = Plan(problem, tiers(problem, way=TierWay(ramp(4), radices)), "tiers")
     assert made.certificate().valid
 
 
@@ -111,7 +111,7 @@ def test_small_sums_leave_a_rail_with_a_dead_nic() -> None:
 def test_nic_loads_of_an_all_reduce_are_even_with_a_dead_nic() -> None:
     cluster = il.cluster("h200", servers=4, faults=[il.dead_nic(server=0, gpu=3)])
     problem = collective_problem(cluster.topology, il.all_reduce("1 GiB"), 1, cluster)
-    made = tiers(problem, way=Way(ramp(48)))
+    made = tiers(problem, way=TierWay(ramp(48)))
     links = np.bincount(made.path.values, np.repeat(made.size_bytes, made.path.counts), cluster.topology.num_links)
     out = links[2 * 32 : 3 * 32]
     assert out[3] == 0

@@ -8,28 +8,15 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.rounds import Ids, Parts
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
 from interlock.topology.lowering import TwoTierRoutes
 
-__all__ = ["Moves", "Parts", "Pass", "by_single", "schedule_parts"]
-
-Ids = NDArray[np.int64]
+__all__ = ["Moves", "Pass", "by_single", "schedule_parts"]
 
 ROUNDS_UNDER_WAY = 3  # of messages to or from all other servers at a NIC: sums, copies, and what is next
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """What moves as one, in columns."""
-
-    item: Ids
-    offset: Ids
-    length: Ids
-
-    def __len__(self) -> int:
-        return len(self.item)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

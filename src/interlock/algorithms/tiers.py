@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing
-from interlock.algorithms.tier_messages import Moves, Parts, Pass, by_single, schedule_parts
+from interlock.algorithms.rounds import Parts, group_members, refuses_missing
+from interlock.algorithms.tier_messages import Moves, Pass, by_single, schedule_parts
 from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
 from interlock.cost.slices import Tier, ramp, slices_s
@@ -29,7 +29,7 @@ from interlock.problem import Problem
 from interlock.schedule import Kind, Schedule, empty_schedule
 from interlock.topology import Cluster
 
-__all__ = ["ALGORITHM", "Way", "tiers"]
+__all__ = ["ALGORITHM", "TierWay", "tiers"]
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ ALIKE = 1.02  # and what it does not tell apart
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TierWay:
     """What is left to choose once shares follow the NICs."""
 
     weights: tuple[float, ...] = (1.0,)  # of slices
@@ -131,7 +131,7 @@ class Trees:
 
 
 def tiers(
-    problem: Problem, *, seed: int = 0, way: Way | None = None, time_of: Callable[[Schedule], float] | None = None
+    problem: Problem, *, seed: int = 0, way: TierWay | None = None, time_of: Callable[[Schedule], float] | None = None
 ) -> Schedule:
     """Shares, trees of servers, slices: the best by the ledger, or by `time_of` where it tells a schedule's seconds."""
     if len(problem.items) == 0 or len(group_members(problem)) == 1:
@@ -165,7 +165,7 @@ class Option:
     """A way in a scene, and what the ledger says of it."""
 
     scene: Scene
-    way: Way
+    way: TierWay
     seconds: float
 
     def build(self) -> Schedule:
@@ -226,14 +226,14 @@ def _unserved(cluster: Cluster, servers: Ids, carries: NDArray[np.bool_] | None 
     return f"server {servers[total <= 0][0]} has no NIC"
 
 
-def _ways(scene: Scene) -> list[Way]:
+def _ways(scene: Scene) -> list[TierWay]:
     """All that the limits on messages and on what they wait for allow; the plainest always."""
     count = len(scene.servers)
     rounds = [(count,), *_in_rounds(count)] if not scene.is_rooted else [(count,)]
     relays = (True, False) if scene.is_rooted and scene.kind not in TO_ONE and count > 2 else (False,)
     waits_for_none = scene.kind is not CollectiveKind.ALL_GATHER
     ways = [
-        Way(ramp(slices), radices, passes_on, under_way)
+        TierWay(ramp(slices), radices, passes_on, under_way)
         for slices in SLICES
         for under_way in ((1, 2) if slices > 1 and waits_for_none else (1,))
         for radices in rounds
@@ -257,7 +257,7 @@ def _in_rounds(count: int) -> list[tuple[int, ...]]:
     return [*found, *cubes[-1:]]
 
 
-def _is_affordable(scene: Scene, way: Way) -> bool:
+def _is_affordable(scene: Scene, way: TierWay) -> bool:
     radices = way.radices or (len(scene.servers),)
     waits = scene.carriers.rank.size * len(way.weights) * max(radices) ** 2 * len(radices)
     intervals, count = scene.carriers.rank.shape
@@ -268,17 +268,17 @@ def _is_affordable(scene: Scene, way: Way) -> bool:
     return _messages(scene, way) <= MOST_MESSAGES and waits <= MOST_WAITS and rows <= MOST_ROWS
 
 
-def _messages(scene: Scene, way: Way) -> int:
+def _messages(scene: Scene, way: TierWay) -> int:
     """Of one rank."""
     return len(way.weights) * sum(tier.messages for tier in _ledger(scene, way))
 
 
-def ledger_s(scene: Scene, way: Way) -> float:
+def ledger_s(scene: Scene, way: TierWay) -> float:
     """Predicted seconds of a way."""
     return slices_s(_ledger(scene, way), way.weights)
 
 
-def _ledger(scene: Scene, way: Way) -> list[Tier]:
+def _ledger(scene: Scene, way: TierWay) -> list[Tier]:
     """Tiers of the busiest server: in, between, out; a collective of one direction has no in, or no out."""
     cluster, kind = scene.cluster, scene.kind
     count = len(scene.servers)
@@ -340,7 +340,7 @@ def _carrying_rates(scene: Scene) -> Floats:
     return np.asarray(np.minimum(rates, port.reshape(scene.cluster.servers, -1)[scene.servers].sum(axis=1) / over))
 
 
-def follow(scene: Scene, way: Way) -> Schedule:
+def follow(scene: Scene, way: TierWay) -> Schedule:
     """The schedule of one way."""
     trees = _trees(scene, way)
     placed = _place(scene, way)
@@ -366,7 +366,7 @@ def follow(scene: Scene, way: Way) -> Schedule:
     )
 
 
-def _place(scene: Scene, way: Way) -> Placed:
+def _place(scene: Scene, way: TierWay) -> Placed:
     """Cut the line of each origin's server (of all bytes, where they have one origin or none) by carrier, slice, and
     where there is a choice by the server that the part goes through."""
     items = scene.problem.items
@@ -438,7 +438,7 @@ def _line_ends(scene: Scene, origin: Ids) -> Ids:
     return origin
 
 
-def _owner_weights(scene: Scene, way: Way, shares: Shares) -> Floats:
+def _owner_weights(scene: Scene, way: TierWay, shares: Shares) -> Floats:
     """How much of each interval's slices every server is responsible for ``[intervals, slices, servers]``: of an
     All-Reduce by its rates; a Broadcast is passed on by all servers but its root's. One column where there is no
     choice."""
@@ -451,11 +451,11 @@ def _owner_weights(scene: Scene, way: Way, shares: Shares) -> Floats:
     return weights
 
 
-def _relays(scene: Scene, way: Way) -> bool:
+def _relays(scene: Scene, way: TierWay) -> bool:
     return scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE) and way.relays and len(scene.servers) > 2
 
 
-def _trees(scene: Scene, way: Way) -> Trees:
+def _trees(scene: Scene, way: TierWay) -> Trees:
     """From each server to all others: a star, or digit by digit of the servers' numbers."""
     count = len(scene.servers)
     place = np.arange(count)
@@ -515,7 +515,7 @@ def _between_servers(scene: Scene, placed: Placed, trees: Trees) -> list[list[Mo
     return made
 
 
-def _inside(scene: Scene, placed: Placed, way: Way) -> tuple[list[Moves], list[Moves]]:
+def _inside(scene: Scene, placed: Placed, way: TierWay) -> tuple[list[Moves], list[Moves]]:
     """From the carrier in each server to all members there: at home as soon as it may be, in other servers after the
     last round. What stays at home of an All-Gather or Reduce-Scatter fills the time when NICs have nothing to give, or
     to take: it is one slice, the first or the last."""

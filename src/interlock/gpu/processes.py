@@ -22,6 +22,7 @@ from interlock.gpu.executor import TIMEOUT_S, Launcher, check_elements, check_te
 from interlock.gpu.flags import Columns, Flags
 from interlock.gpu.rows import NUM_BUFFERS, OUTPUT, SCRATCH, Landing
 from interlock.gpu.work import make_work
+from interlock.runtime.placement import group_or_default
 
 if TYPE_CHECKING:
     from interlock.planning import Plan
@@ -37,9 +38,7 @@ class Neighbours:
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         require_device()
-        self.group = dist.group.WORLD if group is None else group
-        if self.group is None:
-            raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
+        self.group = group_or_default(group)
         self.rank, self.num_ranks = self.group.rank(), self.group.size()
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         here = [_number(socket.gethostname().encode()), _number(str(properties.uuid).encode())]

@@ -19,7 +19,7 @@ from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 from interlock.units import Quantity, parse_bytes, parse_seconds
 
-__all__ = ["MAX_TASKS", "Step", "StepTasks", "Task", "step", "step_problem", "task_problem"]
+__all__ = ["MAX_TASKS", "Step", "StepTasks", "Task", "in_order", "step", "step_problem", "task_problem"]
 
 MAX_TASKS = 4096
 MAX_NAME = 128
@@ -245,15 +245,20 @@ class StepTasks:
     @property
     def in_order(self) -> list[int]:
         """Numbers so that each task comes after all it is after; of those that may come next, the first given."""
-        left = {number: set(self.after[number].tolist()) for number in range(len(self.tasks))}
-        ordered: list[int] = []
-        while left:
-            number = next(number for number, before in left.items() if not before)
-            ordered.append(number)
-            del left[number]
-            for before in left.values():
-                before.discard(number)
-        return ordered
+        return in_order([before.tolist() for before in self.after])
+
+
+def in_order(after: Sequence[Iterable[int]]) -> list[int]:
+    """Numbers so that each comes after all it is `after`; of those that may come next, the first."""
+    left = {number: set(before) for number, before in enumerate(after)}
+    ordered: list[int] = []
+    while left:
+        number = next(number for number, before in left.items() if not before)
+        ordered.append(number)
+        del left[number]
+        for waiting in left.values():
+            waiting.discard(number)
+    return ordered
 
 
 def step_problem(cluster: Cluster, tasks: Sequence[Task], name: str = "step") -> Problem:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.runtime.peers import FIRST_TAG, gather_bytes
-from interlock.runtime.placement import Placement, find_hosts
+from interlock.runtime.placement import Placement, find_hosts, group_or_default
 from interlock.topology import Cluster, Fabric, NicFault
 
 if TYPE_CHECKING:
@@ -45,10 +45,7 @@ def calibrate(
     fabric
         How the fabric bears several senders at one receiver, which is not measured.
     """
-    import torch.distributed as dist
-
-    where = dist.group.WORLD if group is None else group
-    assert where is not None
+    where = group_or_default(group)
     placement = Placement.by_host(find_hosts(where) if hosts is None else hosts)
     return _measure(where, placement, seconds, fabric or Fabric(name="tcp", fan_in=4, loss_per_sender=0.15))
 

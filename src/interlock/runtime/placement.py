@@ -19,7 +19,17 @@ from interlock.topology import Cluster
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Placement", "find_hosts"]
+__all__ = ["Placement", "find_hosts", "group_or_default"]
+
+
+def group_or_default(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    """The group, or the default one."""
+    import torch.distributed as dist
+
+    chosen = dist.group.WORLD if group is None else group
+    if chosen is None:
+        raise InvalidInput("there is no default process group; call torch.distributed.init_process_group first")
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem
+from interlock.problem.step import in_order
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule, TaskRows
 
@@ -126,7 +127,7 @@ def assemble_step(
     parts_of: dict[int, list[Part]] = {}
     for part in parts:
         parts_of.setdefault(part.task, []).append(part)
-    for number in _in_order(after):
+    for number in in_order(after):
         task = step.tasks[number]
         starts = [row for each in after[number] for row in ends[each]]
         if task.ready_s > 0:
@@ -214,18 +215,6 @@ def _last(writer: _Writer, rows: NDArray[np.int64], task: int) -> list[int]:
             is_last[listed[listed >= first] - first] = False
     last: list[int] = rows[of_task & is_last[rows - first]].tolist()
     return last
-
-
-def _in_order(after: Sequence[Sequence[int]]) -> list[int]:
-    left = {number: set(before) for number, before in enumerate(after)}
-    ordered: list[int] = []
-    while left:
-        number = next(number for number, before in left.items() if not before)
-        ordered.append(number)
-        del left[number]
-        for waiting in left.values():
-            waiting.discard(number)
-    return ordered
 
 
 def _without_barriers(rows: Schedule) -> Schedule:

@@ -26,7 +26,7 @@ from interlock.steps.ledger import Ledger
 from interlock.steps.lone import LonePlans
 from interlock.steps.rows import Part, StepSchedule, assemble_step, permuted, with_waits
 
-__all__ = ["WAYS", "Way", "concurrent", "joint", "serial"]
+__all__ = ["WAYS", "StepPlan", "concurrent", "joint", "serial"]
 
 DECIDED = 1e-3  # tolerance with which all that is compared is simulated
 MOST_LEVELS = 64
@@ -41,28 +41,28 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class StepPlan:
     """A schedule of a step, and why it is as it is."""
 
     schedule: Schedule
     reason: str
 
 
-def serial(problem: Problem, lone: LonePlans) -> Way:
+def serial(problem: Problem, lone: LonePlans) -> StepPlan:
     """One stream of moves: first ready, first served; ties by the order they were given; computation overlaps."""
     order, _ = stream(problem, lone.seconds)
     before = {later: [earlier] for earlier, later in pairwise(order)}
     made = assemble_step(problem, _whole(problem, lone), _with_alone(problem, lone.seconds, before))
-    return Way(made.rows, f"serial: {' then '.join(_names(problem, order))}")
+    return StepPlan(made.rows, f"serial: {' then '.join(_names(problem, order))}")
 
 
-def concurrent(problem: Problem, lone: LonePlans) -> Way:
+def concurrent(problem: Problem, lone: LonePlans) -> StepPlan:
     """Every move as planned alone, from when it may start; messages share links."""
     made = assemble_step(problem, _whole(problem, lone), _with_alone(problem, lone.seconds, {}))
-    return Way(made.rows, "concurrent: every move from when it may start")
+    return StepPlan(made.rows, "concurrent: every move from when it may start")
 
 
-def joint(problem: Problem, lone: LonePlans) -> Way:
+def joint(problem: Problem, lone: LonePlans) -> StepPlan:
     """The best of `serial`, `concurrent` and the likeliest orders of urgency, simulated."""
     assert problem.step is not None
     if sum(task.is_move for task in problem.step.tasks) < 2:
@@ -80,7 +80,11 @@ def joint(problem: Problem, lone: LonePlans) -> Way:
     return replace(best, reason=f"{best.reason}{told}, serial {stream_s * 1e6:.0f} us by its moves alone")
 
 
-WAYS: dict[str, Callable[[Problem, LonePlans], Way]] = {"serial": serial, "concurrent": concurrent, "joint": joint}
+WAYS: dict[str, Callable[[Problem, LonePlans], StepPlan]] = {
+    "serial": serial,
+    "concurrent": concurrent,
+    "joint": joint,
+}
 
 
 def stream(problem: Problem, seconds: Floats) -> tuple[list[int], float]:
@@ -180,17 +184,17 @@ class _Search:
             found = any(self._gains(*option) for option in options)
         return self.found_s
 
-    def best(self) -> Way:
+    def best(self) -> StepPlan:
         """The best found: where messages stood back, they list what they waited for; rows in the order they start."""
         levels, shares = self.found
         rows = self._assembled(shares)[0].rows
         if self._waits is None:
-            return Way(rows, "concurrent: every move from when it may start")
+            return StepPlan(rows, "concurrent: every move from when it may start")
         start_s, waiting, waited_for = self._waits
         order = " before ".join(" with ".join(_names(self.problem, level)) for level in levels)
         cut = f", demands in {shares} shares" if shares > 1 else ""
         schedule = permuted(with_waits(rows, waiting, waited_for), np.argsort(start_s, kind="stable"))
-        return Way(schedule, f"joint: {order} on every link{cut}")
+        return StepPlan(schedule, f"joint: {order} on every link{cut}")
 
     def _gains(self, levels: Levels, shares: int) -> bool:
         """Try them; whether they are the best so far. Tries that cannot be are broken off."""
