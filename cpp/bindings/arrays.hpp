@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -19,6 +20,21 @@ template <typename T>
 using Array1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using Array2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+using I32 = Array1<std::int32_t>;
+using I64 = Array1<std::int64_t>;
+using F64 = Array1<double>;
+using U8 = Array1<std::uint8_t>;
+
+/// The name of an argument that is taken as it is or refused.
+inline auto operator""_exact(const char* name, std::size_t) { return nb::arg(name).noconvert(); }
+
+/// What `work` returns; other threads of Python run meanwhile.
+template <typename Work>
+auto without_gil(Work&& work) {
+    const nb::gil_scoped_release nogil;
+    return work();
+}
 
 /// What a native function returns: a read-only NumPy array.
 template <typename T>

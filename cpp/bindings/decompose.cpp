@@ -25,7 +25,7 @@ void bind_decompose(nb::module_& m) {
             const std::size_t count = stages.weight.size();
             return std::pair(column(std::move(stages.weight)), table(std::move(stages.partner), count, size));
         },
-        "matrix"_a.noconvert(),
+        "matrix"_exact,
         "Padded Birkhoff decomposition: weights [stages], descending, and the column of each row [stages, size].");
 }
 

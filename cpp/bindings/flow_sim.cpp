@@ -13,21 +13,17 @@ namespace interlock::bindings {
 namespace {
 
 using namespace nb::literals;
-using Ints = Array1<std::int32_t>;
-using Longs = Array1<std::int64_t>;
-using Doubles = Array1<double>;
-using Flags = Array1<std::uint8_t>;
 
 /// Defines a native function whose arguments are a flow problem's arrays and then `Extra`, with names given.
 template <typename... Extra, typename Run, typename... Names>
 void define(nb::module_& m, const char* name, const char* doc, Run run, Names... extra_names) {
     m.def(
         name,
-        [run](const Doubles& capacity, const Flags& is_port, const Ints& channel_by_link, const Longs& size,
-              const Doubles& latency, const Doubles& overhead, const Ints& stage, const Flags& is_exclusive,
-              const Longs& order, const Longs& path_offsets, const Ints& path, const Longs& deps_offsets,
-              const Ints& deps, const Longs& senders_offsets, const Ints& senders, const Ints& barriers,
-              double stage_overhead_s, std::int32_t num_ordered_links, bool is_congested, const Doubles& loss,
+        [run](const F64& capacity, const U8& is_port, const I32& channel_by_link, const I64& size,
+              const F64& latency, const F64& overhead, const I32& stage, const U8& is_exclusive,
+              const I64& order, const I64& path_offsets, const I32& path, const I64& deps_offsets,
+              const I32& deps, const I64& senders_offsets, const I32& senders, const I32& barriers,
+              double stage_overhead_s, std::int32_t num_ordered_links, bool is_congested, const F64& loss,
               double tolerance, Extra... extra) {
             require(loss.size() == 10, "loss must have 10 entries");
             const double* const curve = loss.data();
@@ -56,11 +52,10 @@ void define(nb::module_& m, const char* name, const char* doc, Run run, Names...
             };
             return run(problem, extra...);
         },
-        "capacity_bytes_per_s"_a.noconvert(), "is_receiving_port"_a.noconvert(), "channel_by_link"_a.noconvert(),
-        "size_bytes"_a.noconvert(), "latency_s"_a.noconvert(), "overhead_s"_a.noconvert(), "stage"_a.noconvert(),
-        "is_exclusive"_a.noconvert(), "order"_a.noconvert(), "path_offsets"_a.noconvert(), "path"_a.noconvert(),
-        "deps_offsets"_a.noconvert(), "deps"_a.noconvert(), "senders_offsets"_a.noconvert(), "senders"_a.noconvert(),
-        "barriers"_a.noconvert(), "stage_overhead_s"_a, "num_ordered_links"_a, "is_congested"_a, "loss"_a.noconvert(), "tolerance"_a,
+        "capacity_bytes_per_s"_exact, "is_receiving_port"_exact, "channel_by_link"_exact, "size_bytes"_exact,
+        "latency_s"_exact, "overhead_s"_exact, "stage"_exact, "is_exclusive"_exact, "order"_exact, "path_offsets"_exact,
+        "path"_exact, "deps_offsets"_exact, "deps"_exact, "senders_offsets"_exact, "senders"_exact, "barriers"_exact,
+        "stage_overhead_s"_a, "num_ordered_links"_a, "is_congested"_a, "loss"_exact, "tolerance"_a,
         extra_names..., doc);
 }
 
@@ -72,23 +67,19 @@ void bind_flow_sim(nb::module_& m) {
         "Times of every message of a schedule: (start_s, sent_s, finish_s, wait, waited_for, bottleneck, peak_fan_in, "
         "(makespan_s, largest_idle_share, num_events)).",
         [](const FlowProblem& problem) {
-            FlowTimes times;
-            {
-                const nb::gil_scoped_release nogil;
-                times = simulate_flows(problem);
-            }
+            auto times = without_gil([&] { return simulate_flows(problem); });
             return std::make_tuple(column(std::move(times.start_s)), column(std::move(times.sent_s)),
                                    column(std::move(times.finish_s)), column(std::move(times.wait)),
                                    column(std::move(times.waited_for)), column(std::move(times.bottleneck)),
                                    column(std::move(times.peak_fan_in)),
                                    std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
         });
-    define<const Ints&, const Doubles&, double>(
+    define<const I32&, const F64&, double>(
         m, "admit_flows",
         "A run in which less urgent messages stand back, level 0 first: (start_s, waiting message, the message it waited "
         "for, makespan_s, num_events); broken off, its makespan infinite, once a message arrives less than its tail before "
         "give_up_s.",
-        [](FlowProblem problem, const Ints& level, const Doubles& tail_s, double give_up_s) {
+        [](FlowProblem problem, const I32& level, const F64& tail_s, double give_up_s) {
             problem.level = as_span(level);
             problem.tail_s = as_span(tail_s);
             problem.give_up_s = give_up_s;
@@ -106,15 +97,11 @@ void bind_flow_sim(nb::module_& m) {
             return std::make_tuple(column(std::move(times.start_s)), column(std::move(waiting)),
                                    column(std::move(waited_for)), times.makespan_s, times.num_events);
         },
-        "level"_a.noconvert(), "tail_s"_a.noconvert(), "give_up_s"_a);
+        "level"_exact, "tail_s"_exact, "give_up_s"_a);
     define(
         m, "record_rates", "Every change of a message's rate: (time_s, message, rate_bytes_per_s).",
         [](const FlowProblem& problem) {
-            RateChanges changes;
-            {
-                const nb::gil_scoped_release nogil;
-                changes = record_rates(problem);
-            }
+            auto changes = without_gil([&] { return record_rates(problem); });
             return std::make_tuple(column(std::move(changes.time_s)), column(std::move(changes.message)),
                                    column(std::move(changes.rate_bytes_per_s)));
         });
@@ -122,11 +109,9 @@ void bind_flow_sim(nb::module_& m) {
         m, "channel_utilisation", "Part of each channel's capacity in use: [channels, num_bins].",
         [](const FlowProblem& problem, std::int64_t num_bins, double horizon_s) {
             require(num_bins > 0, "num_bins must be at least 1");
-            std::vector<double> share;
-            {
-                const nb::gil_scoped_release nogil;
-                share = channel_utilisation(problem, static_cast<std::size_t>(num_bins), horizon_s);
-            }
+            auto share = without_gil([&] {
+                return channel_utilisation(problem, static_cast<std::size_t>(num_bins), horizon_s);
+            });
             return table(std::move(share), problem.capacity_bytes_per_s.size(), static_cast<std::size_t>(num_bins));
         },
         "num_bins"_a, "horizon_s"_a);

@@ -28,17 +28,12 @@ std::vector<PlacedItem> placed(const Array2<std::int64_t>& table) {
 void bind_program(nb::module_& m) {
     m.def(
         "lower_schedule",
-        [](std::int32_t rank, const Array1<std::int64_t>& src_offsets, const Array1<std::int32_t>& src,
-           const Array1<std::int64_t>& dst_offsets, const Array1<std::int32_t>& dst, const Array1<std::uint8_t>& kind,
-           const Array1<std::uint8_t>& phase, const Array1<std::int32_t>& stage, const Array1<std::int64_t>& size_bytes,
-           const Array1<std::uint8_t>& exclusive, const Array1<std::int64_t>& order, const Array1<std::int64_t>& round,
-           const Array1<std::int64_t>& dep_offsets, const Array1<std::int32_t>& deps,
-           const Array1<std::int64_t>& piece_offsets, const Array1<std::int32_t>& item, const Array1<std::int64_t>& offset,
-           const Array1<std::int64_t>& length, const Array1<std::int32_t>& barriers, const Array1<std::int64_t>& item_bytes,
-           const Array2<std::int64_t>& input, const Array2<std::int64_t>& output, const Array1<std::int64_t>& own) {
-            RankProgram made;
-            {
-                const nb::gil_scoped_release nogil;
+        [](std::int32_t rank, const I64& src_offsets, const I32& src, const I64& dst_offsets, const I32& dst,
+           const U8& kind, const U8& phase, const I32& stage, const I64& size_bytes, const U8& exclusive,
+           const I64& order, const I64& round, const I64& dep_offsets, const I32& deps, const I64& piece_offsets,
+           const I32& item, const I64& offset, const I64& length, const I32& barriers, const I64& item_bytes,
+           const Array2<std::int64_t>& input, const Array2<std::int64_t>& output, const I64& own) {
+            return program_columns(without_gil([&] {
                 const ScheduleTableRows table{as_csr(src_offsets, src),
                                               as_csr(dst_offsets, dst),
                                               as_span(kind),
@@ -56,22 +51,19 @@ void bind_program(nb::module_& m) {
                 table.check();
                 require(own.size() == 3, "bytes that stay must be 3 numbers: from, to, length");
                 const RankLayout layout{placed(input), placed(output), own.data()[0], own.data()[1], own.data()[2]};
-                made = lower(part_of_rank(table, rank), layout, as_span(item_bytes), as_span(barriers));
-            }
-            return program_columns(std::move(made));
+                return lower(part_of_rank(table, rank), layout, as_span(item_bytes), as_span(barriers));
+            }));
         },
-        "rank"_a, "src_offsets"_a.noconvert(), "src"_a.noconvert(), "dst_offsets"_a.noconvert(), "dst"_a.noconvert(),
-        "kind"_a.noconvert(), "phase"_a.noconvert(), "stage"_a.noconvert(), "size_bytes"_a.noconvert(),
-        "exclusive"_a.noconvert(), "order"_a.noconvert(), "round"_a.noconvert(), "dep_offsets"_a.noconvert(),
-        "deps"_a.noconvert(), "piece_offsets"_a.noconvert(), "item"_a.noconvert(), "offset"_a.noconvert(),
-        "length"_a.noconvert(), "barriers"_a.noconvert(), "item_bytes"_a.noconvert(), "input"_a.noconvert(),
-        "output"_a.noconvert(), "own"_a.noconvert(),
+        "rank"_a, "src_offsets"_exact, "src"_exact, "dst_offsets"_exact, "dst"_exact, "kind"_exact, "phase"_exact,
+        "stage"_exact, "size_bytes"_exact, "exclusive"_exact, "order"_exact, "round"_exact, "dep_offsets"_exact,
+        "deps"_exact, "piece_offsets"_exact, "item"_exact, "offset"_exact, "length"_exact, "barriers"_exact,
+        "item_bytes"_exact, "input"_exact, "output"_exact, "own"_exact,
         "What one rank runs of a schedule: its 64-bit columns end to end and where each ends, the same of its 32-bit and 8-bit "
         "columns, and bytes of scratch. `item_bytes` is empty where items are only copied.");
     m.def(
         "align_cuts",
-        [](const Array1<std::int64_t>& piece_offsets, const Array1<std::int64_t>& size_bytes, const Array1<std::int32_t>& item,
-           const Array1<std::int64_t>& offset, const Array1<std::int64_t>& length, std::int64_t align) {
+        [](const I64& piece_offsets, const I64& size_bytes, const I32& item, const I64& offset, const I64& length,
+           std::int64_t align) {
             const auto copied = [](std::span<const std::int64_t> values) { return std::vector(values.begin(), values.end()); };
             auto sizes = copied(as_span(size_bytes)), offsets = copied(as_span(offset)), lengths = copied(as_span(length));
             {
@@ -81,8 +73,7 @@ void bind_program(nb::module_& m) {
             }
             return std::make_tuple(column(std::move(sizes)), column(std::move(offsets)), column(std::move(lengths)));
         },
-        "piece_offsets"_a.noconvert(), "size_bytes"_a.noconvert(), "item"_a.noconvert(), "offset"_a.noconvert(),
-        "length"_a.noconvert(), "align"_a,
+        "piece_offsets"_exact, "size_bytes"_exact, "item"_exact, "offset"_exact, "length"_exact, "align"_a,
         "Sizes of messages, and offsets and lengths of pieces, with every cut of an item moved to a multiple of `align` or 16 "
         "bytes, unless a part would become empty.");
 }

@@ -13,7 +13,7 @@ using namespace nb::literals;
 void bind_rail_shares(nb::module_& m) {
     m.def(
         "rail_shares",
-        [](const Array1<std::int64_t>& owed_bytes, const Array2<double>& rates, std::int32_t own) {
+        [](const I64& owed_bytes, const Array2<double>& rates, std::int32_t own) {
             std::vector<std::int64_t> shares(rates.size());
             const auto servers = rates.shape(0), rails = rates.shape(1);
             {
@@ -23,20 +23,17 @@ void bind_rail_shares(nb::module_& m) {
             }
             return table(std::move(shares), servers, rails);
         },
-        "owed_bytes"_a.noconvert(), "rates"_a.noconvert(), "own"_a,
+        "owed_bytes"_exact, "rates"_exact, "own"_a,
         "Bytes [servers, rails] that server `own` puts on each rail for each server, knowing only what it owes.");
     m.def(
         "rails_split_rows",
         [](const Array2<std::int64_t>& demand_bytes, const Array2<double>& rates, std::int32_t slices) {
             require(demand_bytes.shape(0) == demand_bytes.shape(1), "demand_bytes must be square");
-            ScheduleRows rows;
-            {
-                const nb::gil_scoped_release nogil;
-                rows = rails_split(as_span(demand_bytes), as_span(rates), rates.shape(0), slices);
-            }
-            return to_columns(std::move(rows));
+            return to_columns(without_gil([&] {
+                return rails_split(as_span(demand_bytes), as_span(rates), rates.shape(0), slices);
+            }));
         },
-        "demand_bytes"_a.noconvert(), "rates"_a.noconvert(), "slices"_a,
+        "demand_bytes"_exact, "rates"_exact, "slices"_a,
         "Rows of rails-split, as `expand_two_tier` gives them; `slices` per rail and destination server, 0 chooses.");
 }
 

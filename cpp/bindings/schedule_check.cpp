@@ -14,9 +14,6 @@ using namespace nb::literals;
 
 namespace {
 
-using I32 = Array1<std::int32_t>;
-using I64 = Array1<std::int64_t>;
-using U8 = Array1<std::uint8_t>;
 using Bools = Array1<bool>;
 
 using CheckColumns = std::tuple<Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>,
@@ -67,23 +64,17 @@ void bind_check(nb::module_& m) {
             const LinkTable links{as_span(link_src),        as_span(link_dst),     as_span(link_carries_data),
                                   as_span(node_multicasts), as_span(node_reduces), num_ranks};
             require(num_ranks <= static_cast<std::int64_t>(links.num_nodes()), "every rank must be a node");
-            Delivery checked;
-            {
-                const nb::gil_scoped_release nogil;
-                checked = check_schedule(messages, as_csr(path_offsets, path), as_span(exclusive), as_span(order),
+            return columns(without_gil([&] {
+                return check_schedule(messages, as_csr(path_offsets, path), as_span(exclusive), as_span(order),
                                          pieces, items, links, seed);
-            }
-            return columns(std::move(checked));
+            }));
         },
-        "src_offsets"_a.noconvert(), "src"_a.noconvert(), "dst_offsets"_a.noconvert(), "dst"_a.noconvert(),
-        "kind"_a.noconvert(), "phase"_a.noconvert(), "stage"_a.noconvert(), "slice"_a.noconvert(),
-        "size_bytes"_a.noconvert(), "path_offsets"_a.noconvert(), "path"_a.noconvert(), "exclusive"_a.noconvert(),
-        "order"_a.noconvert(), "dep_offsets"_a.noconvert(), "deps"_a.noconvert(), "barriers"_a.noconvert(),
-        "piece_offsets"_a.noconvert(), "piece_item"_a.noconvert(), "piece_offset"_a.noconvert(),
-        "piece_length"_a.noconvert(), "item_bytes"_a.noconvert(), "contributor_offsets"_a.noconvert(),
-        "contributors"_a.noconvert(), "destination_offsets"_a.noconvert(), "destinations"_a.noconvert(),
-        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "link_carries_data"_a.noconvert(),
-        "node_multicasts"_a.noconvert(), "node_reduces"_a.noconvert(), "num_ranks"_a, "seed"_a,
+        "src_offsets"_exact, "src"_exact, "dst_offsets"_exact, "dst"_exact, "kind"_exact, "phase"_exact, "stage"_exact,
+        "slice"_exact, "size_bytes"_exact, "path_offsets"_exact, "path"_exact, "exclusive"_exact, "order"_exact,
+        "dep_offsets"_exact, "deps"_exact, "barriers"_exact, "piece_offsets"_exact, "piece_item"_exact,
+        "piece_offset"_exact, "piece_length"_exact, "item_bytes"_exact, "contributor_offsets"_exact,
+        "contributors"_exact, "destination_offsets"_exact, "destinations"_exact, "link_src"_exact, "link_dst"_exact,
+        "link_carries_data"_exact, "node_multicasts"_exact, "node_reduces"_exact, "num_ranks"_a, "seed"_a,
         "Execute a schedule symbolically and list broken rules.\n\n"
         "Returns rule, message, rank, item, first_byte, end_byte (the first hundred findings; -1 is none), the number "
         "of all\n"
@@ -97,22 +88,19 @@ void bind_scratch(nb::module_& m) {
            const I64& piece_offsets, const I32& piece_item, const I64& piece_offset, const I64& piece_length,
            const I64& item_bytes, const I64& contributor_offsets, const I32& contributors,
            const I64& destination_offsets, const I32& destinations, std::int32_t num_ranks) {
-            ScratchSpans spans;
-            {
-                const nb::gil_scoped_release nogil;
+            auto spans = without_gil([&] {
                 const CarrierTable carriers{as_csr(src_offsets, src), as_csr(dst_offsets, dst), as_span(stage)};
                 const PieceTable pieces{as_span(piece_offsets), as_span(piece_item), as_span(piece_offset),
                                         as_span(piece_length)};
                 const ItemTable items{as_span(item_bytes), as_csr(contributor_offsets, contributors),
                                       as_csr(destination_offsets, destinations), num_ranks};
-                spans = scratch_spans(carriers, pieces, items);
-            }
+                return scratch_spans(carriers, pieces, items);
+            });
             return columns(std::move(spans), num_ranks);
         },
-        "src_offsets"_a.noconvert(), "src"_a.noconvert(), "dst_offsets"_a.noconvert(), "dst"_a.noconvert(),
-        "stage"_a.noconvert(), "piece_offsets"_a.noconvert(), "piece_item"_a.noconvert(), "piece_offset"_a.noconvert(),
-        "piece_length"_a.noconvert(), "item_bytes"_a.noconvert(), "contributor_offsets"_a.noconvert(),
-        "contributors"_a.noconvert(), "destination_offsets"_a.noconvert(), "destinations"_a.noconvert(), "num_ranks"_a,
+        "src_offsets"_exact, "src"_exact, "dst_offsets"_exact, "dst"_exact, "stage"_exact, "piece_offsets"_exact,
+        "piece_item"_exact, "piece_offset"_exact, "piece_length"_exact, "item_bytes"_exact, "contributor_offsets"_exact,
+        "contributors"_exact, "destination_offsets"_exact, "destinations"_exact, "num_ranks"_a,
         "Where bytes wait on the way: rank, item, first_byte, end_byte, first_stage, last_stage of each span, and the\n"
         "high-water mark of each rank.");
 }

@@ -13,8 +13,6 @@ using namespace nb::literals;
 
 namespace {
 
-using I32 = Array1<std::int32_t>;
-using I64 = Array1<std::int64_t>;
 using FindingColumns =
     std::tuple<Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, std::int64_t>;
 
@@ -32,16 +30,11 @@ void bind_table(nb::module_& m) {
             const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
                                  as_span(link_dst), num_nodes};
             require(table.shape(1) == link_src.size(), "the table must have one column per link");
-            SlotCheck checked;
-            {
-                const nb::gil_scoped_release nogil;
-                checked = check_slot_table<Chunk>(as_span(table), goal, is_reversed);
-            }
+            auto checked = without_gil([&] { return check_slot_table<Chunk>(as_span(table), goal, is_reversed); });
             return std::tuple_cat(columns(std::move(checked.found)), std::tuple(checked.num_transfers));
         },
-        "table"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(),
-        "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a,
-        "is_reversed"_a,
+        "table"_exact, "origin"_exact, "destination_offsets"_exact, "destinations"_exact, "link_src"_exact,
+        "link_dst"_exact, "num_nodes"_a, "is_reversed"_a,
         "Check a table of chunks by slot and link. Returns rule, place in the table, node, chunk, the number of "
         "findings\n"
         "and the number of transfers.");
@@ -49,14 +42,11 @@ void bind_table(nb::module_& m) {
         "slot_table_roots",
         [](const Array2<Chunk>& table, const I32& link_src, std::size_t num_chunks, std::int32_t num_ranks) {
             require(table.shape(1) == link_src.size(), "the table must have one column per link");
-            std::vector<std::int32_t> roots;
-            {
-                const nb::gil_scoped_release nogil;
-                roots = slot_table_roots<Chunk>(as_span(table), as_span(link_src), num_chunks, num_ranks);
-            }
-            return column(std::move(roots));
+            return column(without_gil([&] {
+                return slot_table_roots<Chunk>(as_span(table), as_span(link_src), num_chunks, num_ranks);
+            }));
         },
-        "table"_a.noconvert(), "link_src"_a.noconvert(), "num_chunks"_a, "num_ranks"_a,
+        "table"_exact, "link_src"_exact, "num_chunks"_a, "num_ranks"_a,
         "The rank at which the sum of each chunk ends, if all contribute: the one that never sends it; -1 if none.");
 }
 
@@ -74,16 +64,10 @@ void bind_slot_delivery(nb::module_& m) {
                                           as_span(latency_ticks)};
             const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
                                  as_span(link_dst), num_nodes};
-            Findings found;
-            {
-                const nb::gil_scoped_release nogil;
-                found = check_transfers(transfers, goal);
-            }
-            return columns(std::move(found));
+            return columns(without_gil([&] { return check_transfers(transfers, goal); }));
         },
-        "start_ticks"_a.noconvert(), "ticks"_a.noconvert(), "link"_a.noconvert(), "chunk"_a.noconvert(),
-        "latency_ticks"_a.noconvert(), "origin"_a.noconvert(), "destination_offsets"_a.noconvert(),
-        "destinations"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a,
+        "start_ticks"_exact, "ticks"_exact, "link"_exact, "chunk"_exact, "latency_ticks"_exact, "origin"_exact,
+        "destination_offsets"_exact, "destinations"_exact, "link_src"_exact, "link_dst"_exact, "num_nodes"_a,
         "Check transfers of one chunk each, in order of start. Returns rule, transfer, node, chunk and the number of "
         "findings.");
 }

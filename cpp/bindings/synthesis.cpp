@@ -31,9 +31,7 @@ std::span<T> as_mutable_span(const Mutable1<T>& array) {
 }
 
 /// An ArcGraph as it comes from Python: nodes, resources, then its columns in order.
-using GraphColumns =
-    std::tuple<std::int32_t, std::int32_t, Array1<std::int32_t>, Array1<std::int32_t>, Array1<std::int64_t>,
-               Array1<std::int32_t>, Array1<std::int64_t>, Array1<double>>;
+using GraphColumns = std::tuple<std::int32_t, std::int32_t, I32, I32, I64, I32, I64, F64>;
 
 ArcGraph as_graph(const GraphColumns& columns) {
     const auto& [nodes, resources, src, dst, offsets, held, overhead, per_byte] = columns;
@@ -45,10 +43,9 @@ template <typename Slot>
 void bind_match_rounds(nb::module_& m) {
     m.def(
         "match_rounds",
-        [](const Array1<std::int32_t>& link_src, const Array1<std::int32_t>& link_dst,
-           const Mutable2<std::uint64_t>& held, const Mutable1<std::uint32_t>& holders,
-           const Mutable1<std::int32_t>& missing, const Mutable2<Slot>& table, std::int32_t candidates,
-           std::int64_t first_round, std::uint64_t seed, std::int32_t threads) {
+        [](const I32& link_src, const I32& link_dst, const Mutable2<std::uint64_t>& held,
+           const Mutable1<std::uint32_t>& holders, const Mutable1<std::int32_t>& missing, const Mutable2<Slot>& table,
+           std::int32_t candidates, std::int64_t first_round, std::uint64_t seed, std::int32_t threads) {
             const nb::gil_scoped_release nogil;
             const MatchGraph graph{static_cast<std::int32_t>(missing.size()), static_cast<std::int32_t>(holders.size()),
                                    as_span(link_src), as_span(link_dst)};
@@ -56,8 +53,8 @@ void bind_match_rounds(nb::module_& m) {
             return match_rounds<Slot>(graph, holdings, {candidates, first_round, seed, threads},
                                       {table.data(), table.size()});
         },
-        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "held"_a.noconvert(), "holders"_a.noconvert(),
-        "missing"_a.noconvert(), "table"_a.noconvert(), "candidates"_a, "first_round"_a, "seed"_a, "threads"_a,
+        "link_src"_exact, "link_dst"_exact, "held"_exact, "holders"_exact, "missing"_exact, "table"_exact,
+        "candidates"_a, "first_round"_a, "seed"_a, "threads"_a,
         "Fill rows of a slot table by greedy matching, updating who holds what; returns the rows filled.");
 }
 
@@ -65,33 +62,30 @@ template <typename Slot>
 void bind_replay_slots(nb::module_& m) {
     m.def(
         "replay_slots",
-        [](const Array2<Slot>& table, const Array1<std::int32_t>& link_src, const Array1<std::int32_t>& link_dst,
-           std::int32_t num_nodes, std::int32_t num_chunks) {
+        [](const Array2<Slot>& table, const I32& link_src, const I32& link_dst, std::int32_t num_nodes,
+           std::int32_t num_chunks) {
             const nb::gil_scoped_release nogil;
             return replay_slots<Slot>(as_span(table), as_span(link_src), as_span(link_dst), num_nodes, num_chunks);
         },
-        "table"_a.noconvert(), "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "num_nodes"_a, "num_chunks"_a,
+        "table"_exact, "link_src"_exact, "link_dst"_exact, "num_nodes"_a, "num_chunks"_a,
         "Slots that a table takes when every link sends as soon as it can.");
 }
 
 void bind_random_match(nb::module_& m) {
     m.def(
         "match_randomly",
-        [](const Array1<std::int32_t>& link_src, const Array1<std::int32_t>& link_dst,
-           const Array1<std::int64_t>& link_ticks, const Array1<std::int64_t>& link_latency_ticks,
-           const Array1<std::int32_t>& origin, const Array1<std::uint8_t>& wanted, std::uint64_t seed) {
-            RandomMatching made;
-            {
-                const nb::gil_scoped_release nogil;
+        [](const I32& link_src, const I32& link_dst, const I64& link_ticks, const I64& link_latency_ticks,
+           const I32& origin, const U8& wanted, std::uint64_t seed) {
+            auto made = without_gil([&] {
                 const TimedLinks links{static_cast<std::int32_t>(wanted.size()), as_span(link_src), as_span(link_dst),
                                        as_span(link_ticks), as_span(link_latency_ticks)};
-                made = match_randomly(links, as_span(origin), as_span(wanted), seed);
-            }
+                return match_randomly(links, as_span(origin), as_span(wanted), seed);
+            });
             return std::make_tuple(column(std::move(made.link)), column(std::move(made.chunk)),
                                    column(std::move(made.start_ticks)), made.makespan_ticks);
         },
-        "link_src"_a.noconvert(), "link_dst"_a.noconvert(), "link_ticks"_a.noconvert(),
-        "link_latency_ticks"_a.noconvert(), "origin"_a.noconvert(), "wanted"_a.noconvert(), "seed"_a,
+        "link_src"_exact, "link_dst"_exact, "link_ticks"_exact, "link_latency_ticks"_exact, "origin"_exact,
+        "wanted"_exact, "seed"_a,
         "TACOS's random matching on a time-expanded network: links, chunks, starts, makespan.");
 }
 
@@ -104,22 +98,17 @@ auto packed(Packing packing, std::size_t nodes) {
 void bind_tree_packing(nb::module_& m) {
     m.def(
         "pack_trees",
-        [](const GraphColumns& columns, const Array1<std::int32_t>& root, const Array1<std::int64_t>& bytes,
-           const Array1<std::uint8_t>& wanted, const Array1<std::int32_t>& mask,
-           const Array1<std::int32_t>& free_roots, std::int32_t passes, double slack, double haste,
-           std::uint64_t seed) {
-            Packing packing;
-            {
-                const nb::gil_scoped_release nogil;
-                const ArcGraph graph = as_graph(columns);
+        [](const GraphColumns& columns, const I32& root, const I64& bytes, const U8& wanted, const I32& mask,
+           const I32& free_roots, std::int32_t passes, double slack, double haste, std::uint64_t seed) {
+            auto packing = without_gil([&] {
                 const TreeDemand demand{as_span(root), as_span(bytes), as_span(wanted), as_span(mask),
                                         as_span(free_roots)};
-                packing = pack_trees(graph, demand, {passes, slack, haste, seed});
-            }
+                return pack_trees(as_graph(columns), demand, {passes, slack, haste, seed});
+            });
             return packed(std::move(packing), num_nodes(columns));
         },
-        "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "wanted"_a.noconvert(),
-        "mask"_a.noconvert(), "free_roots"_a.noconvert(), "passes"_a, "slack"_a, "haste"_a, "seed"_a,
+        "graph"_exact, "root"_exact, "bytes"_exact, "wanted"_exact, "mask"_exact, "free_roots"_exact, "passes"_a,
+        "slack"_a, "haste"_a, "seed"_a,
         "Trees along the cheapest arcs, so that the busiest resource is as little busy as possible: roots, arcs into "
         "each node, arcs out of each node, load of each resource.");
 }
@@ -127,45 +116,38 @@ void bind_tree_packing(nb::module_& m) {
 void bind_tree_sweeps(nb::module_& m) {
     m.def(
         "sweep_trees",
-        [](const GraphColumns& columns, const Array1<std::int32_t>& root, const Array1<std::int64_t>& bytes,
-           const Array1<std::int32_t>& free_roots, const Array1<double>& hop_ticks, std::int32_t passes, double haste,
-           std::uint64_t seed) {
-            Packing packing;
-            {
-                const nb::gil_scoped_release nogil;
+        [](const GraphColumns& columns, const I32& root, const I64& bytes, const I32& free_roots, const F64& hop_ticks,
+           std::int32_t passes, double haste, std::uint64_t seed) {
+            auto packing = without_gil([&] {
                 const ArcGraph graph = as_graph(columns);
-                packing = sweep_trees(graph, {as_span(root), as_span(bytes), {}, {}, as_span(free_roots)},
+                return sweep_trees(graph, {as_span(root), as_span(bytes), {}, {}, as_span(free_roots)},
                                       {as_span(hop_ticks), passes, haste, seed});
-            }
+            });
             return packed(std::move(packing), num_nodes(columns));
         },
-        "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "free_roots"_a.noconvert(),
-        "hop_ticks"_a.noconvert(), "passes"_a, "haste"_a, "seed"_a,
+        "graph"_exact, "root"_exact, "bytes"_exact, "free_roots"_exact, "hop_ticks"_exact, "passes"_a, "haste"_a,
+        "seed"_a,
         "The same for trees that span all nodes, laid quickly where nodes have many arcs.");
 }
 
 void bind_tree_shares(nb::module_& m) {
     m.def(
         "share_trees",
-        [](const GraphColumns& columns, const Array1<std::int32_t>& root, const Array1<std::int64_t>& bytes,
-           const Array1<std::uint8_t>& wanted, const Array1<std::int32_t>& mask,
-           const Array1<std::int32_t>& free_roots, const Array1<double>& hop_ticks, double haste, double tolerance, std::int32_t most_steps) {
-            TreeShares made;
-            {
-                const nb::gil_scoped_release nogil;
-                const ArcGraph graph = as_graph(columns);
+        [](const GraphColumns& columns, const I32& root, const I64& bytes, const U8& wanted, const I32& mask,
+           const I32& free_roots, const F64& hop_ticks, double haste, double tolerance, std::int32_t most_steps) {
+            auto made = without_gil([&] {
                 const TreeDemand demand{as_span(root), as_span(bytes), as_span(wanted), as_span(mask),
                                         as_span(free_roots)};
-                made = share_trees(graph, demand, {as_span(hop_ticks), haste, tolerance, most_steps});
-            }
+                return share_trees(as_graph(columns), demand, {as_span(hop_ticks), haste, tolerance, most_steps});
+            });
             const std::size_t nodes = num_nodes(columns), trees = made.root.size();
             const std::size_t paired = made.arc_outof.size() / nodes;
             return std::make_tuple(column(std::move(made.demand)), column(std::move(made.share)),
                                    column(std::move(made.root)), table(std::move(made.arc_into), trees, nodes),
                                    table(std::move(made.arc_outof), paired, nodes), made.peak_ticks, made.steps);
         },
-        "graph"_a.noconvert(), "root"_a.noconvert(), "bytes"_a.noconvert(), "wanted"_a.noconvert(),
-        "mask"_a.noconvert(), "free_roots"_a.noconvert(), "hop_ticks"_a.noconvert(), "haste"_a, "tolerance"_a, "most_steps"_a,
+        "graph"_exact, "root"_exact, "bytes"_exact, "wanted"_exact, "mask"_exact, "free_roots"_exact, "hop_ticks"_exact,
+        "haste"_a, "tolerance"_a, "most_steps"_a,
         "What every root sends split over several trees, so that the busiest resource is busy no longer than it must "
         "be: demand, share and root of each tree, arcs into each node, arcs out of each node, the busiest resource's "
         "ticks, steps taken.");
@@ -174,50 +156,40 @@ void bind_tree_shares(nb::module_& m) {
 void bind_alike_trees(nb::module_& m) {
     m.def(
         "alike_trees",
-        [](const GraphColumns& columns, const Array1<std::int32_t>& roots, std::int64_t bytes,
-           bool descending) {
-            std::vector<std::int32_t> into;
-            {
-                const nb::gil_scoped_release nogil;
+        [](const GraphColumns& columns, const I32& roots, std::int64_t bytes, bool descending) {
+            auto into = without_gil([&] {
                 const ArcGraph graph = as_graph(columns);
-                into = alike_trees(graph, as_span(roots), bytes, descending);
-            }
+                return alike_trees(graph, as_span(roots), bytes, descending);
+            });
             return table(std::move(into), roots.size(), num_nodes(columns));
         },
-        "graph"_a.noconvert(), "roots"_a.noconvert(), "bytes"_a, "descending"_a,
+        "graph"_exact, "roots"_exact, "bytes"_a, "descending"_a,
         "Arcs into each node of the fastest trees, chosen alike from every root.");
     m.def(
         "eccentricities",
         [](const GraphColumns& columns, std::int64_t bytes) {
-            std::vector<std::int64_t> farthest;
-            {
-                const nb::gil_scoped_release nogil;
+            return column(without_gil([&] {
                 const ArcGraph graph = as_graph(columns);
-                farthest = eccentricities(graph, bytes);
-            }
-            return column(std::move(farthest));
+                return eccentricities(graph, bytes);
+            }));
         },
-        "graph"_a.noconvert(), "bytes"_a,
+        "graph"_exact, "bytes"_a,
         "Ticks that some bytes need from each node to the farthest other one; -1 where one cannot be reached.");
 }
 
 void bind_path_routing(nb::module_& m) {
     m.def(
         "route_paths",
-        [](const GraphColumns& columns, const Array1<std::int32_t>& src, const Array1<std::int32_t>& dst,
-           const Array1<std::int64_t>& bytes, std::int32_t passes, std::int32_t batch, double haste,
-           std::uint64_t seed) {
-            Paths paths;
-            {
-                const nb::gil_scoped_release nogil;
+        [](const GraphColumns& columns, const I32& src, const I32& dst, const I64& bytes, std::int32_t passes,
+           std::int32_t batch, double haste, std::uint64_t seed) {
+            auto paths = without_gil([&] {
                 const ArcGraph graph = as_graph(columns);
-                paths = route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)}, {passes, batch, haste, seed});
-            }
+                return route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)}, {passes, batch, haste, seed});
+            });
             return std::make_tuple(column(std::move(paths.offsets)), column(std::move(paths.arcs)),
                                   column(std::move(paths.load_ticks)));
         },
-        "graph"_a.noconvert(), "src"_a.noconvert(), "dst"_a.noconvert(), "bytes"_a.noconvert(), "passes"_a,
-        "batch"_a, "haste"_a, "seed"_a,
+        "graph"_exact, "src"_exact, "dst"_exact, "bytes"_exact, "passes"_a, "batch"_a, "haste"_a, "seed"_a,
         "One path per demand, so that the busiest resource is as little busy as possible: offsets, arcs, load of each "
         "resource.");
 }
@@ -225,15 +197,11 @@ void bind_path_routing(nb::module_& m) {
 void bind_list_schedule(nb::module_& m) {
     m.def(
         "list_schedule",
-        [](std::int32_t num_resources, const Array1<std::int64_t>& resource_offsets,
-           const Array1<std::int32_t>& resources, const Array1<std::int64_t>& overhead_ticks,
-           const Array1<std::int64_t>& latency_ticks, const Array1<std::int32_t>& task_orbit,
-           const Array1<std::int64_t>& task_ticks, const Array1<std::int64_t>& successor_offsets,
-           const Array1<std::int32_t>& successors, const Array1<std::int64_t>& lateness, std::int32_t max_merge,
-           std::int64_t patience_ticks, const Array1<std::int64_t>& full_ticks, std::int32_t rounds) {
-            ListSchedule made;
-            {
-                const nb::gil_scoped_release nogil;
+        [](std::int32_t num_resources, const I64& resource_offsets, const I32& resources, const I64& overhead_ticks,
+           const I64& latency_ticks, const I32& task_orbit, const I64& task_ticks, const I64& successor_offsets,
+           const I32& successors, const I64& lateness, std::int32_t max_merge, std::int64_t patience_ticks,
+           const I64& full_ticks, std::int32_t rounds) {
+            auto made = without_gil([&] {
                 const OrbitWork work{num_resources,
                                     as_csr(resource_offsets, resources),
                                     as_span(overhead_ticks),
@@ -247,15 +215,14 @@ void bind_list_schedule(nb::module_& m) {
                 }
                 std::vector<std::int64_t> priority = remaining_ticks(work);
                 for (std::size_t task = 0; task < priority.size(); ++task) priority[task] -= lateness.data()[task];
-                made = refine_schedule(work, priority, {max_merge, patience_ticks, as_span(full_ticks)}, rounds);
-            }
+                return refine_schedule(work, priority, {max_merge, patience_ticks, as_span(full_ticks)}, rounds);
+            });
             return std::make_tuple(column(std::move(made.start_ticks)), column(std::move(made.message)),
                                   made.makespan_ticks);
         },
-        "num_resources"_a, "resource_offsets"_a.noconvert(), "resources"_a.noconvert(), "overhead_ticks"_a.noconvert(),
-        "latency_ticks"_a.noconvert(), "task_orbit"_a.noconvert(), "task_ticks"_a.noconvert(),
-        "successor_offsets"_a.noconvert(), "successors"_a.noconvert(), "lateness"_a.noconvert(), "max_merge"_a,
-        "patience_ticks"_a, "full_ticks"_a.noconvert(), "rounds"_a,
+        "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "overhead_ticks"_exact, "latency_ticks"_exact,
+        "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact, "lateness"_exact,
+        "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "rounds"_a,
         "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
         "lateness, then the order is refined backwards and forwards.");
 }
@@ -273,29 +240,27 @@ void bind_translate(nb::module_& m) {
             const std::size_t rows = images.size() / nodes;
             return table(std::move(images), rows, nodes);
         },
-        "generators"_a.noconvert(), "num_ranks"_a,
+        "generators"_exact, "num_ranks"_a,
         "Symmetries generated by permutations, row r moving rank 0 to rank r; no rows where some rank is not reached.");
     m.def(
         "grow",
-        [](const Array2<std::int32_t>& next, std::int32_t num_resources, const Array1<std::int64_t>& resource_offsets,
-           const Array1<std::int32_t>& resources, const Array1<std::int64_t>& orbit_ticks,
-           const Array1<std::int64_t>& latency_ticks, std::int32_t num_chunks, std::uint64_t seed) {
-            Growth growth;
-            {
-                const nb::gil_scoped_release nogil;
+        [](const Array2<std::int32_t>& next, std::int32_t num_resources, const I64& resource_offsets,
+           const I32& resources, const I64& orbit_ticks, const I64& latency_ticks, std::int32_t num_chunks,
+           std::uint64_t seed) {
+            auto growth = without_gil([&] {
                 const OrbitGraph graph{static_cast<std::int32_t>(next.shape(0)),
                                       as_span(next),
                                       num_resources,
                                       as_csr(resource_offsets, resources),
                                       as_span(orbit_ticks),
                                       as_span(latency_ticks)};
-                growth = grow(graph, num_chunks, seed);
-            }
+                return grow(graph, num_chunks, seed);
+            });
             return std::make_tuple(column(std::move(growth.route)), column(std::move(growth.chunk)),
                                   column(std::move(growth.start_ticks)), growth.makespan_ticks);
         },
-        "next"_a.noconvert(), "num_resources"_a, "resource_offsets"_a.noconvert(), "resources"_a.noconvert(),
-        "orbit_ticks"_a.noconvert(), "latency_ticks"_a.noconvert(), "num_chunks"_a, "seed"_a,
+        "next"_exact, "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "orbit_ticks"_exact,
+        "latency_ticks"_exact, "num_chunks"_a, "seed"_a,
         "One rank's share of an All-Gather that all ranks follow, moved by symmetries: routes, chunks, starts, makespan.");
 }
 

@@ -90,7 +90,7 @@ struct TwoTierNetwork {
 };
 
 /// What a receiver loses, as the fields of a fabric.
-Congestion to_congestion(const Array1<double>& losses, std::int32_t fan_in, double reference_bytes) {
+Congestion to_congestion(const F64& losses, std::int32_t fan_in, double reference_bytes) {
     require(losses.size() == 9, "losses must be 9 numbers");
     require_finite(as_span(losses), "losses must be finite and not negative");
     const double* loss = losses.data();
@@ -153,48 +153,38 @@ void bind_decision(nb::module_& m) {
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
                 require_demand_of(self, demand_bytes);
                 require_bytes(demand_bytes, self.width, kEveryone);
-                ScheduleRows rows;
-                {
-                    const nb::gil_scoped_release nogil;
+                return to_columns(without_gil([&] {
                     const DecidedPlan decided(as_span(demand_bytes), self, kEveryone);
-                    rows = expand_two_tier(as_span(demand_bytes), decided.plan());
-                }
-                return to_columns(std::move(rows));
+                    return expand_two_tier(as_span(demand_bytes), decided.plan());
+                }));
             },
-            "demand_bytes"_a.noconvert(),
+            "demand_bytes"_exact,
             "Rows of the plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, item, "
             "offset, length.")
         .def(
             "program",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes, std::int32_t rank,
-               const Array1<std::int64_t>& input_start, const Array1<std::int64_t>& output_start, std::int64_t own_from,
-               std::int64_t own_to, std::int64_t own_bytes) {
+               const I64& input_start, const I64& output_start, std::int64_t own_from, std::int64_t own_to,
+               std::int64_t own_bytes) {
                 require_demand_of(self, demand_bytes);
                 require(own_bytes >= 0 && own_bytes <= std::int64_t{1} << 61, "own_bytes must be between 0 and 2^61");
                 require_bytes(demand_bytes, self.width, self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
-                RankProgram made;
-                {
-                    const nb::gil_scoped_release nogil;
+                return program_columns(without_gil([&] {
                     const PairStarts starts{as_span(input_start), as_span(output_start), own_from, own_to, own_bytes};
-                    made = two_tier_program(as_span(demand_bytes), self, rank, starts);
-                }
-                return program_columns(std::move(made));
+                    return two_tier_program(as_span(demand_bytes), self, rank, starts);
+                }));
             },
-            "demand_bytes"_a.noconvert(), "rank"_a, "input_start"_a.noconvert(), "output_start"_a.noconvert(), "own_from"_a,
-            "own_to"_a, "own_bytes"_a,
+            "demand_bytes"_exact, "rank"_a, "input_start"_exact, "output_start"_exact, "own_from"_a, "own_to"_a,
+            "own_bytes"_a,
             "What one rank runs, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and from each rank "
             "begin at `input_start` and `output_start`, or lie end to end where those are empty.")
         .def(
             "port_loads",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
-                NicLoads loads;
-                {
-                    const nb::gil_scoped_release nogil;
-                    loads = port_loads(as_span(demand_bytes), self);
-                }
+                auto loads = without_gil([&] { return port_loads(as_span(demand_bytes), self); });
                 return std::make_tuple(column(std::move(loads.out_bytes)), column(std::move(loads.in_bytes)), loads.take_turns);
             },
-            "demand_bytes"_a.noconvert(),
+            "demand_bytes"_exact,
             "Bytes between servers that every rank's NIC sends and receives, and whether its partners take turns.")
         .def(
             "scaled",
@@ -204,7 +194,7 @@ void bind_decision(nb::module_& m) {
                 const nb::gil_scoped_release nogil;
                 return scaled(self, as_span(demand_bytes));
             },
-            "demand_bytes"_a.noconvert(), "The same decisions for new traffic: shares follow it, stages are stretched to it.")
+            "demand_bytes"_exact, "The same decisions for new traffic: shares follow it, stages are stretched to it.")
         .def(
             "in_rounds",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes, std::int32_t rounds) {
@@ -217,7 +207,8 @@ void bind_decision(nb::module_& m) {
                 made.num_stages = made.num_rounds = rounds;
                 return made;
             },
-            "demand_bytes"_a.noconvert(), "rounds"_a, "Every tile in equal parts, one after the other, with a barrier between.");
+            "demand_bytes"_exact, "rounds"_a,
+            "Every tile in equal parts, one after the other, with a barrier between.");
 }
 
 }  // namespace
@@ -227,10 +218,10 @@ void bind_two_tier(nb::module_& m) {
     nb::class_<TwoTierNetwork>(m, "TwoTierNetwork", "A cluster as planning sees it.");
     m.def(
         "two_tier_network",
-        [](std::int32_t servers, const Array1<double>& nic, const Array1<double>& nominal_nic, const Array1<std::uint8_t>& present,
-           double scale_up, bool is_mesh, std::int32_t scale_out, double oversubscription, double uplink, bool crosses_rails,
+        [](std::int32_t servers, const F64& nic, const F64& nominal_nic, const U8& present, double scale_up,
+           bool is_mesh, std::int32_t scale_out, double oversubscription, double uplink, bool crosses_rails,
            double scale_up_latency_s, double scale_out_latency_s, double message_overhead_s, double stage_overhead_s,
-           std::int32_t fan_in, double efficiency, const Array1<double>& losses, double reference_bytes, std::int32_t hash_radix,
+           std::int32_t fan_in, double efficiency, const F64& losses, double reference_bytes, std::int32_t hash_radix,
            std::int32_t hash_uplinks, std::int64_t hash_seed) {
             require(servers > 0 && nic.size() % static_cast<std::size_t>(servers) == 0, "servers must be above 0, with as many ranks on each");
             require(present.size() == nic.size() && nominal_nic.size() == nic.size(), "nic, present and nominal_nic must be [ranks]");
@@ -256,20 +247,21 @@ void bind_two_tier(nb::module_& m) {
                            static_cast<ScaleOut>(scale_out), oversubscription, made->nominal_nic, hash_radix, hash_uplinks, hash_seed};
             return made.release();  // Python's from here on
         },
-        nb::kw_only(), "servers"_a, "nic"_a.noconvert(), "nominal_nic"_a.noconvert(), "present"_a.noconvert(), "scale_up"_a, "is_mesh"_a,
-        "scale_out"_a, "oversubscription"_a, "uplink"_a, "crosses_rails"_a, "scale_up_latency_s"_a, "scale_out_latency_s"_a,
-        "message_overhead_s"_a, "stage_overhead_s"_a, "fan_in"_a, "efficiency"_a, "losses"_a.noconvert(), "reference_bytes"_a,
-        "hash_radix"_a, "hash_uplinks"_a, "hash_seed"_a,
+        nb::kw_only(), "servers"_a, "nic"_exact, "nominal_nic"_exact, "present"_exact, "scale_up"_a, "is_mesh"_a,
+        "scale_out"_a, "oversubscription"_a, "uplink"_a, "crosses_rails"_a, "scale_up_latency_s"_a,
+        "scale_out_latency_s"_a, "message_overhead_s"_a, "stage_overhead_s"_a, "fan_in"_a, "efficiency"_a,
+        "losses"_exact, "reference_bytes"_a, "hash_radix"_a, "hash_uplinks"_a, "hash_seed"_a,
         "Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.");
     m.def(
         "plan_two_tier",
-        [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only, std::int32_t slices) {
+        [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only,
+           std::int32_t slices) {
             const std::size_t ranks = network.nic.size();
             require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
             return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices);
         },
-        "demand_bytes"_a.noconvert(), "network"_a, "only"_a, "slices"_a, "Decides how to move a demand between servers.");
+        "demand_bytes"_exact, "network"_a, "only"_a, "slices"_a, "Decides how to move a demand between servers.");
     m.def(
         "direct_seconds",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network) {
@@ -279,21 +271,19 @@ void bind_two_tier(nb::module_& m) {
             const DirectPrice price = direct_price(as_span(demand_bytes), network.rates(), network.costs, network.ports);
             return std::make_tuple(price.direct_s, price.least_s);
         },
-        "demand_bytes"_a.noconvert(), "network"_a,
+        "demand_bytes"_exact, "network"_a,
         "Seconds of sending every pair on its own, infinite where that cannot be, and seconds that no way takes less than.");
     m.def(
         "sum_tiles",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
             require_whole_servers(demand_bytes, servers);
             const auto count = static_cast<std::size_t>(servers);
-            Tiles tiles;
-            {
-                const nb::gil_scoped_release nogil;
-                tiles = sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count);
-            }
+            auto tiles = without_gil([&] {
+                return sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count);
+            });
             return table(std::move(tiles.bytes), count, count);
         },
-        "demand_bytes"_a.noconvert(), "servers"_a, "Bytes between servers, [servers, servers]; what a rank keeps is left out.");
+        "demand_bytes"_exact, "servers"_a, "Bytes between servers, [servers, servers]; what a rank keeps is left out.");
     m.def(
         "sampled_drift",
         [](const Array2<std::int64_t>& before, const Array2<std::int64_t>& now, std::int32_t servers) {
@@ -303,7 +293,7 @@ void bind_two_tier(nb::module_& m) {
             const auto count = static_cast<std::size_t>(servers);
             return sampled_drift(as_span(before), as_span(now), count, before.shape(0) / count);
         },
-        "before"_a.noconvert(), "now"_a.noconvert(), "servers"_a,
+        "before"_exact, "now"_exact, "servers"_a,
         "Change of what the server that changed most sends, over its bytes before, from a sample.");
 }
 
