@@ -3,7 +3,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
-#include "interlock/two_tier/two_tier.hpp"
+#include "interlock/two_tier/two_tier_expand.hpp"
 
 namespace interlock::bindings {
 

@@ -1,4 +1,4 @@
-#include "interlock/two_tier/two_tier.hpp"
+#include "interlock/two_tier/two_tier_expand.hpp"
 
 #include <nanobind/stl/tuple.h>
 

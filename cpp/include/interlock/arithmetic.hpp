@@ -1,8 +1,16 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace interlock {
+
+/// A number that is known not to be negative, as a size or an index.
+constexpr std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
+constexpr std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+/// A size that is known to fit.
+constexpr std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 /// floor(total * part / whole) for values up to 2^62; 0 where `whole` is 0.
 inline std::int64_t portion(std::int64_t total, std::int64_t part, std::int64_t whole) {

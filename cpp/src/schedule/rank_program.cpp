@@ -9,15 +9,13 @@
 #include <tuple>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
 namespace {
 
 constexpr std::int64_t kAlignBytes = 64;  // of every region of scratch, so that it can be viewed as any element type
-
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 constexpr std::int64_t kNotOurs = -1;
 

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// Rows so that each comes after all it lists; shorter than the rows where some wait in a circle.
 std::vector<std::int32_t> in_order(const Csr<std::int32_t>& deps) {

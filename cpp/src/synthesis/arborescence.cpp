@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
-namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
 Arborescence::Arborescence(std::int32_t num_nodes, std::span<const std::int32_t> arc_src,
                            std::span<const std::int32_t> arc_dst)
     : num_nodes_(num_nodes), src_(arc_src.begin(), arc_src.end()), dst_(arc_dst.begin(), arc_dst.end()) {

@@ -7,13 +7,12 @@
 #include <limits>
 #include <thread>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/synthesis/arc_graph.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 struct Delivery {
     std::int32_t node;

@@ -4,12 +4,11 @@
 #include <queue>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 void check(const OrbitWork& work) {
     const std::size_t orbits = work.orbit_resources.num_rows(), tasks = work.task_orbit.size();

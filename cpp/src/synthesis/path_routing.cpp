@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/synthesis/prices.hpp"
 #include "interlock/synthesis/shortest_tree.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class Router {
 public:

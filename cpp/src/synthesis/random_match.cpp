@@ -4,13 +4,12 @@
 #include <bit>
 #include <queue>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/synthesis/arc_graph.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class Matcher {
 public:

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
 
@@ -15,8 +16,6 @@ namespace interlock {
 namespace {
 
 constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// Link ids grouped by one of their ends, ascending within a group.
 struct Incidence {

@@ -4,12 +4,11 @@
 #include <limits>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 template <typename Slot, typename Time>
 std::int64_t replay(std::span<const Slot> table, std::span<const std::int32_t> link_src,

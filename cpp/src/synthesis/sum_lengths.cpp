@@ -5,14 +5,13 @@
 #include <limits>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
 #include "interlock/synthesis/arborescence.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 /// Links turned round, for trees towards a node, and one more node, the hub, with an arc to every other: the node that
 /// the tree out of the hub enters first is the one that knows the sum first.

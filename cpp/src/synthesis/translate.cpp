@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <queue>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/limits.hpp"
 #include "interlock/synthesis/arc_graph.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 /// Symmetries found so far, by their image of rank 0.
 class Closure {

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/synthesis/laid_trees.hpp"
 #include "interlock/synthesis/tree_finder.hpp"
 #include "interlock/synthesis/shortest_tree.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 class Packer {
 public:

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/synthesis/column_program.hpp"
 #include "interlock/synthesis/tree_finder.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 // Rows that are a little unequal: 1 to 2 for each.
 double unequal(std::size_t row) { return 1.0 + static_cast<double>(scramble(row) >> 11) * 0x1.0p-53; }

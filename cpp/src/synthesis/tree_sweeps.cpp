@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/limits.hpp"
 #include "interlock/synthesis/laid_trees.hpp"
 #include "interlock/synthesis/shortest_tree.hpp"
@@ -11,8 +12,6 @@ namespace interlock {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 /// Finds trees in one direction: out of their roots along arcs, or (with ends swapped) into them.
 class QuickTreeFinder {

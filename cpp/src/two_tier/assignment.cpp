@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
 namespace {
 
@@ -19,9 +21,6 @@ constexpr std::size_t kMostUsers = 16;
 constexpr std::size_t kMostWeighed = 200'000;
 
 constexpr std::int32_t kNone = -1;
-
-std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 class WaterLevel {
 public:

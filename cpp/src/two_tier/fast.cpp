@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier/decompose.hpp"
 #include "interlock/two_tier/tiles.hpp"
@@ -13,9 +14,6 @@ namespace interlock {
 namespace {
 
 constexpr std::int32_t kFirstStage = 1;  // stage 0 is balance
-
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 /// Bytes of one item that leave by one NIC in one stage.
 struct Part {

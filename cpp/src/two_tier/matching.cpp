@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
 namespace {
 
 constexpr std::int32_t kFree = -1;
 constexpr std::int32_t kWordBits = 64;
-
-std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 

@@ -7,13 +7,6 @@
 #include "interlock/errors.hpp"
 
 namespace interlock {
-namespace {
-
-std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
-
-}  // namespace
-
 TileParcels::TileParcels(std::span<const std::int64_t> demand_bytes, const Assignment& assignment, std::size_t servers,
                          std::size_t width)
     : demand_(demand_bytes),

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier/parcels.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
 
 NicLoads direct_loads(std::span<const std::int64_t> demand, const TwoTierDecision& decision) {
     const std::size_t width = decision.width, ranks = decision.servers * width;

@@ -6,13 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/two_tier/wires.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t to_size(std::int32_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 /// Work that reaches a port at some time.
 struct Job {

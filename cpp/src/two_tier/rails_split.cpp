@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier/rail_shares.hpp"
 #include "interlock/two_tier/tiles.hpp"
@@ -18,9 +19,6 @@ constexpr std::int64_t kSlicesInAll = 24;  // of one NIC's traffic, over all des
 constexpr std::int64_t kFewestSlices = 4, kMostSlices = 12;  // of one rail and destination server
 constexpr std::int64_t kSmallestSliceBytes = 1 << 17;  // below, fixed costs outweigh what a slice hides
 constexpr std::int64_t kRampSteps = 3;  // how many slices at each end are smaller, since nothing hides behind them
-
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 /// Bytes of one pair of ranks that one NIC sends in one slice.
 struct Part {

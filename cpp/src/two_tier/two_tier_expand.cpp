@@ -1,3 +1,5 @@
+#include "interlock/two_tier/two_tier_expand.hpp"
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -16,9 +18,6 @@ constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, 
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
 constexpr std::int32_t kNone = -1;
-
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {

@@ -4,12 +4,11 @@
 #include <numeric>
 #include <utility>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 /// Items as `expand_for_rank` numbers them; every peer has one, with bytes or without.
 RankLayout to_layout(std::span<const std::int64_t> demand, std::size_t ranks, std::size_t rank, const PairStarts& starts) {

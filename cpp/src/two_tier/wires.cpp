@@ -21,9 +21,6 @@ constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at
 constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
 constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
 
-std::size_t to_size(std::int64_t value) { return static_cast<std::size_t>(value); }
-std::int32_t to_int32(std::size_t value) { return static_cast<std::int32_t>(value); }
-
 /// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends, where
 /// nothing else hides them.
 class WaveCounter {

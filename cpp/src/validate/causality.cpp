@@ -4,13 +4,9 @@
 #include <cstddef>
 #include <limits>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
-namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
-}  // namespace
-
 Causality::Causality(const MessageTable& messages, std::span<const std::int32_t> sequence,
                      Csr<std::int32_t> link_predecessors, std::int64_t steps)
     : messages_(messages),

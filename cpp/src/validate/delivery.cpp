@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/validate/causality.hpp"
 #include "interlock/validate/holdings.hpp"
 #include "interlock/validate/scratch.hpp"
@@ -12,8 +13,6 @@
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 // Comparisons of messages that no schedule of sense needs, yet linear in its size.
 constexpr std::int64_t kFreeSteps = std::int64_t{1} << 27;

@@ -4,12 +4,11 @@
 #include <cstddef>
 #include <limits>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/validate/delivery.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 std::uint64_t scramble(std::uint64_t x) {
     x += 0x9e3779b97f4a7c15ULL;

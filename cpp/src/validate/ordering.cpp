@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// One use of a link by an exclusive message.
 struct Claim {

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 class PathCheck {
 public:

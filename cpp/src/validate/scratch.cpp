@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 struct Change {
     std::int64_t stage;

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
+
 namespace interlock {
-namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
-
-}  // namespace
-
 CarriedByItem::CarriedByItem(const MessageTable& messages, const PieceTable& pieces, std::size_t num_items,
                              std::span<const std::int32_t> sequence)
     : first_(num_items + 1, 0), carried_(pieces.size()) {

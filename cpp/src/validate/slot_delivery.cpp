@@ -7,12 +7,11 @@
 #include <queue>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/limits.hpp"
 
 namespace interlock {
 namespace {
-
-std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
 
 /// One bit per node and chunk.
 class ChunkBits {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "interlock/two_tier/lanes.hpp"
-#include "interlock/two_tier/two_tier.hpp"
+#include "interlock/two_tier/two_tier_expand.hpp"
 
 namespace interlock {
 

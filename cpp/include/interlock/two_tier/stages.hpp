@@ -6,7 +6,7 @@
 
 #include "interlock/two_tier/nic_targets.hpp"
 #include "interlock/two_tier/tiles.hpp"
-#include "interlock/two_tier/two_tier.hpp"
+#include "interlock/two_tier/two_tier_expand.hpp"
 
 namespace interlock {
 

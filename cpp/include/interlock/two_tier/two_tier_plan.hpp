@@ -7,7 +7,7 @@
 #include "interlock/simulate/flow_sim.hpp"
 #include "interlock/two_tier/nic_targets.hpp"
 #include "interlock/two_tier/stages.hpp"
-#include "interlock/two_tier/two_tier.hpp"
+#include "interlock/two_tier/two_tier_expand.hpp"
 
 namespace interlock {
 

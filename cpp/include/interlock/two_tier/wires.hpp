@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "interlock/two_tier/two_tier.hpp"
+#include "interlock/two_tier/two_tier_expand.hpp"
 
 namespace interlock {
 
