@@ -21,7 +21,8 @@ import itertools, numpy as np
 from interlock._native import _core
 from interlock.errors import InterlockError
 i32, i64, f8 = (lambda x: np.array(x, np.int32)), (lambda x: np.array(x, np.int64)), (lambda x: np.array(x, float))
-graph = (4, 8, i32([0,1,2,3,0,2,1,3]), i32([2,3,0,1,1,3,0,2]), i64(range(9)), i32(range(8)), i64([0]*8), f8([1000.0]*8))
+links = i32([0,1,2,3,0,2,1,3]), i32([2,3,0,1,1,3,0,2])
+graph = (4, 8, *links, i64(range(9)), i32(range(8)), i64([0]*8), f8([1000.0]*8), f8([1.0]*8))
 ODD = {bool: [True], float: [float("inf"), float("nan"), -1.0, 0.0, 1e300], int: [-1, 0, 2**31 - 1, -(2**31)]}
 ODD_ENTRIES = {"i": [-1, 2**31 - 1, 10**6], "f": [np.inf, np.nan, -1.0, 0.0, 1e300], "u": [255]}
 
@@ -81,7 +82,7 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
             _core.align_cuts(i64(0, 1), i64(1), i32(0), i64(offset), i64(length), 16)
 
     def schedule(overhead: int, latency: int, ticks: int) -> int:
-        lanes, tasks = (i64(0, 1), i32(0), i64(overhead), i64(latency)), (i32(0, 0), i64(ticks, 1))
+        lanes, tasks = (i64(0, 1), i32(0), np.ones(1), i64(overhead), i64(latency)), (i32(0, 0), i64(ticks, 1))
         return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), 1)[2]
 
     assert schedule(1, 2, 10) >= 13

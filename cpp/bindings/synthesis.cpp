@@ -31,11 +31,18 @@ std::span<T> as_mutable_span(const Mutable1<T>& array) {
 }
 
 /// An ArcGraph as it comes from Python: nodes, resources, then its columns in order.
-using GraphColumns = std::tuple<std::int32_t, std::int32_t, I32, I32, I64, I32, I64, F64>;
+using GraphColumns = std::tuple<std::int32_t, std::int32_t, I32, I32, I64, I32, I64, F64, F64>;
 
 ArcGraph as_graph(const GraphColumns& columns) {
-    const auto& [nodes, resources, src, dst, offsets, held, overhead, per_byte] = columns;
-    return {nodes, resources, as_span(src), as_span(dst), as_csr(offsets, held), as_span(overhead), as_span(per_byte)};
+    const auto& [nodes, resources, src, dst, offsets, held, overhead, per_byte, shares] = columns;
+    return {nodes,
+            resources,
+            as_span(src),
+            as_span(dst),
+            as_csr(offsets, held),
+            as_span(overhead),
+            as_span(per_byte),
+            as_csr(offsets, shares)};
 }
 std::size_t num_nodes(const GraphColumns& columns) { return static_cast<std::size_t>(std::get<0>(columns)); }
 
@@ -197,13 +204,14 @@ void bind_path_routing(nb::module_& m) {
 void bind_list_schedule(nb::module_& m) {
     m.def(
         "list_schedule",
-        [](std::int32_t num_resources, const I64& resource_offsets, const I32& resources, const I64& overhead_ticks,
-           const I64& latency_ticks, const I32& task_orbit, const I64& task_ticks, const I64& successor_offsets,
-           const I32& successors, const I64& lateness, std::int32_t max_merge, std::int64_t patience_ticks,
+        [](std::int32_t num_resources, const I64& resource_offsets, const I32& resources, const F64& shares,
+           const I64& overhead_ticks, const I64& latency_ticks, const I32& task_orbit, const I64& task_ticks,
+           const I64& successor_offsets, const I32& successors, const I64& lateness, std::int32_t max_merge, std::int64_t patience_ticks,
            const I64& full_ticks, std::int32_t rounds) {
             auto made = without_gil([&] {
                 const OrbitWork work{num_resources,
                                     as_csr(resource_offsets, resources),
+                                    as_csr(resource_offsets, shares),
                                     as_span(overhead_ticks),
                                     as_span(latency_ticks),
                                     as_span(task_orbit),
@@ -220,8 +228,8 @@ void bind_list_schedule(nb::module_& m) {
             return std::make_tuple(column(std::move(made.start_ticks)), column(std::move(made.message)),
                                   made.makespan_ticks);
         },
-        "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "overhead_ticks"_exact, "latency_ticks"_exact,
-        "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact, "lateness"_exact,
+        "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "shares"_exact, "overhead_ticks"_exact,
+        "latency_ticks"_exact, "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact, "lateness"_exact,
         "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "rounds"_a,
         "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
         "lateness, then the order is refined backwards and forwards.");

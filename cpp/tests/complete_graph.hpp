@@ -22,12 +22,14 @@ struct CompleteGraph {
         std::iota(held.begin(), held.end(), 0);
         overhead.assign(src.size(), 0);
         per_byte.assign(src.size(), 1.0);
+        shares.assign(src.size(), 1.0);
     }
     [[nodiscard]] interlock::ArcGraph view() const {
-        return {num_nodes, static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte};
+        return {num_nodes,         static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte,
+                {offsets, shares}};
     }
     std::int32_t num_nodes;
     std::vector<std::int32_t> src, dst, held;
     std::vector<std::int64_t> offsets, overhead;
-    std::vector<double> per_byte;
+    std::vector<double> per_byte, shares;
 };

@@ -13,12 +13,20 @@ namespace {
 struct Orbits {
     std::vector<std::int64_t> offsets{0, 1, 2};
     std::vector<std::int32_t> resources{0, 1};
+    std::vector<double> shares{1.0, 1.0};
     std::vector<std::int64_t> overhead{2, 2}, latency{0, 0};
 };
 
 OrbitWork work_of(const Orbits& orbits, const std::vector<std::int32_t>& orbit, const std::vector<std::int64_t>& ticks,
                  const std::vector<std::int64_t>& offsets, const std::vector<std::int32_t>& after) {
-    return {2, {orbits.offsets, orbits.resources}, orbits.overhead, orbits.latency, orbit, ticks, {offsets, after}};
+    return {2,
+            {orbits.offsets, orbits.resources},
+            {orbits.offsets, orbits.shares},
+            orbits.overhead,
+            orbits.latency,
+            orbit,
+            ticks,
+            {offsets, after}};
 }
 
 void longest_chain_goes_first() {
@@ -91,6 +99,20 @@ void latency_delays_successors_but_frees_the_orbit() {
     CHECK(made.makespan_ticks == 24);
 }
 
+void a_fast_link_serves_the_next_before_the_first_has_ended() {
+    // Orbits with a port each, and a trunk that a message fills for half of its time.
+    const std::vector<std::int64_t> held{0, 2, 4}, none{0, 0}, ticks{10, 10, 10}, offsets{0, 0, 0, 0};
+    const std::vector<std::int32_t> resources{0, 2, 1, 2}, orbit{0, 0, 1}, after;
+    const std::vector<double> shares{1.0, 0.5, 1.0, 0.5};
+    const OrbitWork work{3, {held, resources}, {held, shares}, none, none, orbit, ticks, {offsets, after}};
+    const ListSchedule made = list_schedule(work, std::vector<std::int64_t>{2, 1, 0}, {});
+    CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 10, 5}));
+    CHECK(made.makespan_ticks == 20);
+    const std::vector<double> none_of_it{1.0, 0.0, 1.0, 0.5};
+    const OrbitWork wrong{3, {held, resources}, {held, none_of_it}, none, none, orbit, ticks, {offsets, after}};
+    CHECK_THROWS(list_schedule(wrong, std::vector<std::int64_t>{2, 1, 0}, {}), InvalidInput);
+}
+
 void refinement_never_makes_it_worse() {
     const Orbits orbits;
     const std::vector<std::int32_t> orbit{0, 0, 1}, after{2};
@@ -121,6 +143,7 @@ int main() {
     an_orbit_waits_for_what_is_on_its_way();
     orbits_that_share_a_resource_exclude_each_other();
     latency_delays_successors_but_frees_the_orbit();
+    a_fast_link_serves_the_next_before_the_first_has_ended();
     refinement_never_makes_it_worse();
     circles_are_refused();
     return 0;

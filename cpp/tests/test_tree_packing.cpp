@@ -20,14 +20,15 @@ struct Plain {
         std::iota(held.begin(), held.end(), 0);
     }
     [[nodiscard]] ArcGraph view() const {
-        return {num_nodes, static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte};
+        return {num_nodes,         static_cast<std::int32_t>(src.size()), src, dst, {offsets, held}, overhead, per_byte,
+                {offsets, shares}};
     }
     std::int32_t num_nodes;
     std::vector<std::int32_t> src, dst;
     std::vector<std::int64_t> offsets;
     std::vector<std::int32_t> held;
     std::vector<std::int64_t> overhead;
-    std::vector<double> per_byte;
+    std::vector<double> per_byte, shares = std::vector<double>(src.size(), 1.0);
 };
 
 Plain ring(std::int32_t nodes) {

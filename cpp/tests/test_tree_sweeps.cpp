@@ -63,7 +63,7 @@ void what_cannot_be_laid_is_refused() {
     const std::vector<std::int32_t> roots{0}, src{0}, dst{1}, held{0};
     const std::vector<std::int64_t> bytes{1}, offsets{0, 1}, overhead{0};
     const std::vector<double> per_byte{1.0}, hop{1.0}, none{0.0};
-    const ArcGraph line{2, 1, src, dst, {offsets, held}, overhead, per_byte};
+    const ArcGraph line{2, 1, src, dst, {offsets, held}, overhead, per_byte, {offsets, per_byte}};
     CHECK_THROWS(sweep_trees(line, {roots, bytes, {}, {}, {}}, {hop, 1, 0.0, 0}), InvalidInput);
     const Complete graph(3);
     CHECK_THROWS(sweep_trees(graph.view(), {roots, bytes, {}, {}, {}}, {none, 1, 0.0, 0}), InvalidInput);

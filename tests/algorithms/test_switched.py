@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import interlock as il
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from bench_faulty_clusters import demand_on, faulty_cluster
 from switched import switched_fabric
 
 
@@ -48,3 +50,18 @@ def test_slices_are_counted(slices: object) -> None:
         il.synthesize(
             il.topology.switch(4, bandwidth="50 GB/s"), il.all_reduce("4 MB"), "weighted-direct", slices=slices
         )
+
+
+def test_a_trunk_carries_as_many_messages_at_once_as_it_has_room_for() -> None:
+    fabric = il.topology.clos(2, 8, 2, bandwidth="50 GB/s", latency="1 us")  # trunks of 200 GB/s
+    proof = il.synthesize(fabric, il.all_to_all("1 GiB"), "guided").certificate(tolerance=1e-3)
+    assert proof.valid and proof.makespan_s <= 1.12 * proof.lower_bound_s
+
+
+@pytest.mark.parametrize("number", [23, 281, 1604, 4196])  # the last with one sender at a time
+def test_unlike_nics_share_a_narrow_uplink(number: int) -> None:
+    rng = random.Random(f"0.{number}")
+    cluster = faulty_cluster(rng)
+    assert cluster.scale_out == "flat" and cluster.oversubscription == 2.0
+    proof = il.plan(cluster, demand_on(cluster, rng)).certificate(tolerance=1e-3)
+    assert proof.valid and proof.makespan_s <= 1.25 * proof.lower_bound_s

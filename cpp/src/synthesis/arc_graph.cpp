@@ -32,9 +32,12 @@ void ArcGraph::check() const {
         require(static_cast<double>(overhead_ticks[arc]) < kMostTicks && ticks_per_byte[arc] < kMostTicks, "no arc may take forever");
         require(!arc_resources[arc].empty(), "every arc must hold at least one resource");
     }
+    arc_shares.check(arcs, "arc_shares");
+    require(std::ranges::equal(arc_shares.offsets, arc_resources.offsets), "every resource of an arc needs a share");
     for (const std::int32_t resource : arc_resources.values) {
         require(resource >= 0 && resource < num_resources, "arcs must hold resources of the graph");
     }
+    for (const double share : arc_shares.values) require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
 }
 
 Adjacency::Adjacency(std::int32_t num_nodes, std::span<const std::int32_t> end)

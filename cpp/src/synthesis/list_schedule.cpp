@@ -14,6 +14,9 @@ void check(const OrbitWork& work) {
     const std::size_t orbits = work.orbit_resources.num_rows(), tasks = work.task_orbit.size();
     work.orbit_resources.check(orbits, "orbit_resources");
     work.successors.check(tasks, "successors");
+    work.orbit_shares.check(orbits, "orbit_shares");
+    require(std::ranges::equal(work.orbit_shares.offsets, work.orbit_resources.offsets), "every resource of an orbit needs a share");
+    for (const double share : work.orbit_shares.values) require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
     require(work.orbit_overhead_ticks.size() == orbits && work.orbit_latency_ticks.size() == orbits,
             "every orbit needs an overhead and a latency");
     require(work.task_ticks.size() == tasks, "every task needs a time");
@@ -72,8 +75,8 @@ public:
                 const Event event = events_.top();
                 events_.pop();
                 const Sent& sent = sent_[at(event.message)];
-                if (!event.is_arrival) release(sent.orbit);
-                if (event.is_arrival) done += deliver(sent);
+                if (event.what == kArrival) done += deliver(sent);
+                else release(sent.orbit, event.what);
             }
             result_.makespan_ticks = now;
             dispatch(now);
@@ -83,15 +86,13 @@ public:
     }
 
 private:
+    static constexpr std::int32_t kWholly = -2;  // release of all that was held to the end
+    static constexpr std::int32_t kArrival = -1;
     struct Event {
         std::int64_t ticks;
         std::int32_t message;
-        bool is_arrival;
-        bool operator>(const Event& other) const {
-            if (ticks != other.ticks) return ticks > other.ticks;
-            if (message != other.message) return message > other.message;
-            return is_arrival > other.is_arrival;
-        }
+        std::int32_t what;  // or the number of the orbit's resource that is released
+        auto operator<=>(const Event&) const = default;
     };
     struct Sent {
         std::int32_t orbit;
@@ -160,8 +161,12 @@ private:
         }
     }
 
-    void release(std::int32_t orbit) {
-        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
+    void release(std::int32_t orbit, std::int32_t what) {
+        const std::span<const std::int32_t> resources = work_.orbit_resources[at(orbit)];
+        const std::span<const double> shares = work_.orbit_shares[at(orbit)];
+        for (std::size_t number = 0; number < resources.size(); ++number) {
+            if (what == kWholly ? shares[number] < 1.0 : at(what) != number) continue;
+            const std::int32_t resource = resources[number];
             is_busy_[at(resource)] = 0;
             const auto first = static_cast<std::size_t>(orbit_offsets_[at(resource)]);
             const auto last = static_cast<std::size_t>(orbit_offsets_[at(resource) + 1]);
@@ -213,8 +218,14 @@ private:
             announce(first, static_cast<std::int32_t>(carried_.size()),
                      now + ticks + work_.orbit_latency_ticks[at(orbit)]);
         }
-        events_.push({now + ticks, message, false});
-        events_.push({now + ticks + work_.orbit_latency_ticks[at(orbit)], message, true});
+        const std::span<const double> shares = work_.orbit_shares[at(orbit)];
+        for (std::size_t number = 0; number < shares.size(); ++number) {
+            if (shares[number] == 1.0) continue;
+            const auto part = static_cast<std::int64_t>(static_cast<double>(ticks) * shares[number]);
+            events_.push({now + part, message, static_cast<std::int32_t>(number)});
+        }
+        events_.push({now + ticks, message, kWholly});
+        events_.push({now + ticks + work_.orbit_latency_ticks[at(orbit)], message, kArrival});
     }
 
     const OrbitWork& work_;

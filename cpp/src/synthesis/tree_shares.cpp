@@ -94,10 +94,8 @@ private:
         const std::span<const double> price = program_.prices();
         const double haste = std::max(1e-9, options_.haste * mean_price());
         for (std::size_t arc = 0; arc < cost_.size(); ++arc) {
-            double sum = 0.0;
-            for (const std::int32_t resource : graph_.arc_resources[arc]) sum += price[at(resource)];
             // Rounding may leave a price slightly below nothing.
-            cost_[arc] = std::max(0.0, sum) * ticks_[arc];
+            cost_[arc] = std::max(0.0, graph_.held_at(arc, price)) * ticks_[arc];
             length_[arc] = cost_[arc] + haste * hop_[arc];
         }
     }
@@ -136,8 +134,7 @@ private:
     void enter_tree(std::size_t demand, std::int32_t root) {
         std::ranges::fill(entry_, 0.0);
         for (const std::int32_t arc : arcs_) {
-            if (arc < 0) continue;
-            for (const std::int32_t resource : graph_.arc_resources[at(arc)]) entry_[at(resource)] += ticks_[at(arc)];
+            if (arc >= 0) graph_.hold(at(arc), ticks_[at(arc)], entry_);
         }
         std::vector<std::int32_t> rows{static_cast<std::int32_t>(resources_ + demand)};
         std::vector<double> values{-1.0};
@@ -191,9 +188,7 @@ private:
                 if (arcs[place] < 0) continue;
                 const std::size_t tree = place / nodes_, arc = at(arcs[place]);
                 const double ticks = made.share[tree] * part(at(made.demand[tree])) * ticks_[arc] * unit_ticks_;
-                for (const std::int32_t resource : graph_.arc_resources[arc]) {
-                    load[at(resource)] += ticks;
-                }
+                graph_.hold(arc, ticks, load);
             }
         };
         count(made.arc_into);

@@ -23,6 +23,7 @@ from interlock.algorithms.synthesis.budget import check_counts, in_order
 from interlock.algorithms.synthesis.goal import Direction, TreeGoal, goal_of
 from interlock.algorithms.synthesis.matching import matched, reach_each_other, tries_by_parts
 from interlock.problem import Problem
+from interlock.ragged import Ragged
 from interlock.schedule import CompactSchedule, TransferSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "tacos"]
@@ -75,7 +76,13 @@ def unwound(arcs: ArcSet) -> ArcSet:
     first = arcs.resources.values[arcs.resources.offsets[:-1]]
     last = arcs.resources.values[arcs.resources.offsets[1:] - 1]
     sharing = np.maximum(np.bincount(first)[first], np.bincount(last)[last])
-    return replace(arcs, seconds_per_byte=arcs.seconds_per_byte * sharing)
+    return replace(
+        arcs,
+        seconds_per_byte=arcs.seconds_per_byte * sharing,
+        resources=Ragged.single(np.arange(len(arcs), dtype=np.int32)),
+        share=np.ones(len(arcs)),
+        num_resources=len(arcs),
+    )
 
 
 def refuses(problem: Problem) -> str | None:

@@ -177,5 +177,4 @@ class TranslatedSchedule(CompactSchedule):
             message=message.astype(np.int32),
             kind=base.kind[of_base],
             stage=base.stage[of_base],
-            exclusive=base.exclusive,
         )

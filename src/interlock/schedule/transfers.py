@@ -62,7 +62,8 @@ class TransferSchedule(CompactSchedule):
     message: NDArray[np.int32]  # not descending
     kind: NDArray[np.uint8]  # [num_messages]
     stage: NDArray[np.int32]  # [num_messages]
-    exclusive: bool = True
+    exclusive: NDArray[np.bool_] | bool = True  # [num_messages], or of all
+    paced: Ragged | None = None  # what messages wait for beside those that brought their chunks
     reason: str = ""  # which way found it, in words
 
     @property
@@ -100,7 +101,7 @@ class TransferSchedule(CompactSchedule):
             slice=np.zeros(self.num_messages, np.int32),
             size_bytes=running[offsets[1:]] - running[offsets[:-1]],
             path=self.routes.path.take(route),
-            exclusive=np.full(self.num_messages, self.exclusive),
+            exclusive=np.broadcast_to(self.exclusive, self.num_messages).copy(),
             order=np.arange(self.num_messages, dtype=np.int64),
             deps=self._dependencies(),
             pieces=pieces,
@@ -124,7 +125,7 @@ class TransferSchedule(CompactSchedule):
             message.astype(np.int32),
             self.kind[messages],
             self.stage[messages],
-            self.exclusive,
+            np.broadcast_to(self.exclusive, self.num_messages)[messages],
         ).expand()
 
     def _dependencies(self) -> Ragged:
@@ -140,9 +141,11 @@ class TransferSchedule(CompactSchedule):
         was_copied[of_copy] = True
         by_sum, of_sum = added.matching(key, ~was_copied)
         after = self.message[row[np.concatenate([of_copy, of_sum])]].astype(np.int64)
-        pair = np.unique(after * self.num_messages + np.concatenate([by_copy, by_sum]))
-        counts = np.bincount(pair // max(1, self.num_messages), minlength=self.num_messages)
-        return Ragged.from_counts(counts, (pair % max(1, self.num_messages)).astype(np.int32))
+        before = np.concatenate([by_copy, by_sum]).astype(np.int64)
+        if self.paced is not None:
+            after = np.concatenate([after, self.paced.row_of_value])
+            before = np.concatenate([before, self.paced.values])
+        return Ragged.from_pairs(after, before, self.num_messages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,10 +40,12 @@ public:
 
     /// Adds (or takes away) a message of `bytes` on an arc.
     void add(std::int32_t arc, std::int64_t bytes, std::int64_t sign) {
-        const std::int64_t held = sign * ticks(static_cast<std::size_t>(arc), bytes);
-        for (const std::int32_t resource : graph_.arc_resources[static_cast<std::size_t>(arc)]) {
-            load_[static_cast<std::size_t>(resource)] += held;
-            reprice(static_cast<std::size_t>(resource));
+        const auto held = static_cast<double>(ticks(static_cast<std::size_t>(arc), bytes));
+        const std::span<const std::int32_t> resources = graph_.arc_resources[static_cast<std::size_t>(arc)];
+        const std::span<const double> shares = graph_.arc_shares[static_cast<std::size_t>(arc)];
+        for (std::size_t i = 0; i < resources.size(); ++i) {
+            load_[static_cast<std::size_t>(resources[i])] += sign * std::llround(held * shares[i]);
+            reprice(static_cast<std::size_t>(resources[i]));
         }
     }
 
@@ -56,11 +58,7 @@ public:
             }
         }
         for (std::size_t arc = 0; arc < cost_.size(); ++arc) {
-            double sum = 0.0;
-            for (const std::int32_t resource : graph_.arc_resources[arc]) {
-                sum += price_[static_cast<std::size_t>(resource)];
-            }
-            cost_[arc] = sum * growth_[arc];
+            cost_[arc] = graph_.held_at(arc, price_) * growth_[arc];
         }
         return cost_;
     }

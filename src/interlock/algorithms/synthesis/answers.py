@@ -112,8 +112,7 @@ class TimedAnswer:
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
-        shortest = shortest_ticks(self.ticks, self.chunks)
-        return replace(to_schedule(self.timed, self.arcs, self.chunks, shortest, staged=staged), reason=reason)
+        return replace(to_schedule(self.timed, self.arcs, self.ticks, self.chunks, staged=staged), reason=reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,8 +145,7 @@ class TranslatedAnswer:
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
-        shortest = shortest_ticks(self.ticks, self.chunks)
-        base = to_schedule(self.timed, self.quotient.arcs, self.chunks, shortest, staged=staged)
+        base = to_schedule(self.timed, self.quotient.arcs, self.ticks, self.chunks, staged=staged)
         return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_orbits, reason)
 
 
@@ -197,11 +195,6 @@ class InSwitchAnswer:
 
 
 Answer = SlotAnswer | TimedAnswer | TranslatedAnswer | InSwitchAnswer
-
-
-def shortest_ticks(ticks: Ticks, chunks: Chunks) -> int:
-    """No message takes less."""
-    return int((ticks.overhead + np.floor(int(chunks.length.min()) * ticks.per_byte).astype(np.int64)).min())
 
 
 def held_ticks(timed: TimedTransfers, arcs: ArcSet, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:

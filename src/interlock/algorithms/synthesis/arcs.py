@@ -31,6 +31,7 @@ GraphColumns = tuple[
     NDArray[np.int32],
     NDArray[np.int64],
     NDArray[np.float64],
+    NDArray[np.float64],
 ]
 
 
@@ -50,7 +51,8 @@ class Ticks:
 
 @dataclass(frozen=True, eq=False)
 class ArcSet:
-    """Arcs between ranks. While it sends, an arc holds its resources (channels of links), and nobody else can.
+    """Arcs between ranks. Of the time that it sends, an arc holds each of its resources (channels of links) for a
+    share, and nobody else can: all of it on its slowest link, a quarter on one four times as fast.
 
     Arcs of one orbit exclude each other and may share messages: each arc is its own orbit, except where symmetry makes
     one rank stand for all.
@@ -61,11 +63,13 @@ class ArcSet:
     dst: NDArray[np.int32]
     path: Ragged  # link ids
     resources: Ragged
+    share: NDArray[np.float64]  # as the resources' values, above 0 and at most 1
     num_resources: int
     overhead_s: NDArray[np.float64]
     seconds_per_byte: NDArray[np.float64]
     latency_s: NDArray[np.float64]
     orbit: NDArray[np.int32]
+    fan_in: int | None  # messages at once that a receiving port tolerates
 
     def __len__(self) -> int:
         return len(self.src)
@@ -74,8 +78,22 @@ class ArcSet:
         """The same arcs with their ends swapped: a schedule on these, read backwards, is one on the others."""
         held = self.resources
         row = held.row_of_value
-        mirrored = held.values[held.offsets[row] + held.offsets[row + 1] - 1 - np.arange(len(row))]
-        return replace(self, src=self.dst, dst=self.src, resources=Ragged(held.offsets, mirrored))
+        back = held.offsets[row] + held.offsets[row + 1] - 1 - np.arange(len(row))
+        mirrored = Ragged(held.offsets, held.values[back])
+        return replace(self, src=self.dst, dst=self.src, resources=mirrored, share=self.share[back])
+
+    def held_by(self, arc: NDArray[np.integer]) -> tuple[Ragged, NDArray[np.float64]]:
+        """Resources of some arcs, and the share of each."""
+        place = Ragged(self.resources.offsets, np.arange(len(self.share), dtype=np.int32)).take(arc)
+        return Ragged(place.offsets, self.resources.values[place.values]), self.share[place.values]
+
+    def alone(self) -> ArcSet:
+        """The same where messages hold all their links alone."""
+        return replace(self, share=np.ones(len(self.share)))
+
+    def patient(self) -> ArcSet:
+        """The same where a message is followed by the next only when it is known to have arrived."""
+        return replace(self, overhead_s=self.overhead_s + self.latency_s)
 
     @cached_property
     def routes(self) -> Routes:
@@ -113,6 +131,7 @@ class ArcSet:
             held.values,
             ticks.overhead,
             ticks.per_byte,
+            self.share,
         )
 
     def ticks(self, num_transfers: int, total_bytes: float) -> Ticks:
@@ -141,18 +160,30 @@ def arcs_of(topology: Topology) -> ArcSet:
     first, last = path.values[path.offsets[:-1]], path.values[path.offsets[1:] - 1]
     channels, channel = np.unique(topology.channel, return_inverse=True)
     start = path.offsets[:-1]
+    seconds_per_byte = 1.0 / topology.bandwidth_bytes_per_s[path.values]
+    slowest = np.maximum.reduceat(seconds_per_byte, start)
     return ArcSet(
         num_ranks=ranks,
         src=topology.link_src[first],
         dst=topology.link_dst[last],
         path=path,
         resources=Ragged(path.offsets, channel[path.values].astype(np.int32)),
+        share=_shares(seconds_per_byte / slowest[path.row_of_value], path, topology.fabric.fan_in),
         num_resources=len(channels),
         overhead_s=topology.message_overhead_s[first],
-        seconds_per_byte=1.0 / np.minimum.reduceat(topology.bandwidth_bytes_per_s[path.values], start),
+        seconds_per_byte=slowest,
         latency_s=np.add.reduceat(topology.latency_s[path.values], start),
         orbit=np.arange(len(path), dtype=np.int32),
+        fan_in=topology.fabric.fan_in,
     )
+
+
+def _shares(share: NDArray[np.float64], path: Ragged, fan_in: int | None) -> NDArray[np.float64]:
+    """No more messages at once into a port than the fabric tolerates."""
+    if fan_in is not None:
+        last = path.offsets[1:] - 1
+        share[last] = np.maximum(share[last], 1.0 / fan_in)
+    return share
 
 
 def _ways_through_switches(topology: Topology, alive: NDArray[np.bool_]) -> list[Ragged]:

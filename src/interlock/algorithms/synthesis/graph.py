@@ -27,5 +27,5 @@ class Graph:
 
 def graph_of(topology: Topology) -> Graph:
     """Arcs and symmetry of a topology."""
-    arcs = arcs_of(topology)
+    arcs = arcs_of(topology).alone()
     return Graph(topology, arcs, quotient_of(topology, arcs) if len(arcs) else None)

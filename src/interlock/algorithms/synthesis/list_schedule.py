@@ -169,12 +169,13 @@ class ListScheduler:
             # A message sums or copies, not both: twin orbits for the two.
             orbit = orbit + np.int32(len(orbit_arc)) * tasks.reduces
             orbit_arc = np.concatenate([orbit_arc, orbit_arc])
-        resources = arcs.resources.take(orbit_arc)
+        resources, share = arcs.held_by(orbit_arc)
         most_ticks = self._most_ticks(merging)
         start, message, makespan = _core.list_schedule(
             arcs.num_resources,
             resources.offsets,
             resources.values,
+            share,
             ticks.overhead[orbit_arc],
             ticks.latency[orbit_arc],
             orbit.astype(np.int32),
@@ -273,7 +274,7 @@ def _stages(start_ticks: NDArray[np.int64], shortest_ticks: int) -> NDArray[np.i
 
 
 def to_schedule(
-    timed: TimedTransfers, arcs: ArcSet, chunks: Chunks, shortest_ticks: int, *, staged: bool = True
+    timed: TimedTransfers, arcs: ArcSet, ticks: Ticks, chunks: Chunks, *, staged: bool = True
 ) -> TransferSchedule:
     """Rows ordered by message. Stages are as short as the shortest message, so that none waits within its own; all is
     one stage where to start one costs time (not `staged`)."""
@@ -281,8 +282,12 @@ def to_schedule(
     message = timed.message[order]
     first = np.searchsorted(message, np.arange(int(message.max(initial=-1)) + 1))
     start = timed.start_ticks[order][first]
-    stage = _stages(start, shortest_ticks) if staged else np.zeros(len(first))
+    arc = timed.arc[order][first]
+    body = ticks.of_bytes(timed.arc[order], chunks.length[timed.chunk[order]])
+    sent = start + ticks.overhead[arc] + (np.add.reduceat(body, first) if len(first) else body)
+    stage = _stages(start, shortest_ticks(ticks, chunks)) if staged else np.zeros(len(first))
     kind = np.where(timed.reduces[order][first], Kind.REDUCE, Kind.COPY)
+    shares = _share_links(arcs, arc, start, sent)
     return TransferSchedule(
         chunks,
         arcs.routes,
@@ -291,4 +296,62 @@ def to_schedule(
         message,
         kind.astype(np.uint8),
         stage.astype(np.int32),
+        exclusive=~shares,
+        paced=_paced(arcs, arc, start, sent, ticks.latency[arc], shares),
     )
+
+
+def shortest_ticks(ticks: Ticks, chunks: Chunks) -> int:
+    """No message takes less."""
+    return int((ticks.overhead + np.floor(int(chunks.length.min()) * ticks.per_byte).astype(np.int64)).min())
+
+
+def _share_links(
+    arcs: ArcSet, arc: NDArray[np.int32], start: NDArray[np.int64], sent: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which messages hold no link alone: those that meet others on a link, and those that meet these on another."""
+    shares = np.zeros(len(arc), np.bool_)
+    if (arcs.share == 1.0).all():
+        return shares
+    held = arcs.resources.take(arc)
+    message = held.row_of_value
+    order = np.lexsort((start[message], held.values))
+    resource, message = held.values[order], message[order]
+    meets = (resource[1:] == resource[:-1]) & (start[message[1:]] < sent[message[:-1]])
+    is_shared = np.zeros(arcs.num_resources, np.bool_)
+    is_shared[resource[1:][meets]] = True
+    count = 0
+    while (known := int(is_shared.sum())) > count:
+        count = known
+        shares[message[is_shared[resource]]] = True
+        is_shared[resource[shares[message]]] = True
+    return shares
+
+
+def _paced(
+    arcs: ArcSet,
+    arc: NDArray[np.int32],
+    start: NDArray[np.int64],
+    sent: NDArray[np.int64],
+    latency: NDArray[np.int64],
+    shares: NDArray[np.bool_],
+) -> Ragged:
+    """What keeps messages that share links near their times: each after the last one over a link of its own that has
+    arrived by then, and has left as long ago as it took. Nobody is far ahead, and no link rests for want of word that
+    it may. A port that tolerates few senders is left first."""
+    row = np.flatnonzero(shares)
+    held = arcs.resources.take(arc[row])
+    message, resource = row[held.row_of_value], held.values.astype(np.int64)
+    over = (sent + np.maximum(latency, sent - start))[message]
+    if arcs.fan_in is not None:
+        ports = held.offsets[1:] - 1
+        over[ports] = sent[row]
+    times = np.sort(over)
+    width = len(times) + 1
+    ended = resource * width + np.searchsorted(times, over, side="left")
+    order = np.argsort(ended, kind="stable")
+    asked = resource * width + np.searchsorted(times, start[message], side="right") - 1
+    place = np.searchsorted(ended[order], asked, side="right") - 1
+    before = message[order][np.maximum(place, 0)]
+    is_known = (place >= 0) & (resource[order][np.maximum(place, 0)] == resource) & (before < message)
+    return Ragged.from_pairs(message[is_known], before[is_known], len(arc))

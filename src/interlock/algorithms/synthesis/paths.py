@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
-from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
+from interlock.algorithms.synthesis.arcs import ArcSet, Ticks, arcs_of
 from interlock.algorithms.synthesis.budget import Budget
-from interlock.algorithms.synthesis.goal import TreeGoal, cut
+from interlock.algorithms.synthesis.goal import Direction, TreeGoal, cut
 from interlock.algorithms.synthesis.graph import Graph
 from interlock.algorithms.synthesis.list_schedule import ListScheduler, Tasks, fastest
 from interlock.ragged import Ragged
@@ -27,8 +27,15 @@ MOST_SEARCHED = 10_000_000  # ranks x arcs: above, so many paths must share a se
 
 
 def balanced_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """With links held alone; then, where some are faster than what they carry, with shared links."""
+    yield from _balanced(goal, graph.arcs, budget)
+    shared = arcs_of(graph.topology)
+    if goal.direction is Direction.OUT and not budget.is_spent and (shared.share < 1.0).any():
+        yield from _balanced(goal, shared.patient() if shared.fan_in == 1 else shared, budget)
+
+
+def _balanced(goal: TreeGoal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
     """Each item whole at first; cut so that large ones can share links where there are few."""
-    arcs = graph.arcs
     best_s, best_parts = np.inf, 0
     for parts in goal.parts_to_try():
         chunks = cut(goal.size_bytes, parts)

@@ -51,7 +51,9 @@ def quotient_of(topology: Topology, arcs: ArcSet) -> Quotient | None:
         return None
     orbit = np.tile(np.arange(num_orbits, dtype=np.int32), ranks)
     resources, num_classes = classes
-    return Quotient(replace(ordered, resources=resources, num_resources=num_classes, orbit=orbit), image, num_orbits)
+    alone = np.ones(len(resources.values))  # what one rank stands for holds its links alone
+    held = replace(ordered, resources=resources, share=alone, num_resources=num_classes, orbit=orbit)
+    return Quotient(held, image, num_orbits)
 
 
 def _numbered(arcs: ArcSet, image: NDArray[np.int32]) -> NDArray[np.int64] | None:
@@ -71,12 +73,14 @@ def _numbered(arcs: ArcSet, image: NDArray[np.int32]) -> NDArray[np.int64] | Non
 
 
 def _taken(arcs: ArcSet, rows: NDArray[np.int64]) -> ArcSet:
+    resources, share = arcs.held_by(rows)
     return replace(
         arcs,
         src=arcs.src[rows],
         dst=arcs.dst[rows],
         path=arcs.path.take(rows),
-        resources=arcs.resources.take(rows),
+        resources=resources,
+        share=share,
         overhead_s=arcs.overhead_s[rows],
         seconds_per_byte=arcs.seconds_per_byte[rows],
         latency_s=arcs.latency_s[rows],
