@@ -9,7 +9,7 @@ import numpy as np
 
 from interlock.errors import InvalidInput
 from interlock.files import check_file, read_text
-from interlock.interchange.chakra.parse import parse_trace
+from interlock.interchange.chakra.read import parse_trace
 from interlock.interchange.machines.recognise import import_topology
 from interlock.interchange.msccl.parse import parse_msccl_xml
 from interlock.interchange.mscclpp.parse import parse_mscclpp

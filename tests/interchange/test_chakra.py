@@ -14,7 +14,7 @@ from tests.interchange.problems import problems
 import interlock as il
 from interlock.algorithms import registry
 from interlock.interchange import Intent, import_topology, read_foreign
-from interlock.interchange.chakra.parse import find_traces, parse_trace
+from interlock.interchange.chakra.read import find_traces, parse_trace
 from interlock.interchange.shared.protobuf import text_field, varint, varint_field
 from interlock.planning import solve
 from interlock.problem import collective_problem

@@ -9,7 +9,7 @@ import pytest
 
 import interlock as il
 from interlock.report.topology_picture import CUT_COLOUR, DEAD_COLOUR, node_places, topology_svg
-from interlock.topology.cuts import tightest_cut
+from interlock.topology.summary import tightest_cut
 
 SVG = "{http://www.w3.org/2000/svg}"
 WORDS = "torus:4x4 mesh:3x5 torus:3x3x3 torus:2x2x2x2 ring:9 dgx1 dragonfly:4x5 clos:3x4x2 h200:2x4 rail:3x4 switch:4x3"

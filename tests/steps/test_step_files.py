@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import interlock as il
 from interlock.cli.main import app
 from interlock.interchange.chakra.encode import COMM_COLL_NODE, COMP_NODE, INT64, attribute, framed, node_bytes
-from interlock.interchange.chakra.parse import parse_trace
+from interlock.interchange.chakra.read import parse_trace
 from interlock.interchange.chakra.steps import read_step_traces
 from interlock.interchange.shared.protobuf import text_field, varint_field
 from interlock.problem import read_step, step_presets

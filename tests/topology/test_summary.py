@@ -9,8 +9,7 @@ from hypothesis import given
 
 import interlock as il
 from interlock.topology import Topology, to_networkx
-from interlock.topology.cuts import narrowest_cut, tightest_cut
-from interlock.topology.summary import describe
+from interlock.topology.summary import describe, narrowest_cut, tightest_cut
 from strategies import clusters, graphs
 
 T = il.topology

@@ -183,7 +183,7 @@ def _save_page(made: Comparison | SizeComparison, page: Path) -> None:
 
         save_compare_page(made, page, command_line())
     else:
-        from interlock.report.sizes_page import save_sizes_page
+        from interlock.report.compare_page import save_sizes_page
 
         save_sizes_page(made, page, command_line())
 

@@ -21,8 +21,7 @@ from interlock.errors import InvalidInput
 from interlock.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
-    from interlock.topology.cuts import GraphCut
-    from interlock.topology.summary import TopologySummary
+    from interlock.topology.summary import GraphCut, TopologySummary
 
 __all__ = ["app"]
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.gpu.device import require_device
 from interlock.gpu.executor import TIMEOUT_S, Launcher, check_elements, check_tensor
-from interlock.gpu.flags import Columns, Flags
-from interlock.gpu.rows import NUM_BUFFERS, OUTPUT, SCRATCH, Landing
+from interlock.gpu.rows import NUM_BUFFERS, OUTPUT, SCRATCH, Columns, Flags, Landing
 from interlock.gpu.work import make_work
 from interlock.runtime.placement import group_or_default
 

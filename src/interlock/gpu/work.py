@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
-from interlock.gpu.flags import Columns, Flags, Ints, ints
-from interlock.gpu.rows import Landing, rank_rows
+from interlock.gpu.rows import Columns, Flags, Ints, Landing, ints, rank_rows
 from interlock.ragged import Ragged
 
 __all__ = ["CHUNK", "CHUNK_BYTES", "WAIT", "WorkList", "landings", "make_work"]

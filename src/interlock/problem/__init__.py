@@ -1,9 +1,14 @@
 """Problem: a topology and the items to be moved on it, checked once; made from demand, collectives or routing."""
 
-from interlock.problem.from_collective import check_chunks, collective_problem
-from interlock.problem.from_demand import check_demand, demand_problem
-from interlock.problem.from_routing import combine_problem, dispatch_problem
 from interlock.problem.items import MAX_ITEMS, Items, RankSets
+from interlock.problem.lowering import (
+    check_chunks,
+    check_demand,
+    collective_problem,
+    combine_problem,
+    demand_problem,
+    dispatch_problem,
+)
 from interlock.problem.model import Problem
 from interlock.problem.step import Step, StepTasks, Task, step, step_problem, task_problem
 from interlock.problem.step_files import read_step, step_presets

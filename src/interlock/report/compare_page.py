@@ -1,4 +1,4 @@
-"""The page of `interlock compare --html`: traffic, times against the bound, and each algorithm in detail."""
+"""The pages of `interlock compare --html`: times against the bound and algorithms in detail, or bandwidth over size."""
 
 from __future__ import annotations
 
@@ -9,24 +9,33 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from interlock.comparison import BANDWIDTHS, Comparison, Row, choice_in, tolerance_of
+from interlock.comparison import BANDWIDTHS, Comparison, Row, SizeComparison, choice_in, tolerance_of
 from interlock.files import check_target, traces_folder, write_atomically, write_text
 from interlock.planning import Plan
-from interlock.report.charts import Bars, bar_chart, figure
+from interlock.report.charts import Bars, Line, bar_chart, figure, line_chart, line_legend, style_of
 from interlock.report.detail import add_detail
 from interlock.report.page import COLOURS, Page, render, table
-from interlock.report.problem_facts import add_problem
+from interlock.report.problem_facts import add_problem, add_traffic
 from interlock.report.side_by_side import add_side_by_side, cause
 from interlock.report.timeline import is_thinned
-from interlock.report.traffic_figure import add_traffic
 from interlock.schedule import chrome_trace_lines
 from interlock.simulate import Result
 from interlock.units import format_seconds
 
-__all__ = ["compare_page", "plan_page", "save_compare_page", "save_plan_page", "save_traces", "timeline_page"]
+__all__ = [
+    "compare_page",
+    "plan_page",
+    "save_compare_page",
+    "save_plan_page",
+    "save_sizes_page",
+    "save_traces",
+    "sizes_page",
+    "timeline_page",
+]
 
 MAX_TRACED = 1_000_000  # messages; Perfetto does not open more
 LINES_AT_ONCE = 10_000
+BOUND_COLOUR = "#000000"
 
 
 def save_compare_page(made: Comparison, path: Path, command: str) -> None:
@@ -134,3 +143,26 @@ def _planning(made: Comparison) -> str:
     notes = [format_seconds(row.plan_s) for row in rows]
     chart = bar_chart([row.algorithm for row in rows], [shown], "ms to plan, measured", notes=notes, is_log=True)
     return figure("Time to plan, measured on the machine that made this page.", chart, "planning")
+
+
+def save_sizes_page(made: SizeComparison, path: Path, command: str) -> None:
+    """Write the page."""
+    write_text(path, sizes_page(made, command))
+
+
+def sizes_page(made: SizeComparison, command: str) -> str:
+    """HTML of a comparison over sizes; numbers are those of `--json`."""
+    page = Page(f"Interlock: {made.name}", "simulated", command, {"problem": made.name})
+    lines = []
+    for place, (name, points) in enumerate(made.busbw_by_algorithm().items()):
+        style = (BOUND_COLOUR, None, "5 3") if name == "bound" else style_of(place)
+        lines.append(Line(name, [x for x, _ in points], [y for _, y in points], *style))
+    lines.sort(key=lambda line: line.name == "bound")
+    chart = line_chart(lines, "size", "bus bandwidth over size", are_sizes=True, are_rates=True)
+    words = "Bus bandwidth by size, simulated. No schedule can be above the bound."
+    body = figure(words, line_legend(lines) + chart, "busbw")
+    page.section("Bus bandwidth (simulated)", body)
+    fastest = ", ".join(dict.fromkeys(each.best().algorithm for each in made.comparisons))
+    note = f'<p class="note">Fastest from the smallest size to the largest: {html.escape(fastest)}.</p>'
+    page.section("All sizes (simulated)", note + table(made.header(), made.cells()))
+    return render(page)

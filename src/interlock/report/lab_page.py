@@ -12,7 +12,7 @@ from interlock.report.charts import Bars, bar_chart, figure
 from interlock.report.compare_page import save_traces
 from interlock.report.detail import add_detail
 from interlock.report.page import COLOURS, Page, render, table
-from interlock.report.traffic_figure import add_traffic
+from interlock.report.problem_facts import add_traffic
 from interlock.traffic import Demand
 from interlock.units import format_seconds
 

@@ -15,8 +15,8 @@ from interlock.report import charts
 from interlock.report.detail import detail_html
 from interlock.report.drawing import SCALE, loads, ports_svg
 from interlock.report.page import COLOURS, Page, render, table
+from interlock.report.problem_facts import add_traffic
 from interlock.report.timeline import MAX_BARS, Bars, Group, View, merged, timeline
-from interlock.report.traffic_figure import add_traffic
 from interlock.traffic.routing import Routing
 from interlock.units import format_seconds
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from interlock.errors import LimitExceeded
 from interlock.topology import NodeKind, Topology
-from interlock.topology.cuts import GraphCut
 from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.summary import GraphCut
 from interlock.units import format_bandwidth
 
 __all__ = ["MAX_DRAWN_LINKS", "node_places", "topology_svg"]

@@ -24,8 +24,13 @@ from interlock.files import write_atomically
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule.model import Pieces, Schedule, TaskRows
-from interlock.schedule.problem_columns import Columns, columns_of_problem, problem_from_columns
-from interlock.schedule.slot_columns import columns_of_slots, slots_of_columns
+from interlock.schedule.problem_columns import (
+    Columns,
+    columns_of_problem,
+    columns_of_slots,
+    problem_from_columns,
+    slots_of_columns,
+)
 from interlock.schedule.slots import SlotSchedule
 from interlock.schedule.spec import check_form
 

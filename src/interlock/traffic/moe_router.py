@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, nearest
-from interlock.traffic.demand import MAX_TOTAL_BYTES, Demand, HasRanks
+from interlock.traffic.demand import MAX_TOTAL_BYTES, Demand, HasRanks, gini
 from interlock.traffic.generators import check_range, generator
 from interlock.traffic.placement import MAX_EXPERTS, Placement, check_count, contiguous_placement
 from interlock.traffic.routing import Routing
-from interlock.traffic.unevenness import gini
 from interlock.units import Quantity, parse_bytes
 
 __all__ = [

@@ -27,7 +27,7 @@ from interlock.interchange.chakra.encode import (
     framed,
     node_bytes,
 )
-from interlock.interchange.chakra.parse import Node, find_traces, parse_trace
+from interlock.interchange.chakra.read import Node, find_traces, parse_trace
 from interlock.interchange.contract import ExportReport
 from interlock.interchange.shared.files import write_folder
 from interlock.interchange.shared.protobuf import text_field, varint, varint_field

@@ -9,8 +9,8 @@ from pathlib import Path
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.msccl import limits
 from interlock.interchange.msccl.flavors import FLAVORS, Header, refusals
-from interlock.interchange.shared.chunks.buffers import ChunkBuffers
 from interlock.interchange.shared.chunks.execution import Program
+from interlock.interchange.shared.chunks.goal import ChunkBuffers
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml, whole_number
 

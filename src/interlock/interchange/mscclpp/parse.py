@@ -8,8 +8,8 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.mscclpp import limits
-from interlock.interchange.shared.chunks.buffers import ChunkBuffers
 from interlock.interchange.shared.chunks.execution import Program
+from interlock.interchange.shared.chunks.goal import ChunkBuffers
 from interlock.interchange.shared.json_text import Json, entries, number, read_json, table, text
 
 __all__ = ["Block", "Channel", "Operation", "MscclppPlan", "Stretch", "parse_mscclpp"]

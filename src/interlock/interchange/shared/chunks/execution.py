@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.shared.chunks.buffers import ChunkBuffers, choose_goal
-from interlock.interchange.shared.chunks.goal import Goal, matrix_goal, network_of
+from interlock.interchange.shared.chunks.goal import ChunkBuffers, Goal, choose_goal, matrix_goal, network_of
 from interlock.interchange.shared.chunks.memory import Memory, Thread, Value, together
 from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
 from interlock.traffic import Demand
