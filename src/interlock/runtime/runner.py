@@ -22,7 +22,7 @@ from interlock.runtime.heartbeat import Heartbeat
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, poison
 from interlock.runtime.posting import Posting
-from interlock.runtime.together import Together, fits_slots
+from interlock.runtime.slot_exchange import SlotExchange, fits_slots
 from interlock.runtime.watch import Watch, abort
 from interlock.schedule import Layout, PortLoads, Program
 from interlock.topology import Cluster
@@ -157,11 +157,11 @@ class Runner:
         self._num_exchanges += 1
         return Exchange(self.group, self.server_of, self.leaders, width, first_tag, device, settle)
 
-    def together(self, width: int) -> Together | None:
+    def slot_exchange(self, width: int) -> SlotExchange | None:
         """A way to share rows of numbers along with a few bytes; None where that would not pay."""
         if self.uses_batches or not fits_slots(width):
             return None
-        return Together(self.group, width)
+        return SlotExchange(self.group, width)
 
     def open_connections(self) -> None:
         """Make connections whose rates can be set, once; every rank must call it. Without them windows pace."""

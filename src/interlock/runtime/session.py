@@ -26,7 +26,7 @@ from interlock.runtime.runner import (
     digest_of_bytes,
     digest_of_words,
 )
-from interlock.runtime.together import all_to_all_natively, room_for
+from interlock.runtime.slot_exchange import all_to_all_natively, room_for
 from interlock.schedule.layout import Layout
 from interlock.topology import Cluster
 from interlock.traffic import Demand
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
     from interlock.runtime.exchange import Exchange
+    from interlock.runtime.slot_exchange import SlotExchange
     from interlock.runtime.staging import Staging
-    from interlock.runtime.together import Together
 
 __all__ = ["Choice", "Choose", "Prepared", "Session", "runner_on"]
 
@@ -101,7 +101,7 @@ class Session:
         self._demands = self.runner.exchange(2 * self.num_ranks + 2)
         self._digests: Exchange | None = None
         self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
-        self._together = self.runner.together(2 * self.num_ranks + 2)
+        self._slots = self.runner.slot_exchange(2 * self.num_ranks + 2)
         self._is_native = False  # whether the last demand took the backend's own call; equal on all ranks
         self._room_bytes = 0  # of a slot, where the next demand may travel with its bytes; equal on all ranks
         self._last_small: tuple[NDArray[np.int64], Prepared] | None = None  # what ranks said, and what came of it
@@ -122,9 +122,9 @@ class Session:
 
     def _share(self, row: Sequence[int]) -> NDArray[np.int64]:
         """Rows of all ranks: by one call of the backend where that is less than three hops through leaders."""
-        if self._together is None or not (self._is_native and _is_one_hop_faster(self.cluster)):
+        if self._slots is None or not (self._is_native and _is_one_hop_faster(self.cluster)):
             return self._demands.share(row, self.runner.timeout_s)
-        return self._together.share(row, (), None, 0).copy()
+        return self._slots.share(row, (), None, 0).copy()
 
     def agree(
         self, input_bytes: Sequence[int], output_bytes: Sequence[int], wrong: str, source: torch.Tensor
@@ -133,18 +133,18 @@ class Session:
 
         They do where the demand before was small and not worth a plan, which all ranks know. `source` is flat uint8.
         """
-        if self._together is None or self._room_bytes == 0:
+        if self._slots is None or self._room_bytes == 0:
             prepared, has_come = self.prepare(self.share(input_bytes, output_bytes, wrong)), False
         else:
-            prepared, has_come = self._agree_together(self._together, input_bytes, output_bytes, wrong, source)
+            prepared, has_come = self._agree_in_slots(self._slots, input_bytes, output_bytes, wrong, source)
         if not has_come:
             self._last_small = None
             self._room_bytes = 0 if prepared.lowered is not None else room_for(int(prepared.matrix.max()))
         return prepared, has_come
 
-    def _agree_together(
+    def _agree_in_slots(
         self,
-        together: Together,
+        slots: SlotExchange,
         input_bytes: Sequence[int],
         output_bytes: Sequence[int],
         wrong: str,
@@ -152,7 +152,7 @@ class Session:
     ) -> tuple[Prepared, bool]:
         row, sizes = self._row(input_bytes, output_bytes, wrong), () if wrong else input_bytes
         room_bytes = self._room_bytes
-        rows = self.runner.guard(lambda: together.share(row, sizes, source, room_bytes), "moving bytes")
+        rows = self.runner.guard(lambda: slots.share(row, sizes, source, room_bytes), "moving bytes")
         if wrong:
             raise InvalidInput(wrong)
         if self._last_small is not None and np.array_equal(rows, self._last_small[0]):
@@ -168,8 +168,8 @@ class Session:
 
     def hand_out(self, prepared: Prepared, target: torch.Tensor) -> None:
         """Give out bytes that came along with their demand; `target` is flat uint8, on any device."""
-        assert self._together is not None
-        self._together.hand_out(prepared.receives, target)
+        assert self._slots is not None
+        self._slots.hand_out(prepared.receives, target)
 
     def _row(self, input_bytes: Sequence[int], output_bytes: Sequence[int] | None, wrong: str) -> list[int]:
         """What this rank tells the others about a call."""
@@ -272,8 +272,8 @@ class Session:
         # Without a NIC not every pair of ranks can connect, and the backend's own call is never taken.
         if (self.cluster.nic_bandwidth_bytes_per_s[self.cluster.present] > 0).all():
             self.runner.stand_apart()
-            if self._together is not None:
-                self._together.use(self.runner.collectives)
+            if self._slots is not None:
+                self._slots.use(self.runner.collectives)
 
     def replan(self, cluster: Cluster) -> None:
         """Use another description of the same machines from now on: a NIC has become slow, or well again."""

@@ -12,7 +12,7 @@ from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.mscclpp.parse import Block, Operation, Stretch, parse_mscclpp
 from interlock.interchange.shared.chunks.execution import Execution, Program, read_program
 from interlock.interchange.shared.chunks.goal import Goal
-from interlock.interchange.shared.chunks.memory import Clock, Thread, Value, later, together
+from interlock.interchange.shared.chunks.memory import Clock, Thread, Value, all_seen, later
 
 __all__ = ["read_schedule"]
 
@@ -148,7 +148,7 @@ class _Run(Execution[Block]):
             come.append(thread.id)
         if len(come) < size:
             return False
-        seen = together(self.threads[other].clock for other in come)
+        seen = all_seen(self.threads[other].clock for other in come)
         last: int | None = None
         for other in come:
             last = later(last, self.threads[other].last_transfer)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.shared.chunks.goal import ChunkBuffers, Goal, choose_goal, matrix_goal, network_of
-from interlock.interchange.shared.chunks.memory import Memory, Thread, Value, together
+from interlock.interchange.shared.chunks.memory import Memory, Thread, Value, all_seen
 from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
 from interlock.traffic import Demand
 
@@ -99,7 +99,7 @@ class Execution(ABC, Generic[BlockT]):
         for thread in self.threads:
             threads_of[thread.rank].append(thread)
         for rank, wanted in enumerate(goal.wanted):
-            seen = together(thread.clock for thread in threads_of[rank])
+            seen = all_seen(thread.clock for thread in threads_of[rank])
             for k, key in enumerate(wanted):
                 if key is None:
                     continue

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from interlock.errors import LimitExceeded
 
-__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "later", "together"]
+__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "later", "all_seen"]
 
 MAX_CLOCK_WORK = 40_000_000
 MAX_VIOLATIONS = 100
@@ -72,7 +72,7 @@ def later(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else max(a, b)
 
 
-def together(clocks: Iterable[Clock]) -> Clock:
+def all_seen(clocks: Iterable[Clock]) -> Clock:
     """What any of the threads with these clocks has seen."""
     seen: Clock = {}
     for clock in clocks:

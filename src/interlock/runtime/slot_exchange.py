@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from torch.distributed import AllToAllOptions
 
-__all__ = ["Together", "all_to_all_natively", "fits_slots", "room_for"]
+__all__ = ["SlotExchange", "all_to_all_natively", "fits_slots", "room_for"]
 
 LEAST_ROOM_BYTES, MOST_ROOM_BYTES = 256, 8192  # of a slot
 NUMBER_BYTES = 8
@@ -41,7 +41,7 @@ def room_for(most_bytes: int) -> int:
     return max(LEAST_ROOM_BYTES, 1 << max(0, most_bytes - 1).bit_length())
 
 
-class Together:
+class SlotExchange:
     """Slots for rows of `width` numbers and bytes, over one process group whose tensors live in host memory."""
 
     def __init__(self, group: dist.ProcessGroup, width: int) -> None:
