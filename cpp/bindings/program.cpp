@@ -58,8 +58,8 @@ void bind_program(nb::module_& m) {
         "stage"_exact, "size_bytes"_exact, "exclusive"_exact, "order"_exact, "round"_exact, "dep_offsets"_exact,
         "deps"_exact, "piece_offsets"_exact, "item"_exact, "offset"_exact, "length"_exact, "barriers"_exact,
         "item_bytes"_exact, "input"_exact, "output"_exact, "own"_exact,
-        "What one rank runs of a schedule: its 64-bit columns end to end and where each ends, the same of its 32-bit and 8-bit "
-        "columns, and bytes of scratch. `item_bytes` is empty where items are only copied.");
+        "What one rank runs of a schedule: its columns by name, and bytes of input, output and scratch. `item_bytes` is empty "
+        "where items are only copied.");
     m.def(
         "align_cuts",
         [](const I64& piece_offsets, const I64& size_bytes, const I32& item, const I64& offset, const I64& length,

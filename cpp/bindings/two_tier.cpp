@@ -1,6 +1,8 @@
 #include "interlock/two_tier/two_tier_expand.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
@@ -164,20 +166,21 @@ void bind_decision(nb::module_& m) {
         .def(
             "program",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes, std::int32_t rank,
-               const I64& input_start, const I64& output_start, std::int64_t own_from, std::int64_t own_to,
-               std::int64_t own_bytes) {
+               const std::optional<I64>& input_start, const std::optional<I64>& output_start, std::int64_t own_from,
+               std::int64_t own_to, std::int64_t own_bytes) {
                 require_demand_of(self, demand_bytes);
                 require(own_bytes >= 0 && own_bytes <= std::int64_t{1} << 61, "own_bytes must be between 0 and 2^61");
                 require_bytes(demand_bytes, self.width, self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
                 return program_columns(without_gil([&] {
-                    const PairStarts starts{as_span(input_start), as_span(output_start), own_from, own_to, own_bytes};
+                    const auto span_of = [](const auto& array) { return array ? as_span(*array) : std::span<const std::int64_t>{}; };
+                    const PairStarts starts{span_of(input_start), span_of(output_start), own_from, own_to, own_bytes};
                     return two_tier_program(as_span(demand_bytes), self, rank, starts);
                 }));
             },
-            "demand_bytes"_exact, "rank"_a, "input_start"_exact, "output_start"_exact, "own_from"_a, "own_to"_a,
-            "own_bytes"_a,
+            "demand_bytes"_exact, "rank"_a, "input_start"_exact = nb::none(), "output_start"_exact = nb::none(), "own_from"_a = 0,
+            "own_to"_a = 0, "own_bytes"_a = 0,
             "What one rank runs, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and from each rank "
-            "begin at `input_start` and `output_start`, or lie end to end where those are empty.")
+            "begin at `input_start` and `output_start`, or lie end to end where those are None.")
         .def(
             "port_loads",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {

@@ -18,6 +18,8 @@ namespace {
 constexpr std::int64_t kAlignBytes = 64;  // of every region of scratch, so that it can be viewed as any element type
 
 constexpr std::int64_t kNotOurs = -1;
+constexpr std::int32_t kNowhere = -1;
+constexpr std::size_t kUsualPieces = 16;  // of a message: room that is made at once
 
 /// A run of bytes in a buffer.
 struct Run {
@@ -92,8 +94,8 @@ private:
     std::size_t next_ = 0;
 };
 
-void append(std::vector<Run>& runs, std::size_t first, Run next) {
-    if (runs.size() > first && runs.back().buffer == next.buffer && runs.back().start + runs.back().length == next.start) {
+void append(std::vector<Run>& runs, Run next) {
+    if (!runs.empty() && runs.back().buffer == next.buffer && runs.back().start + runs.back().length == next.start) {
         runs.back().length += next.length;
     } else {
         runs.push_back(next);
@@ -209,6 +211,7 @@ private:
     /// Items that are only copied: bytes arrive once, straight into the output where they fit in one run.
     void place_copies() {
         std::vector<std::int64_t> final_start;  // per piece of a message; kNotOurs where it is passed on
+        final_start.reserve(kUsualPieces);
         for (std::size_t row = 0; row < receives_.size(); ++row) {
             final_start.clear();
             const auto pieces = receives_.pieces_of(row);
@@ -228,20 +231,32 @@ private:
             for (std::size_t p = 0; p < pieces.size(); ++p) {
                 const auto& [item, offset, length] = pieces[p];
                 const bool is_ours = final_start[p] != kNotOurs;
-                if (!is_ours || !layout_.is_pairs) held_.push_back({item, offset, length, buffer, at});
+                if (!is_ours || !layout_.is_pairs) hold({item, offset, length, buffer, at});
                 if (!in_place && is_ours) unpack(first, at, Buffer::kOutput, final_start[p], length);
                 at += length;
             }
             received_.push_back({landing, to_int32(unpacks_.size()), buffer});
         }
         const auto before = [](const Held& a, const Held& b) { return std::tie(a.item, a.offset) < std::tie(b.item, b.offset); };
-        if (!std::ranges::is_sorted(held_, before)) std::sort(held_.begin(), held_.end(), before);
+        if (!layout_.is_pairs && !std::ranges::is_sorted(held_, before)) std::sort(held_.begin(), held_.end(), before);
         for (const auto& [item, start, length] : layout_.input) {
             if (layout_.is_pairs) break;
             if (const PlacedItem* ours = find(layout_.output, item)) keep(start, ours->start, length);
         }
         keep(layout_.own_from, layout_.own_to, layout_.own_bytes);
     }
+
+    void hold(const Held& here) {
+        if (layout_.is_pairs) {
+            const std::size_t number = number_of(here.item);
+            if (held_at_.size() <= number) held_at_.resize(number + 1, kNowhere);
+            held_at_[number] = to_int32(held_.size());
+        }
+        held_.push_back(here);
+    }
+
+    /// Of what is passed on between pairs: it comes after the output's items.
+    [[nodiscard]] std::size_t number_of(std::int64_t item) const { return to_size(item - layout_.output.back().item - 1); }
 
     void keep(std::int64_t from, std::int64_t to, std::int64_t bytes) {
         if (bytes > 0) join(owns_, {from, to, bytes, Buffer::kOutput});
@@ -312,6 +327,7 @@ private:
     /// Where the bytes of each send lie; they are sent from there if that is one run, and it does not change meanwhile.
     void pack(bool must_pack) {
         std::vector<Run> runs;
+        runs.reserve(kUsualPieces);
         for (std::size_t row = 0; row < sends_.size(); ++row) {
             runs.clear();
             for (const ItemPiece& piece : sends_.pieces_of(row)) locate(piece, sends_[row].peer, must_pack, runs);
@@ -330,7 +346,17 @@ private:
     void locate(const ItemPiece& piece, std::int32_t peer, bool are_summed, std::vector<Run>& runs) const {
         const PlacedItem* given = are_summed ? nullptr : find(layout_.input, piece.item);
         if (given != nullptr && piece.offset + piece.length <= given->length) {
-            append(runs, 0, {Buffer::kInput, given->start + piece.offset, piece.length});
+            append(runs, {Buffer::kInput, given->start + piece.offset, piece.length});
+            return;
+        }
+        const auto refuse = [&] {
+            throw InvalidInput("a message to rank " + std::to_string(peer) + " sends bytes that its source never holds");
+        };
+        if (layout_.is_pairs) {  // passed on as it came
+            const std::size_t number = number_of(piece.item);
+            if (number >= held_at_.size() || held_at_[number] == kNowhere) refuse();
+            const Held& held = held_[to_size(held_at_[number])];
+            append(runs, {held.buffer, held.start, held.length});
             return;
         }
         const auto after = [](const ItemPiece& wanted, const Held& held) {
@@ -341,10 +367,10 @@ private:
         while (left > 0) {
             const bool lies_here = found != held_.begin() && std::prev(found)->item == piece.item &&
                                    at < std::prev(found)->offset + std::prev(found)->length;
-            if (!lies_here) throw InvalidInput("a message to rank " + std::to_string(peer) + " sends bytes that its source never holds");
+            if (!lies_here) refuse();
             const Held& held = *std::prev(found);
             const std::int64_t taken = std::min(left, held.offset + held.length - at);
-            append(runs, 0, {held.buffer, held.start + at - held.offset, taken});
+            append(runs, {held.buffer, held.start + at - held.offset, taken});
             at += taken;
             left -= taken;
             while (found != held_.end() && found->item == piece.item && found->offset <= at) ++found;
@@ -418,7 +444,8 @@ private:
 
     RankRows sends_, receives_;
     const RankLayout& layout_;
-    std::vector<Held> held_;  // by item and offset
+    std::vector<Held> held_;             // by item and offset; between pairs as it comes
+    std::vector<std::int32_t> held_at_;  // between pairs, by number of what is passed on
     std::int64_t scratch_ = 0;
     std::vector<Landing> sent_, received_;
     std::vector<Copy> packs_, unpacks_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -21,9 +22,10 @@ constexpr std::int32_t kNone = -1;
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {
-    std::size_t num_waves = 1, width = 0, first_rank = 0, num_turns = 0;
+    std::size_t num_waves = 1, num_servers = 1, width = 0, first_rank = 0, num_turns = 0;
     std::vector<std::int32_t> turn;                 // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
     std::vector<std::int32_t> slot;                 // per bucket its pieces while they are counted, then the place of its message
+    std::vector<std::uint64_t> is_used;             // a bit per bucket: most have no pieces
     std::vector<std::int32_t> bucket_of;            // per piece, kNone where it does not move
     std::vector<std::uint32_t> first;               // per message, of its pieces among all that move; then their number
     std::size_t first_id = 0;                       // of the messages
@@ -31,6 +33,7 @@ struct Moves {
     void resize(const TwoTierPlan& plan, std::size_t waves) {
         const bool is_all = plan.only_rank == kEveryone;
         num_waves = waves;
+        num_servers = is_all ? plan.servers : 1;
         width = plan.width;
         first_rank = is_all ? 0 : to_size(plan.only_rank) / width * width;
         turn.assign(width * width, kNone);
@@ -41,15 +44,17 @@ struct Moves {
                 if (is_all || plan.is_pair_burst || src == own || dst == own) turn[src * width + dst] = to_int32(num_turns++);
             }
         }
-        slot.assign((is_all ? plan.servers : 1) * waves * num_turns, 0);
+        slot.assign(num_servers * waves * num_turns, 0);
+        is_used.assign(slot.size() / 64 + 1, 0);
     }
     [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
         const std::size_t src = to_size(from) - first_rank, dst = to_size(to) - first_rank;
-        const std::size_t server = src / width, pair = (src - server * width) * width + (dst - server * width);
+        const std::size_t server = num_servers == 1 ? 0 : src / width, pair = (src - server * width) * width + (dst - server * width);
         return (server * num_waves + to_size(wave)) * num_turns + to_size(turn[pair]);
     }
     void count(std::size_t piece, std::size_t bucket) {
         ++slot[bucket];
+        is_used[bucket / 64] |= std::uint64_t{1} << bucket % 64;
         bucket_of[piece] = to_int32(bucket);
     }
     /// One message for every bucket that has any pieces.
@@ -57,11 +62,13 @@ struct Moves {
         first_id = first_message;
         first.reserve(std::min(slot.size(), bucket_of.size()) + 1);
         std::uint32_t sum = 0;
-        for (std::int32_t& count : slot) {
-            if (count == 0) continue;
-            first.push_back(sum);
-            sum += static_cast<std::uint32_t>(count);
-            count = to_int32(first.size() - 1);
+        for (std::size_t word = 0; word < is_used.size(); ++word) {
+            for (std::uint64_t bits = is_used[word]; bits != 0; bits &= bits - 1) {
+                std::int32_t& count = slot[64 * word + to_size(std::countr_zero(bits))];
+                first.push_back(sum);
+                sum += static_cast<std::uint32_t>(count);
+                count = to_int32(first.size() - 1);
+            }
         }
         first.push_back(sum);
     }
@@ -103,7 +110,7 @@ public:
         rows_.dst.push_back(dst);
         return true;
     }
-    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length, std::int64_t) {
         rows_.item.push_back(item_[to_size(sender) * ranks_ + to_size(receiver)]);
         rows_.offset.push_back(offset);
         rows_.length.push_back(length);
@@ -147,8 +154,8 @@ public:
         peer_ = src == rank_ ? dst : src;
         return rows_ != nullptr;
     }
-    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
-        const std::int64_t item = sender == rank_ ? receiver : receiver == rank_ ? ranks_ + sender : (2 + sender) * ranks_ + receiver;
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length, std::int64_t number) {
+        const std::int64_t item = sender == rank_ ? receiver : receiver == rank_ ? ranks_ + sender : 2 * ranks_ + number;
         rows_->pieces.push_back({item, offset, length});
     }
     void add_dep(std::int32_t message) {
@@ -184,6 +191,8 @@ public:
           plan_(plan),
           width_(plan.width),
           ranks_(plan.servers * plan.width),
+          wanted_first_(to_int32(plan.only_rank == kEveryone ? 0 : to_size(plan.only_rank) / width_ * width_)),
+          wanted_last_(plan.only_rank == kEveryone ? to_int32(ranks_) : wanted_first_ + to_int32(width_)),
           rows_(rows),
           loops_into_(plan.loops_in_turn ? ranks_ : 0),
           loops_from_(loops_into_.size()) {
@@ -210,14 +219,17 @@ private:
         for (std::size_t p = 0; p < table_.pieces.size(); ++p) {
             const WirePiece& piece = table_.pieces[p];
             const Wire& wire = table_.wires[to_size(piece.wire)];
-            if (piece.sender != wire.src && plan_.wants(to_size(wire.src) / width_)) {
+            if (piece.sender != wire.src && is_wanted_rank(wire.src)) {
                 balance_.count(p, balance_.bucket(piece.sender, wire.src, wire.balance_wave));
             }
-            if (piece.receiver != wire.dst && plan_.wants(to_size(wire.dst) / width_)) {
+            if (piece.receiver != wire.dst && is_wanted_rank(wire.dst)) {
                 restore_.count(p, restore_.bucket(wire.dst, piece.receiver, wire.restore_wave));
             }
         }
     }
+
+    /// Whether a rank is on a server whose moves are wanted.
+    [[nodiscard]] bool is_wanted_rank(std::int32_t rank) const { return wanted_first_ <= rank && rank < wanted_last_; }
 
     void number_moves() {
         const std::size_t local = to_size(next_id_);
@@ -234,10 +246,11 @@ private:
     /// waits for. Heavy pairs start at once, in parts.
     void add_local() {
         std::vector<std::int32_t> ids;
+        ids.reserve(width_);
+        rows_.reserve(width_ * to_size(wanted_last_ - wanted_first_), width_ * to_size(wanted_last_ - wanted_first_));
         const std::size_t window = to_size(plan_.local_window);
-        for (std::size_t src = 0; src < ranks_; ++src) {
+        for (std::size_t src = to_size(wanted_first_); src < to_size(wanted_last_); ++src) {
             const std::size_t first = src / width_ * width_;
-            if (!plan_.wants(src / width_)) continue;
             ids.clear();
             for (std::size_t turn = 1; turn < width_; ++turn) {
                 const std::size_t dst = first + (src - first + turn) % width_;
@@ -300,9 +313,10 @@ private:
                     if (n > 0) add_dep(next_id_ - 1);
                     if (n == 0 && num_legs > 1 && before != kNone) add_dep(before);
                     if (n == 0) before = next_id_;
-                    add_piece(to_int32(src), to_int32(dst), start, length);
+                    add_piece(to_int32(src), to_int32(dst), start, length, num_routed_);
                     end(legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
                 }
+                ++num_routed_;
             }
         }
         return bytes;
@@ -331,7 +345,7 @@ private:
             if (start == until) continue;
             begin(to_int32(src), to_int32(dst));
             for (const std::int32_t dep : before) add_dep(dep);
-            add_piece(to_int32(src), to_int32(dst), start, until - start);
+            add_piece(to_int32(src), to_int32(dst), start, until - start, 0);
             end(phase, 0, static_cast<std::int32_t>(part), 0);
         }
     }
@@ -471,11 +485,14 @@ private:
     void add_dep(std::int32_t message) {
         if (is_wanted_) rows_.add_dep(message);
     }
-    void add_piece(const WirePiece& piece) { add_piece(piece.sender, piece.receiver, piece.offset, piece.length); }
-    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length) {
+    void add_piece(const WirePiece& piece) {
+        add_piece(piece.sender, piece.receiver, piece.offset, piece.length, num_routed_ + (&piece - table_.pieces.data()));
+    }
+    /// @param number the same wherever these bytes come by
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length, std::int64_t number) {
         message_bytes_ += length;
         ++num_pieces_;
-        if (is_wanted_) rows_.add_piece(sender, receiver, offset, length);
+        if (is_wanted_) rows_.add_piece(sender, receiver, offset, length, number);
     }
     /// Closes the message over the pieces and dependencies added since it began.
     void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order) {
@@ -486,12 +503,14 @@ private:
     std::span<const std::int64_t> demand_;
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
+    std::int32_t wanted_first_, wanted_last_;  // ranks of the servers whose moves are wanted
     Rows& rows_;
     std::vector<std::vector<std::int32_t>> loops_into_, loops_from_;  // per NIC, messages that wires wait for
     WireTable table_;
     Moves balance_, restore_;
     std::size_t first_wire_ = 0, num_pieces_ = 0;
     std::int32_t next_id_ = 0;
+    std::int64_t num_routed_ = 0;  // slices of what goes around inside a server
     std::int64_t message_bytes_ = 0;
     bool is_wanted_ = true;  // the message at hand
 };

@@ -58,7 +58,7 @@ private:
 std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
     if (load.helped_bytes == 0) return 0;
     const std::int64_t all = load.own_bytes + load.helped_bytes;
-    const std::int64_t head = std::min(load.own_bytes, all / (load.hurries ? kShortHeadShare : kHeadShare));
+    const std::int64_t head = std::min(load.own_bytes, load.hurries ? all / kShortHeadShare : all / kHeadShare);
     const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
     return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
                       std::min(position, load.helped_bytes));
@@ -109,10 +109,14 @@ public:
             std::int64_t most_slices = 1;
             lane_cuts_.resize(lanes.size());
             wanted_.clear();
+            first_sender_ = to_int32(src * width_);
+            first_receiver_ = to_int32(dst * width_);
             number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
                 cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
                 find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
+                // In a burst, slices of lanes that are not wanted do not tell.
+                if (lane_cuts_[lane].is_skipped && plan_.pace == Pace::kBurst) continue;
                 most_slices = std::max(most_slices, lane_cuts_[lane].count);
                 if (!lane_cuts_[lane].is_skipped) wanted_.push_back(lane);
             }
@@ -125,8 +129,8 @@ public:
                 }
                 for (const std::size_t lane : wanted_) {
                     if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_over()) continue;
-                    wire.src = to_int32(src * width_) + lanes[lane].out_gpu;
-                    wire.dst = to_int32(dst * width_) + lanes[lane].in_gpu;
+                    wire.src = first_sender_ + lanes[lane].out_gpu;
+                    wire.dst = first_receiver_ + lanes[lane].in_gpu;
                     add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
                 }
             }
@@ -358,14 +362,13 @@ private:
 
     /// Adds the bytes of `parcels` from where the last slice ended to `last`, where the rank whose part is wanted handles them.
     void add_range(std::span<const Parcel> parcels, Cursor& at, std::int64_t last, const Wire& wire, std::int32_t id) {
-        const std::int32_t rank = plan_.only_rank, width = to_int32(width_);
+        const std::int32_t rank = plan_.only_rank;
         const bool wants_all = rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank;
-        const std::int32_t first_sender = wire.src - wire.src % width, first_receiver = wire.dst - wire.dst % width;
         while (at.until < last && at.parcel < parcels.size()) {
             const Parcel& parcel = parcels[at.parcel];
             const std::int64_t end = at.start + parcel.bytes, to = std::min(last, end);
             if (at.until < to) {
-                const std::int32_t sender = first_sender + parcel.sender, receiver = first_receiver + parcel.receiver;
+                const std::int32_t sender = first_sender_ + parcel.sender, receiver = first_receiver_ + parcel.receiver;
                 if (wants_all || sender == rank || receiver == rank) {
                     table_.pieces.push_back({sender, receiver, id, parcel.offset + at.until - at.start, to - at.until});
                 }
@@ -382,6 +385,7 @@ private:
     std::size_t width_, ranks_;
     std::optional<TileParcels> parcels_;
     PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
+    std::int32_t first_sender_ = 0, first_receiver_ = 0;  // ranks of the tile's servers
     std::vector<LaneCut> lane_cuts_;
     std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC

@@ -30,8 +30,6 @@ from interlock.traffic import Demand
 
 __all__ = ["Pace", "TwoTierPlan", "Way", "check_ends", "check_fit", "check_straight"]
 
-_NOTHING = np.zeros(0, np.int64)
-
 
 class Way(IntEnum):
     """How the bytes between servers travel."""
@@ -176,9 +174,10 @@ class TwoTierPlan(CompactSchedule):
         Not for aligned plans, whose cuts move by all there are.
         """
         assert self.align == 1
-        starts = (_NOTHING, _NOTHING) if pairs is None else (pairs.input, pairs.output)
-        native = self.decision.program(self.demand.bytes_matrix, rank, *starts, *own)
-        return Program.of(rank, native)
+        matrix = self.demand.bytes_matrix
+        if pairs is None:
+            return Program.of(rank, self.decision.program(matrix, rank))
+        return Program.of(rank, self.decision.program(matrix, rank, pairs.input, pairs.output, *own))
 
     @cached_property
     def port_loads(self) -> PortLoads:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,30 +24,7 @@ from interlock.schedule.model import Schedule
 __all__ = ["Buffer", "Program", "lower"]
 
 Column = NDArray[Any]
-NativeColumns = tuple[
-    tuple[NDArray[np.int64], list[int]],  # values, and where each column ends
-    tuple[NDArray[np.int32], list[int]],
-    tuple[NDArray[np.uint8], list[int]],
-    tuple[int, int, int],  # bytes of input, output and scratch
-]
-
-# By dtype, in the order in which the native core joins them.
-_WIDE = (
-    *("send_bytes", "send_start", "receive_bytes", "receive_start"),
-    *("pack_start", "pack_to", "pack_bytes", "unpack_start", "unpack_to", "unpack_bytes"),
-    *("start_from", "start_to", "start_bytes", "zero_start", "zero_bytes", "own_from", "own_to", "own_bytes"),
-)
-_NARROW = (
-    *("send_peer", "send_tag", "send_stage", "send_round"),
-    *("receive_peer", "receive_tag", "receive_stage", "receive_round", "receive_place"),
-    *("pack_offsets", "unpack_offsets", "wait_offsets", "wait_on", "release_offsets", "release_to"),
-)
-_BYTES = (
-    *("send_buffer", "send_phase", "receive_buffer", "receive_phase", "receive_adds", "receive_queued"),
-    *("pack_buffer", "unpack_buffer", "start_buffer", "zero_buffer"),
-)
 _CLAIMS = ("receive_adds", "receive_queued")
-_EMPTY = tuple(np.frombuffer(b"", dtype) for dtype in (np.int64, np.int32, np.uint8))  # read-only, like all columns
 
 
 class Buffer(IntEnum):
@@ -64,28 +40,18 @@ class Program:
     """One rank's steps: sends are steps 0 to S - 1, receives S to S + R - 1, then one step per barrier."""
 
     rank: int
-    columns: Mapping[str, Column]  # read-only
+    columns: Mapping[str, Column]  # read-only; `cpp/bindings/program_columns.hpp` names them
     input_bytes: int
     output_bytes: int
     scratch_bytes: int
 
     @classmethod
-    def of(cls, rank: int, native: NativeColumns) -> Program:
+    def of(cls, rank: int, native: tuple[dict[str, Any], tuple[int, int, int]]) -> Program:
         """From what the native core made."""
-        columns: dict[str, Column] = {}
-        wide, narrow, octets = native[:3]
-        for names, (values, ends), empty in (
-            (_WIDE, wide, _EMPTY[0]),
-            (_NARROW, narrow, _EMPTY[1]),
-            (_BYTES, octets, _EMPTY[2]),
-        ):
-            first = 0
-            for name, last in zip(names, ends, strict=True):  # faster than any way without a loop
-                columns[name] = values[first:last] if first < last else empty
-                first = last
+        columns, buffers_bytes = native
         for name in _CLAIMS:
             columns[name] = columns[name].view(np.bool_)
-        return cls(rank, MappingProxyType(columns), *native[3])
+        return cls(rank, columns, *buffers_bytes)
 
     @property
     def num_sends(self) -> int:

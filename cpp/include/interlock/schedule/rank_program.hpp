@@ -20,7 +20,9 @@ struct PlacedItem {
 struct RankLayout {
     std::vector<PlacedItem> input, output;
     std::int64_t own_from = 0, own_to = 0, own_bytes = 0;
-    bool is_pairs = false;  ///< whether items go from one rank to one other: the output's are passed on to nobody
+    /// Whether items go from one rank to one other: the output's are passed on to nobody, and what is passed on, numbered after
+    /// them, leaves in the pieces in which it came.
+    bool is_pairs = false;
 };
 
 /// Columns of one type end to end, and where each ends.

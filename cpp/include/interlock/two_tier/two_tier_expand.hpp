@@ -82,8 +82,8 @@ enum class MessagePhase : std::uint8_t { kLocal = 0, kBalance = 1, kScaleOut = 2
 /// @param demand_bytes row-major [ranks, ranks]; items are its non-zero entries off the diagonal, row by row
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
-/// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s, and between others as
-/// (2 + s) * ranks + d.
+/// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s; every piece that is passed
+/// on between others, 2 * ranks and more, is one of its own.
 RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
 /// Slices of what goes around a link inside a server: each hops on when it has come.
