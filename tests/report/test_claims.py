@@ -11,6 +11,7 @@ import pytest
 import interlock as il
 from interlock.cli.main import run
 from interlock.errors import InvalidInput
+from interlock.report import reproduce_rails
 from interlock.report.claims import (
     Claim,
     Constants,
@@ -144,6 +145,18 @@ def test_rails_rows_are_rails_and_explain_the_step(capsys: pytest.CaptureFixture
     assert published == ["20", "78", "17", "78", "18-40"]  # ends beside ends: no place between them is "reproduced"
     step = said["claims"][-1]
     assert step["status"] == "not reached" and "at its lower bound the step would be" in step["note"]
+
+
+@pytest.mark.parametrize(("most", "status"), [(1.78, Status.REPRODUCED), (3.0, Status.NOT_REACHED)])
+def test_a_band_is_reproduced_where_both_of_its_ends_are(
+    most: float, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"rails": 1.0, "ecmp": 1.2, "forward": 1.5, "pxn": most}
+    monkeypatch.setattr(reproduce_rails, "_seconds", lambda where, demand, name: seconds[name])
+    least, best, *_ = reproduce_rails._bands(il.cluster("h200", servers=2))
+    assert (least.ours, best.ours) == (pytest.approx(20.0), pytest.approx(100 * (most - 1)))
+    assert least.status is best.status is status
+    assert ("by chance" in least.note) == (status is Status.NOT_REACHED)
 
 
 def test_notes_are_printed_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
