@@ -5,7 +5,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/synthesis/lengths.hpp"
-#include "interlock/synthesis/shortest.hpp"
+#include "interlock/synthesis/shortest_tree.hpp"
 #include "interlock/synthesis/sum_lengths.hpp"
 
 namespace interlock::bindings {

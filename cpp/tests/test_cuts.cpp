@@ -7,7 +7,7 @@
 #include "check.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/synthesis/lengths.hpp"
-#include "interlock/synthesis/shortest.hpp"
+#include "interlock/synthesis/shortest_tree.hpp"
 
 using namespace interlock;
 

@@ -2,79 +2,47 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
+#include "interlock/synthesis/shortest_tree.hpp"
 
 namespace interlock {
 namespace {
 
-constexpr double unreached = std::numeric_limits<double>::infinity();
-
-/// Routes all bytes along shortest ways under the current lengths; small networks, so nodes are scanned, not queued.
+/// Routes all bytes along shortest ways under the current lengths.
 class ShortestRouting {
 public:
     explicit ShortestRouting(const PairTraffic& traffic)
-        : traffic_(traffic), num_nodes_(static_cast<std::size_t>(traffic.num_nodes)), out_(num_nodes_) {
-        for (std::size_t link = 0; link < traffic.src.size(); ++link) {
-            out_[static_cast<std::size_t>(traffic.src[link])].push_back(link);
-        }
-    }
+        : traffic_(traffic), num_nodes_(at(traffic.num_nodes)), ways_(traffic.num_nodes, traffic.src, traffic.dst) {}
 
     /// Bytes on each link; returns the sum of bytes * distance.
     double run(std::span<const double> length, std::span<double> load) {
-        std::fill(load.begin(), load.end(), 0.0);
+        std::ranges::fill(load, 0.0);
         double volume = 0.0;
-        for (std::size_t source = 0; source < num_nodes_; ++source) {
-            const double* bytes = traffic_.bytes.data() + source * num_nodes_;
-            if (std::all_of(bytes, bytes + num_nodes_, [](double b) { return b == 0.0; })) continue;
-            settle(source, length);
-            carried_.assign(bytes, bytes + num_nodes_);
-            for (std::size_t k = settled_.size(); k-- > 1;) {  // farthest first: children before parents
-                const std::size_t node = settled_[k];
-                volume += bytes[node] * distance_[node];
-                load[parent_[node]] += carried_[node];
-                carried_[static_cast<std::size_t>(traffic_.src[parent_[node]])] += carried_[node];
+        for (std::int32_t source = 0; source < traffic_.num_nodes; ++source) {
+            const std::span<const double> bytes = traffic_.bytes.subspan(at(source) * num_nodes_, num_nodes_);
+            if (std::ranges::all_of(bytes, [](double b) { return b == 0.0; })) continue;
+            ways_.search(source, length);
+            carried_.assign(bytes.begin(), bytes.end());
+            const std::span<const std::int32_t> order = ways_.order();
+            for (std::size_t k = order.size(); k-- > 1;) {  // farthest first: children before parents
+                const std::size_t node = at(order[k]), link = at(ways_.arc_into()[node]);
+                volume += bytes[node] * ways_.distance()[node];
+                load[link] += carried_[node];
+                carried_[at(traffic_.src[link])] += carried_[node];
             }
         }
         return volume;
     }
 
 private:
-    void settle(std::size_t source, std::span<const double> length) {
-        distance_.assign(num_nodes_, unreached);
-        parent_.assign(num_nodes_, 0);
-        is_settled_.assign(num_nodes_, 0);
-        settled_.clear();
-        distance_[source] = 0.0;
-        while (true) {
-            std::size_t nearest = num_nodes_;
-            for (std::size_t v = 0; v < num_nodes_; ++v) {
-                if (is_settled_[v] || distance_[v] == unreached) continue;
-                if (nearest == num_nodes_ || distance_[v] < distance_[nearest]) nearest = v;
-            }
-            if (nearest == num_nodes_) return;
-            is_settled_[nearest] = 1;
-            settled_.push_back(nearest);
-            for (const std::size_t link : out_[nearest]) {
-                const auto next = static_cast<std::size_t>(traffic_.dst[link]);
-                const double through = distance_[nearest] + length[link];
-                if (!is_settled_[next] && through < distance_[next]) {
-                    distance_[next] = through;
-                    parent_[next] = link;
-                }
-            }
-        }
-    }
-
     const PairTraffic& traffic_;
     std::size_t num_nodes_;
-    std::vector<std::vector<std::size_t>> out_;
-    std::vector<double> distance_, carried_;
-    std::vector<std::size_t> parent_, settled_;
-    std::vector<std::uint8_t> is_settled_;
+    ShortestTree ways_;
+    std::vector<double> carried_;
 };
 
 /// So that rate * length adds up to 1.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <utility>
@@ -59,5 +60,11 @@ private:
     std::vector<std::int32_t> arc_into_, order_;
     std::vector<std::pair<double, std::int32_t>> heap_;
 };
+
+/// Least cost from each source to each node, row-major [num_sources, num_nodes]; infinity where there is no way.
+/// Arc costs must not be negative.
+std::vector<double> shortest_distances(std::int32_t num_nodes, std::span<const std::int32_t> src,
+                                       std::span<const std::int32_t> dst, std::span<const double> cost,
+                                       std::span<const std::int32_t> sources);
 
 }  // namespace interlock
