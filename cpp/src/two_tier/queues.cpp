@@ -129,7 +129,7 @@ public:
             if (piece.receiver != wire.dst) after.bytes(after.at(wire.restore_wave, wire.dst, piece.receiver)) += bytes;
         }
         double end = stay_inside();
-        give(before);
+        give(before, after);
         end = std::max(end, decision_.pace == Pace::kExclusive ? take_turns() : flow());
         pass_on(after);
         for (std::size_t port = 2 * ports_.ranks(); port < ports_.first_uplink(); ++port) {
@@ -190,12 +190,18 @@ private:
         return end;
     }
 
-    /// What hops to NICs of neighbours, wave by wave, has half of a port as long as anything stays inside the server.
-    void give(Moves& moves) {
-        std::vector<double> clock_s(ports_.count(), 0.0);
+    /// What hops to NICs of neighbours, wave by wave, shares a port with what stays inside the server as long as there is any,
+    /// and with what wires bring for others, which comes as long as they run.
+    void give(Moves& moves, const Moves& later) {
+        std::vector<double> clock_s(ports_.count(), 0.0), gives_s(ports_.count(), 0.0), passes_s(ports_.count(), 0.0);
+        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t, std::size_t port, double seconds) { gives_s[port] += seconds; });
+        later.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t, std::size_t port, double seconds) { passes_s[port] += seconds; });
+        const double wires_s = longest_wire_s();
         moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
             clock_s[port] += seconds;
-            const double done_s = costs_.stage_overhead_s + clock_s[port] + std::min(at_once_s_[port], clock_s[port]) + costs_.scale_up_latency_s;
+            const double others = decision_.pace == Pace::kExclusive ? 0 : passes_s[port] / std::max(wires_s, at_once_s_[port] + gives_s[port] + passes_s[port]);
+            const double shared_s = clock_s[port] + std::min(at_once_s_[port], clock_s[port]);
+            const double done_s = costs_.stage_overhead_s + shared_s / (1 - others) + costs_.scale_up_latency_s;
             moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
         });
         for (std::size_t port = 0; port < clock_s.size(); ++port) at_once_s_[port] += clock_s[port];
@@ -208,31 +214,31 @@ private:
         }
     }
 
-    /// A GPU's moves leave wave by wave, each after one before it has arrived; of a burst those to one helper follow each other.
+    /// Seconds that the busiest NIC needs.
+    [[nodiscard]] double longest_wire_s() const {
+        std::vector<double> seconds(2 * ports_.ranks(), 0.0);
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const std::size_t out = ports_.out(to_size(table_.wires[id].src)), in = ports_.in(to_size(table_.wires[id].dst));
+            seconds[out] += wire_bytes_[id] / rate_[out];
+            seconds[in] += wire_bytes_[id] / rate_[in];
+        }
+        return std::ranges::max(seconds);
+    }
+
+    /// A GPU's moves leave wave by wave, each after one before it has arrived.
     void wait_in_waves(Moves& moves) const {
-        const bool is_burst = decision_.pace == Pace::kBurst;
-        const std::size_t under_way = is_burst ? kBalanceWaves : kBalanceWavesInTurn, width = ports_.width;
         struct Sender {
             std::int32_t wave = -1;
             std::vector<double> done_s;  // by wave that it takes part in
         };
-        // Lanes that keep their own time have waves of their own, which the others do not wait for.
-        std::vector<std::uint8_t> keeps_own_time(to_size(table_.num_waves), 0);
-        for (const Wire& wire : table_.wires) keeps_own_time[to_size(wire.balance_wave)] = wire.keeps_own_time ? 1 : 0;
-        std::vector<Sender> senders(2 * ports_.ranks());
-        std::vector<std::array<double, 2>> pairs_s(senders.size() * width, {0.0, 0.0});  // the last two to each helper
-        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t src, std::size_t to, double bytes) {
-            const std::size_t from = 2 * src + keeps_own_time[to_size(wave)];
-            Sender& sender = senders[from];
+        std::vector<Sender> senders(ports_.ranks());
+        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t src, std::size_t, double bytes) {
+            Sender& sender = senders[src];
             if (std::exchange(sender.wave, wave) != wave) sender.done_s.push_back(0.0);
             const std::size_t count = sender.done_s.size();
-            auto& pair_s = pairs_s[from * width + to % width];
-            const bool is_short = bytes < static_cast<double>(decision_.least_part_bytes) || ports_.servers == 2;
-            const double before_s = std::max(count > under_way ? sender.done_s[count - 1 - under_way] : costs_.stage_overhead_s, is_burst ? pair_s[is_short ? 1 : 0] : 0.0);
-            const double alone_s = before_s + bytes / ports_.link_rate() + costs_.message_overhead_s + costs_.scale_up_latency_s;
+            const double before_s = count > kBalanceWaves ? sender.done_s[count - 1 - kBalanceWaves] : costs_.stage_overhead_s;
             double& done_s = moves.moment_s(move);
-            done_s = std::max(done_s, alone_s);
-            pair_s = {done_s, pair_s[0]};
+            done_s = std::max(done_s, before_s + bytes / ports_.link_rate() + costs_.message_overhead_s + costs_.scale_up_latency_s);
             sender.done_s.back() = std::max(sender.done_s.back(), done_s);
         });
     }

@@ -14,7 +14,7 @@
 namespace interlock {
 namespace {
 
-constexpr std::size_t kStreams = 3;  // of balance out of one GPU that do not wait for each other
+constexpr std::size_t kStreams = 2;  // of balance out of one GPU that do not wait for each other
 constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
@@ -357,8 +357,8 @@ private:
         return found ? &*place : nullptr;
     }
 
-    /// A GPU's moves go out wave by wave, a few waves at a time and to each helper one after the other: what is needed first
-    /// is not slowed by what is needed later, and one slow receiver does not stop the others at once.
+    /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed later, and
+    /// one slow receiver does not stop the others at once.
     void add_balance() {
         struct Ids {
             std::int32_t first = 0, last = 0;
@@ -368,12 +368,9 @@ private:
             std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
         };
         const std::vector<std::uint32_t> order = balance_.ordered();
-        // Neither lanes that keep their own time nor helpers that have hardly any to receive stop the others.
+        // Helpers that have hardly any time to receive do not stop the others.
         const std::size_t first_rank = balance_.first_rank, ranks = plan_.only_rank == kEveryone ? ranks_ : width_;
         std::vector<Waves> waves(kStreams * ranks);
-        std::vector<std::array<std::int32_t, 2>> pairs(kStreams * ranks * width_, {kNone, kNone});  // last two messages of each
-        const bool is_burst = plan_.pace == Pace::kBurst;
-        const std::size_t window = plan_.servers == 2 ? 1 : 0;  // a single partner leaves more to do inside servers
         std::size_t next = 0;
         std::vector<std::uint8_t> is_to_slow;  // per message, whether its helper has hardly any time to receive
         is_to_slow.reserve(balance_.messages());
@@ -384,24 +381,18 @@ private:
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
             const bool is_slow = plan_.lanes.is_hot_receiver(to_size(wire.src));
             is_to_slow.push_back(is_slow);
-            const std::size_t kind = is_slow ? 2 : wire.keeps_own_time ? 1 : 0;
-            const std::size_t stream = kStreams * (to_size(sender) - first_rank) + kind;
-            Waves& sent = waves[stream];
+            Waves& sent = waves[kStreams * (to_size(sender) - first_rank) + (is_slow ? 1 : 0)];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
                 std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
                 sent.ids.front() = {id, id};
             }
             sent.ids.front().last = id + 1;
-            const Ids& over = sent.ids[is_burst ? kBalanceWaves : kBalanceWavesInTurn];
+            const Ids& over = sent.ids[kBalanceWaves];
             begin(sender, wire.src);
             for (std::int32_t dep = over.first; dep < over.last; ++dep) {
                 if ((is_to_slow[to_size(dep - first_id)] != 0) == is_slow) add_dep(dep);
             }
-            auto& pair = pairs[stream * width_ + to_size(wire.src) % width_];
             while (next < balance_.first[message + 1]) add_piece(table_.pieces[order[next++]]);
-            const std::size_t depth = message_bytes_ < plan_.least_part_bytes ? 1 : window;
-            if (is_burst && pair[depth] >= over.last) add_dep(pair[depth]);
-            pair = {id, pair[0]};
             end(MessagePhase::kBalance, wire.stage, wire.slice, 0);
         }
     }

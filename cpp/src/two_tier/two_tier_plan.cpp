@@ -14,8 +14,6 @@ namespace interlock {
 namespace {
 
 constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
-constexpr double kLowRatio = 3.0;  // of scale-up to scale-out, below which ports inside servers are busy too
-constexpr double kMuchNear = 0.3;  // of the bound, that traffic inside servers takes
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
@@ -87,11 +85,6 @@ public:
         }
         TwoTierDecision decision = best == 1 ? std::move(burst) : best == 2 ? std::move(staged) : best == 3 ? std::move(detour) : started(Way::kDirect);
         std::ranges::copy(predicted_s, decision.predicted_s);
-        // Traffic inside servers can wait unless there is much of it and little scale-up to spare.
-        const bool has_low_ratio = rates_.scale_up < kLowRatio * *std::ranges::max_element(rates_.nic);
-        if (has_low_ratio && ledger_.near_seconds() > kMuchNear * ledger_.cut_s()) {
-            decision.local_window = static_cast<std::int32_t>(rates_.width);
-        }
         // Each has a link of its own, or nothing else wants the ports.
         if (!costs_.is_switched || tiles_.largest_far == 0) decision.local_window = static_cast<std::int32_t>(rates_.width);
         if (decision.way == Way::kDirect) return decision;

@@ -14,7 +14,7 @@ namespace interlock {
 namespace {
 
 constexpr std::int64_t kMostSlices = 128;
-constexpr std::int64_t kLargeWaves = 48;  // of lanes that keep their own time
+constexpr std::int64_t kWaves = 48;  // of a typical lane
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
 constexpr std::size_t kMostPairs = 1024;  // of GPUs and lanes into a NIC whose moves are kept apart
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
@@ -86,6 +86,7 @@ public:
         const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
         WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
         const std::int64_t typical = typical_lane_bytes();
+        flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / typical_in_flight_);
         const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
@@ -121,7 +122,7 @@ public:
                 if (!lane_cuts_[lane].is_skipped) wanted_.push_back(lane);
             }
             for (std::int64_t slice = 0; slice < most_slices; ++slice) {
-                Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, false, {kNoWire, kNoWire}};
+                Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, {kNoWire, kNoWire}};
                 if (plan_.pace != Pace::kBurst) {
                     const std::int64_t share = segment.bytes / (most_slices * static_cast<std::int64_t>(lanes.size()));
                     wire.balance_wave = sending.next(src, share);
@@ -317,12 +318,10 @@ private:
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
         if (plan_.pace == Pace::kBurst) {
-            // Lanes have flows in proportion to their size and advance by equal parts of the whole; large ones keep their own time.
-            wire.keeps_own_time = cut.in_flight > typical_in_flight_;
-            const std::int64_t evenly = slice * (plan_.is_pair_burst ? kMostSlices : kLargeWaves) / cut.count;
-            const std::int64_t part = wire.keeps_own_time ? kMostSlices + evenly : evenly;
-            const std::int64_t wave = part + 2 * kMostSlices * wire.stage;
-            wire.balance_wave = static_cast<std::int32_t>(2 * wave * most_turns_);
+            // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire together.
+            const std::int64_t along = (cut.first + slice_start(cut.bytes, slice, cut.count)) / cut.in_flight;
+            const std::int64_t part = plan_.is_pair_burst ? slice * kMostSlices / cut.count : std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
+            wire.balance_wave = static_cast<std::int32_t>(2 * (part + kMostSlices * wire.stage) * most_turns_);
             // What small lanes bring is passed on before large ones have ended.
             wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
         }
@@ -392,6 +391,7 @@ private:
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::int64_t typical_in_flight_;  // slices of a lane of average size
+    std::int64_t flow_bytes_ = 1;     // of such a lane, that each of these flows carries
     WireTable table_;
 };
 

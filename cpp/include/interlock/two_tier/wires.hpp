@@ -11,16 +11,15 @@ namespace interlock {
 
 inline constexpr std::int32_t kNoWire = -1;
 
-/// Waves of moves of one GPU that are on their way at once; fewer where tiles take turns.
-inline constexpr std::size_t kBalanceWaves = 5, kBalanceWavesInTurn = 2;
+/// Waves of moves of one GPU that are on their way at once: one, and the next so that no port pauses.
+inline constexpr std::size_t kBalanceWaves = 2;
 
 /// One message between servers: a slice of a lane.
 struct Wire {
     std::int32_t src, dst;  ///< ranks
     std::int32_t stage, slice;
     std::int32_t balance_wave, restore_wave;  ///< moves inside a server that go together
-    bool keeps_own_time;                      ///< its lane has more slices in flight than others, and waves of its own
-    std::array<std::int32_t, 2> after;        ///< wires whose arrival lets this one start, or kNoWire
+    std::array<std::int32_t, 2> after;  ///< wires whose arrival lets this one start, or kNoWire
 };
 
 /// Bytes of one pair of ranks on one wire.
