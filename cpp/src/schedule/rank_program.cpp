@@ -167,7 +167,9 @@ private:
                                           4 * sends + 5 * receives + rounds + 2 + 2 * (wait_offsets_.size() + wait_on_.size()));
         for (const auto* rows : {&sends_, &receives_}) {
             narrow.add(rows->rows, &RankRow::peer);
-            narrow.add(tags(*rows));
+            // Messages with each peer are numbered; both ends count alike, so they agree.
+            std::vector<std::int32_t> next(num_peers(*rows), 0);
+            narrow.add(rows->size(), [&](std::size_t row) { return next[to_size((*rows)[row].peer)]++; });
             narrow.add(rows->rows, &RankRow::stage);
             narrow.add(rows->has_rounds ? rows->size() : 0, [&](std::size_t row) { return (*rows)[row].round; });
         }
@@ -194,12 +196,8 @@ private:
         return made;
     }
 
-    /// Number messages with each peer; both ends count alike, so they agree.
-    static std::vector<std::int32_t> tags(const RankRows& rows) {
-        if (rows.size() == 0) return {};
-        std::vector<std::int32_t> next(to_size(std::ranges::max(rows.rows, {}, &RankRow::peer).peer) + 1, 0), made(rows.size());
-        for (std::size_t row = 0; row < rows.size(); ++row) made[row] = next[to_size(rows[row].peer)]++;
-        return made;
+    static std::size_t num_peers(const RankRows& rows) {
+        return rows.size() == 0 ? 0 : to_size(std::ranges::max(rows.rows, {}, &RankRow::peer).peer) + 1;
     }
 
     std::int64_t take(std::int64_t bytes) {

@@ -54,10 +54,14 @@ public:
         item_ = number_items(demand_, ranks_);
         one_to_one_stages(tiles);
         reserve_parts();
+        ways_end_.assign(servers_ * ranks_, 0);
         for (std::size_t tile = 0; tile < servers_ * servers_; ++tile) {
-            if (tile / servers_ == tile % servers_ || tiles.bytes[tile] == 0) continue;
-            balance(tile, tiles.bytes[tile]);
-            cut_into_stages(tile);
+            const bool is_empty = tile / servers_ == tile % servers_ || tiles.bytes[tile] == 0;
+            if (!is_empty) balance(tile, tiles.bytes[tile]);
+            for (std::size_t way = tile * width_; way < (tile + 1) * width_; ++way) {
+                if (!is_empty) cut_into_stages(tile, way - tile * width_);
+                ways_end_[way] = parts_.size();
+            }
         }
         pipeline(is_exclusive);
         rows_.slice.assign(rows_.src.size(), 0);
@@ -147,34 +151,31 @@ private:
         }
     }
 
-    /// Cuts each GPU's share of a tile where stages end, destination GPUs in index order.
-    void cut_into_stages(std::size_t tile) {
+    /// Cuts a GPU's share of a tile where stages end, destination GPUs in index order.
+    void cut_into_stages(std::size_t tile, std::size_t gpu) {
         const auto count = static_cast<std::int64_t>(width_);
-        for (std::size_t gpu = 0; gpu < width_; ++gpu) {
-            auto& share = shares_[gpu];
-            std::ranges::sort(share, [](const Part& a, const Part& b) { return std::pair{a.dst, a.src} < std::pair{b.dst, b.src}; });
-            const std::size_t way = tile * width_ + gpu;
-            const auto out = out_gpu_.empty() ? gpu : to_size(out_gpu_[way]), in = in_gpu_.empty() ? gpu : to_size(in_gpu_[way]);
-            std::size_t stage = 0;
-            std::int64_t position = 0;
-            for (Part part : share) {
-                part.carrier = to_int32(tile / servers_ * width_ + out);
-                part.landing = to_int32(tile % servers_ * width_ + in);
-                while (part.length > 0) {
-                    const std::int64_t until = stages_[tile][stage].until_bytes;
-                    const std::int64_t end = until / count + (static_cast<std::int64_t>(gpu) < until % count);
-                    if (end == position) {
-                        ++stage;
-                        continue;
-                    }
-                    Part cut = part;
-                    cut.stage = kFirstStage + stages_[tile][stage].stage;
-                    cut.length = std::min(part.length, end - position);
-                    parts_.push_back(cut);
-                    position += cut.length;
-                    part.offset += cut.length;
-                    part.length -= cut.length;
-                }
+        auto& share = shares_[gpu];
+        std::ranges::sort(share, [](const Part& a, const Part& b) { return std::pair{a.dst, a.src} < std::pair{b.dst, b.src}; });
+        const std::size_t way = tile * width_ + gpu;
+        const auto out = out_gpu_.empty() ? gpu : to_size(out_gpu_[way]), in = in_gpu_.empty() ? gpu : to_size(in_gpu_[way]);
+        std::size_t stage = 0;
+        const auto end_of = [&] {
+            const std::int64_t until = stages_[tile][stage].until_bytes;
+            return until / count + (static_cast<std::int64_t>(gpu) < until % count);
+        };
+        std::int64_t position = 0, end = share.empty() ? 0 : end_of();
+        for (Part part : share) {
+            part.carrier = to_int32(tile / servers_ * width_ + out);
+            part.landing = to_int32(tile % servers_ * width_ + in);
+            while (part.length > 0) {
+                for (; end == position; end = end_of()) ++stage;
+                Part cut = part;
+                cut.stage = kFirstStage + stages_[tile][stage].stage;
+                cut.length = std::min(part.length, end - position);
+                parts_.push_back(cut);
+                position += cut.length;
+                part.offset += cut.length;
+                part.length -= cut.length;
             }
         }
     }
@@ -185,7 +186,6 @@ private:
         reserve_rows();
         hop_.assign(count, -1);
         wire_.assign(count, -1);
-        const auto all = [](const Part&) { return true; };
         const auto is_helped = [](const Part& part) { return part.carrier != part.src; };
         const auto is_misplaced = [](const Part& part) { return part.landing != part.dst; };
         std::vector<std::size_t> gpu(ranks_);  // of each rank in its server: a division per part would take longer
@@ -203,15 +203,27 @@ private:
         end_phase(MessagePhase::kBalance);
         add_local();  // behind the barrier: rows are in the order in which they may go
         const std::size_t first_wire = rows_.src.size();
-        add_groups(
-            ranks_ * ranks_, all, [&](const Part& part) { return to_size(part.carrier) * ranks_ + to_size(part.landing); },
-            [](const Part& part) { return part.stage; },
-            [&](std::span<const StagedPart> group) {
-                const Part& part = parts_[group.front().part()];
-                for (const StagedPart& one : group) wire_[one.part()] = to_int32(rows_.src.size());
-                add_deps(group, hop_);
-                add_message(part.carrier, part.landing, part.stage);
-            });
+        const auto close_wire = [&](std::span<const StagedPart> group) {
+            const Part& part = parts_[group.front().part()];
+            for (const StagedPart& one : group) wire_[one.part()] = to_int32(rows_.src.size());
+            add_deps(group, hop_);
+            add_message(part.carrier, part.landing, part.stage);
+        };
+        if (out_gpu_.empty()) {  // parts lie as they leave: all of a way are together, stage after stage
+            for (std::size_t carrier = 0; carrier < ranks_; ++carrier) {
+                for (std::size_t to = 0; to < servers_; ++to) {
+                    const std::size_t way = (carrier / width_ * servers_ + to) * width_ + gpu[carrier];
+                    order_.clear();
+                    for (std::size_t p = way == 0 ? 0 : ways_end_[way - 1]; p < ways_end_[way]; ++p) order_.emplace_back(parts_[p].stage, p);
+                    add_bucket(order_, close_wire);
+                }
+            }
+        } else {
+            add_groups(
+                ranks_ * ranks_, [](const Part&) { return true; },
+                [&](const Part& part) { return to_size(part.carrier) * ranks_ + to_size(part.landing); },
+                [](const Part& part) { return part.stage; }, close_wire);
+        }
         end_phase(MessagePhase::kScaleOut);
         const auto num_wires = static_cast<std::int64_t>(rows_.src.size() - first_wire);
         // A NIC carries one stage at a time, in order; of several messages of a stage around a dead one, one after the other.
@@ -257,15 +269,20 @@ private:
         }
         for (std::size_t bucket = 0; bucket < num_buckets; ++bucket) {
             const std::span<StagedPart> own = std::span(order_).subspan(first_[bucket], first_[bucket + 1] - first_[bucket]);
-            if (own.empty()) continue;
             if (!std::ranges::is_sorted(own, {}, &StagedPart::key)) std::ranges::sort(own, {}, &StagedPart::key);
-            for (std::size_t begin = 0, end = 0; begin < own.size(); begin = end) {
-                for (end = begin; end < own.size() && own[end].stage() == own[begin].stage(); ++end) {
-                    const Part& part = parts_[own[end].part()];
-                    add_piece(part.item, part.offset, part.length);
-                }
-                close(own.subspan(begin, end - begin));
+            add_bucket(own, close);
+        }
+    }
+
+    /// One message per stage.
+    template <typename Close>
+    void add_bucket(std::span<const StagedPart> own, Close close) {
+        for (std::size_t begin = 0, end = 0; begin < own.size(); begin = end) {
+            for (end = begin; end < own.size() && own[end].stage() == own[begin].stage(); ++end) {
+                const Part& part = parts_[own[end].part()];
+                add_piece(part.item, part.offset, part.length);
             }
+            close(own.subspan(begin, end - begin));
         }
     }
 
@@ -317,7 +334,8 @@ private:
     std::vector<std::vector<Part>> shares_;         // of one tile, per GPU
     std::vector<std::int64_t> room_;                // of one tile, per GPU
     std::vector<Part> surplus_;                     // of one tile
-    std::vector<Part> parts_;                       // tile after tile, GPU after GPU
+    std::vector<Part> parts_;                       // tile after tile, GPU after GPU, stage after stage
+    std::vector<std::size_t> ways_end_;             // per tile and GPU, after its last part
     std::vector<std::int32_t> hop_, wire_;          // per part, the message that balances it and that carries it, or -1
     std::vector<std::uint32_t> first_, next_;
     std::vector<StagedPart> order_;

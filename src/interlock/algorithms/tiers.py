@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +61,9 @@ class TierWay:
     under_way: int = 1  # slices that a sender with nothing to wait for has under way
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Scene:
-    """A problem seen as servers with members and carriers."""
+    """A problem seen as servers with members and carriers; what all its ways share is counted once."""
 
     problem: Problem
     cluster: Cluster
@@ -85,7 +86,30 @@ class Scene:
         carriers = carriers_of(rate, servers, has_owners=kind is CollectiveKind.ALL_REDUCE)
         return cls(problem, problem.cluster, kind, members, servers, problem.collective.root, carriers)
 
-    @property
+    @cached_property
+    def total_bytes(self) -> float:
+        """Of all items."""
+        return float(self.problem.items.size_bytes.sum())
+
+    @cached_property
+    def most_members(self) -> int:
+        """Members in the server that has most of them."""
+        return int(np.bincount(self.place_of(np.flatnonzero(self.members))).max())
+
+    @cached_property
+    def carrying_rate(self) -> float:
+        """NICs of the carriers of a server together, as far as leaves let them through, where that is least."""
+        cluster = self.cluster
+        port = cluster.nic_bandwidth_bytes_per_s
+        if cluster.scale_out == "rail":
+            port = np.tile(port.reshape(cluster.servers, -1)[self.servers].min(axis=0), cluster.servers)
+        over = cluster.oversubscription if cluster.scale_out == "flat" else 1.0
+        used = np.zeros(self.problem.num_ranks, np.bool_)
+        used[self.carriers.rank] = True
+        rates = np.where(used, port, 0.0).reshape(cluster.servers, -1)[self.servers].sum(axis=1)
+        return float(np.minimum(rates, port.reshape(cluster.servers, -1)[self.servers].sum(axis=1) / over).min())
+
+    @cached_property
     def relays_wake(self) -> bool:
         """Whether ranks that have nothing to send at first send later: they open their stage then."""
         return self.is_rooted or not bool(self.members[self.carriers.rank].all())
@@ -262,10 +286,12 @@ def _is_affordable(scene: Scene, way: TierWay) -> bool:
     waits = scene.carriers.rank.size * len(way.weights) * max(radices) ** 2 * len(radices)
     intervals, count = scene.carriers.rank.shape
     owners = 1 if scene.is_rooted else count
-    inside = next((tier.messages for tier in _ledger(scene, way) if tier.ports != "nic"), 1)
+    tiers_of = _ledger(scene, way)
+    inside = next((tier.messages for tier in tiers_of if tier.ports != "nic"), 1)
+    messages = len(way.weights) * sum(tier.messages for tier in tiers_of)
     rows = intervals * len(way.weights) * owners * count * (1 + inside)
     rows *= 2 if scene.kind is CollectiveKind.ALL_REDUCE else 1
-    return _messages(scene, way) <= MOST_MESSAGES and waits <= MOST_WAITS and rows <= MOST_ROWS
+    return messages <= MOST_MESSAGES and waits <= MOST_WAITS and rows <= MOST_ROWS
 
 
 def _messages(scene: Scene, way: TierWay) -> int:
@@ -282,8 +308,7 @@ def _ledger(scene: Scene, way: TierWay) -> list[Tier]:
     """Tiers of the busiest server: in, between, out; a collective of one direction has no in, or no out."""
     cluster, kind = scene.cluster, scene.kind
     count = len(scene.servers)
-    total = float(scene.problem.items.size_bytes.sum())
-    in_server = int(np.bincount(scene.place_of(np.flatnonzero(scene.members))).max())
+    total, in_server = scene.total_bytes, scene.most_members
     peers = max(in_server - 1, 1)
     port_rate = cluster.slowest_scale_up_bytes_per_s
     if cluster.scale_up == "mesh":
@@ -293,7 +318,7 @@ def _ledger(scene: Scene, way: TierWay) -> list[Tier]:
     inside_s = total * (1.0 if fans else peers / in_server) / port_rate
     overhead_s = cluster.message_overhead_s
     inside = Tier("", inside_s, 1 if fans else peers, overhead_s, cluster.scale_up_latency_s)
-    rate = float(_carrying_rates(scene).min()) if count > 1 else np.inf
+    rate = scene.carrying_rate if count > 1 else np.inf
     radices = way.radices or (count,)
     between = []
     if count > 1 and kind in TO_ONE:
@@ -326,18 +351,6 @@ def _ledger(scene: Scene, way: TierWay) -> list[Tier]:
     if scene.is_rooted:
         return [*tiers_in, *between, *tiers_out]
     return [*tiers_in, *reversed(between)] if kind in COLLECTING else [*between, *tiers_out]
-
-
-def _carrying_rates(scene: Scene) -> Floats:
-    """NICs of the carriers of each server together, as far as leaves let them through."""
-    port = scene.cluster.nic_bandwidth_bytes_per_s
-    if scene.cluster.scale_out == "rail":
-        port = np.tile(port.reshape(scene.cluster.servers, -1)[scene.servers].min(axis=0), scene.cluster.servers)
-    over = scene.cluster.oversubscription if scene.cluster.scale_out == "flat" else 1.0
-    used = np.zeros(scene.problem.num_ranks, np.bool_)
-    used[scene.carriers.rank] = True
-    rates = np.where(used, port, 0.0).reshape(scene.cluster.servers, -1)[scene.servers].sum(axis=1)
-    return np.asarray(np.minimum(rates, port.reshape(scene.cluster.servers, -1)[scene.servers].sum(axis=1) / over))
 
 
 def follow(scene: Scene, way: TierWay) -> Schedule:

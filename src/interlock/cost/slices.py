@@ -41,19 +41,19 @@ def slices_s(tiers: Sequence[Tier], weights: Sequence[float]) -> float:
     >>> slices_s([Tier("up", 1.0, 1, 0.0, 0.0), Tier("nic", 1.0, 1, 0.0, 0.0)], (1.0, 1.0))
     1.5
     """
-    total, last = sum(weights), 0.0
-    arrived = [0.0] * len(weights)
-    left: dict[str, float] = {}
-    order = sorted((number + tier, tier, number) for tier in range(len(tiers)) for number in range(len(weights)))
-    for _, which, number in order:
-        tier = tiers[which]
-        begin = max(arrived[number], left.get(tier.ports, 0.0))
-        busy_s = tier.messages * tier.overhead_s + tier.busy_s * weights[number] / total
-        end = begin + busy_s
-        arrived[number] = end + tier.latency_s
-        if tier.under_way is not None:
-            arrived[number] += (tier.under_way - 1) * busy_s
-            end += max(0.0, tier.latency_s - (tier.under_way - 1) * busy_s)
-        left[tier.ports] = end
-        last = max(last, arrived[number])
+    total, count = sum(weights), len(weights)
+    arrived = [0.0] * count
+    left = dict.fromkeys((tier.ports for tier in tiers), 0.0)
+    last = 0.0
+    for turn in range(count + len(tiers) - 1):
+        for which in range(max(0, turn - count + 1), min(turn + 1, len(tiers))):
+            tier, number = tiers[which], turn - which
+            busy_s = tier.messages * tier.overhead_s + tier.busy_s * weights[number] / total
+            end = max(arrived[number], left[tier.ports]) + busy_s
+            arrives = end + tier.latency_s
+            if tier.under_way is not None:
+                arrives += (tier.under_way - 1) * busy_s
+                end += max(0.0, tier.latency_s - (tier.under_way - 1) * busy_s)
+            arrived[number], left[tier.ports] = arrives, end
+            last = max(last, arrives)
     return last
