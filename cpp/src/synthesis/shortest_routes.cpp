@@ -10,6 +10,7 @@
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
+#include "interlock/synthesis/arc_graph.hpp"
 
 namespace interlock {
 
@@ -17,31 +18,13 @@ namespace {
 
 constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
 
-/// Link ids grouped by one of their ends, ascending within a group.
-struct Incidence {
-    std::vector<std::size_t> first;  // [num_nodes + 1]
-    std::vector<std::int32_t> links;
-
-    Incidence(std::span<const std::int32_t> end, std::int32_t num_nodes) : first(at(num_nodes) + 1), links(end.size()) {
-        for (const auto node : end) ++first[at(node) + 1];
-        std::partial_sum(first.begin(), first.end(), first.begin());
-        auto next = first;
-        for (std::size_t link = 0; link < end.size(); ++link) {
-            links[next[at(end[link])]++] = static_cast<std::int32_t>(link);
-        }
-    }
-    [[nodiscard]] std::span<const std::int32_t> of(std::int32_t node) const {
-        return std::span(links).subspan(first[at(node)], first[at(node) + 1] - first[at(node)]);
-    }
-};
-
 /// Distances from one source at a time; only what a search touched is cleared for the next.
 class Search {
 public:
     explicit Search(const RoutedGraph& graph)
         : graph_(graph),
-          out_(graph.link_src, graph.num_nodes),
-          in_(graph.link_dst, graph.num_nodes),
+          out_(graph.num_nodes, graph.link_src),
+          in_(graph.num_nodes, graph.link_dst),
           distance_(at(graph.num_nodes), kFar),
           parent_(at(graph.num_nodes)),
           ways_(at(graph.num_nodes)) {}
@@ -76,7 +59,7 @@ private:
     [[nodiscard]] bool passes(std::int32_t node) const { return node == source_ || node >= graph_.num_ranks; }
 
     void relax(std::int32_t node) {
-        for (const auto link : out_.of(node)) {
+        for (const auto link : out_[node]) {
             const auto cost = graph_.cost[at(link)];
             if (cost < 0) continue;
             const auto next = graph_.link_dst[at(link)];
@@ -94,7 +77,7 @@ private:
 
     [[nodiscard]] std::int32_t tied_link(std::int32_t node, std::int32_t target) const {
         auto skip = target % ways_[at(node)];
-        for (const auto link : in_.of(node)) {
+        for (const auto link : in_[node]) {
             const auto from = graph_.link_src[at(link)];
             const auto cost = graph_.cost[at(link)];
             if (cost < 0 || !passes(from) || distance_[at(from)] == kFar) continue;
@@ -105,7 +88,7 @@ private:
 
     using Entry = std::pair<std::int64_t, std::int32_t>;
     const RoutedGraph& graph_;
-    Incidence out_, in_;
+    Adjacency out_, in_;
     std::vector<std::int64_t> distance_;
     std::vector<std::int32_t> parent_, ways_;
     std::vector<std::int32_t> touched_;

@@ -423,35 +423,11 @@ def _write_page(page: Path, title: str, rows: tuple[LabRow, ...], spec: LabSpec,
 
 
 def _print_rows(title: str, rows: tuple[LabRow, ...]) -> None:
-    header = [
-        "algorithm",
-        "measured",
-        "least",
-        "most",
-        "predicted",
-        "bound",
-        "over bound",
-        "exchange",
-        "planning",
-        "total",
-        "bytes",
-    ]
-    cells = [
-        [
-            row.algorithm,
-            *(format_seconds(s) for s in (row.measured_s, row.measured_least_s, row.measured_most_s, row.predicted_s)),
-            format_seconds(row.lower_bound_s),
-            f"{1 + row.gap:.2f}",
-            format_seconds(row.exchange_s),
-            format_seconds(row.plan_s),
-            format_seconds(row.measured_s + row.exchange_s + row.plan_s),
-            "all right" if row.valid else "WRONG",
-        ]
-        for row in rows
-    ]
+    from interlock.report.lab_page import HEADER, cells
+
     notes = [
         "Measured over real sockets; median of the slowest rank. The bound counts headers. native is torch's own call.",
         "total is measured + exchange + planning: one call whose sizes are not known beforehand.",
     ]
     drop = ("least", "most", "bound", "exchange", "planning", "predicted")
-    print_table(title, header, cells, notes, drop=drop)
+    print_table(title, HEADER, [cells(row.to_dict()) for row in rows], notes, drop=drop)

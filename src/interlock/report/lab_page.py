@@ -16,8 +16,10 @@ from interlock.report.problem_facts import add_traffic
 from interlock.traffic import Demand
 from interlock.units import format_seconds
 
-__all__ = ["lab_page", "save_lab_page"]
+__all__ = ["HEADER", "cells", "lab_page", "save_lab_page"]
 
+HEADER = ["algorithm", "measured", "least", "most", "predicted", "bound", "over bound"]
+HEADER += ["exchange", "planning", "total", "bytes"]
 HONEST = "measured over real sockets on shaped links of one machine; predictions are simulated"
 
 
@@ -48,10 +50,8 @@ def lab_page(
     facts = {"problem": title, "seed": str(demand.seed), "repetitions": str(rows[0]["repeats"])}
     page = Page(f"Interlock lab: {title}", "measured", command, facts | {"times are": HONEST})
     words = _words(rows)
-    header = ["algorithm", "measured", "least", "most", "predicted", "bound", "over bound"]
-    header += ["exchange", "planning", "total"]
     body = f'<p class="note">{html.escape(words)}</p>'
-    body += table([*header, "bytes"], [_cells(row) for row in rows], [str(row["algorithm"]) for row in rows])
+    body += table(HEADER, [cells(row) for row in rows], [str(row["algorithm"]) for row in rows])
     body += _bars(rows)
     page.section("Results (measured)", body)
     add_traffic(page, demand.bytes_matrix)
@@ -72,7 +72,8 @@ def _words(rows: Sequence[Mapping[str, object]]) -> str:
     return words + (f"Wrong bytes arrived with {', '.join(wrong)}." if wrong else "Every byte of every run was right.")
 
 
-def _cells(row: Mapping[str, object]) -> list[str]:
+def cells(row: Mapping[str, object]) -> list[str]:
+    """One row under `HEADER`, as the terminal and the page show it."""
     fields = ("measured_s", "measured_least_s", "measured_most_s", "predicted_s", "lower_bound_s")
     seconds = [format_seconds(_number(row, field)) for field in fields]
     rest = [format_seconds(_number(row, field)) for field in ("exchange_s", "plan_s", "total_s")]

@@ -214,12 +214,9 @@ def _(
     down_weight: torch.Tensor,
     topk_idx: torch.Tensor,
     topk_weights: torch.Tensor,
-    gate_up: torch.Tensor,
-    inner_rows: torch.Tensor,
-    results: torch.Tensor,
+    *kept: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
-    alike = (x, gate_up_weight, down_weight, topk_weights)
-    return tuple(v.new_empty(v.shape) for v in alike)
+    return tuple(v.new_empty(v.shape) for v in (x, gate_up_weight, down_weight, topk_weights))
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
