@@ -16,7 +16,7 @@ from interlock.report.claims import Claim, Status
 from interlock.report.compare_page import plan_page
 from interlock.report.lab_page import lab_page
 from interlock.report.moe_page import layer_page, moe_page
-from interlock.report.reproduce_page import reproduce_page
+from interlock.report.reproduce import reproduce_page
 from interlock.report.sweep_page import sweep_page
 from interlock.units import format_bytes
 

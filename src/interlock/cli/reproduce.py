@@ -45,7 +45,7 @@ def command(
     with progress_of(len(papers), "reproducing") as step:
         made = reproduce(papers, quick=quick, progress=step)
     if page is not None:
-        from interlock.report.reproduce_page import reproduce_page
+        from interlock.report.reproduce import reproduce_page
 
         write_text(page, reproduce_page(made, command_line(), quick=quick))
     found = counts(made)

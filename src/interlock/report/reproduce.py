@@ -1,14 +1,16 @@
-"""All four papers' claims, ours beside theirs."""
+"""All four papers' claims, ours beside theirs, and the page that shows them with a badge per claim."""
 
 from __future__ import annotations
 
+import html
 import importlib
 from collections.abc import Callable, Sequence
 
 from interlock.errors import InvalidInput, nearest
-from interlock.report.claims import Claim
+from interlock.report.claims import Claim, Status, counts
+from interlock.report.page import Page, render
 
-__all__ = ["PAPERS", "SOURCES", "reproduce"]
+__all__ = ["PAPERS", "SOURCES", "reproduce", "reproduce_page"]
 
 # Where published figures come from, unless a claim's note names another source.
 SOURCES = {
@@ -24,6 +26,14 @@ SOURCES = {
     ),
 }
 PAPERS = tuple(SOURCES)
+# A sign beside the colour, for those who cannot tell colours apart.
+SIGN_BY_STATUS = {
+    Status.REPRODUCED: "=",
+    Status.BEATEN: "+",
+    Status.FITTED: "~",
+    Status.NOT_REACHED: "\N{MINUS SIGN}",
+    Status.NOT_COMPARABLE: "?",
+}
 
 
 def reproduce(
@@ -39,3 +49,44 @@ def reproduce(
         module = importlib.import_module(f"interlock.report.reproduce_{paper}")
         made.extend(module.claims(quick))
     return made
+
+
+def reproduce_page(claims: Sequence[Claim], command: str, *, quick: bool) -> str:
+    """HTML of the claims, paper by paper; numbers are those of `--json`."""
+    setting = "quick" if quick else "full"
+    page = Page("Interlock: published and ours", "simulated or modelled", command, {"setting": setting})
+    page.section("In short", _totals(claims))
+    for paper in dict.fromkeys(claim.paper for claim in claims):
+        source = f"<p class='note'>Published in: {html.escape(SOURCES[paper])}.</p>" if paper in SOURCES else ""
+        page.section(paper.upper(), source + _table([claim for claim in claims if claim.paper == paper]))
+    return render(page)
+
+
+def _totals(claims: Sequence[Claim]) -> str:
+    badges = " ".join(f"{_badge(status)} {count}" for status, count in counts(claims).items() if count)
+    words = (
+        "Ours are simulated or modelled, never the paper's hardware, unless a note says measured. "
+        "Deviations stand under the claim."
+    )
+    return f"<p>{badges}</p><p class='note'>{words}</p>"
+
+
+def _table(claims: Sequence[Claim]) -> str:
+    lines = []
+    for claim in claims:
+        note = f"<br><small>{html.escape(claim.note)}</small>" if claim.note else ""
+        published = html.escape(claim.published_words)
+        lines.append(
+            f'<tr data-status="{claim.status}"><td class="words">{html.escape(claim.claim)}{note}</td>'
+            f'<td data-label="published">{published}</td><td data-label="ours">{html.escape(claim.words)}</td>'
+            f'<td data-label="slack">{claim.slack_words}</td><td>{_badge(claim.status)}</td>'
+            f'<td class="words">{html.escape(claim.constants_words)}</td></tr>'
+        )
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "slack", "verdict", "constants")
+    )
+    return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def _badge(status: Status) -> str:
+    return f'<span class="verdict {status.replace(" ", "-")}">{SIGN_BY_STATUS[status]} {status}</span>'
