@@ -52,7 +52,7 @@ def attack(function, *arguments):
 CALLS = {
     "share_trees": "i32(range(4)), i64([225]*4), np.ones(4, np.uint8), i32([0]*4), i32([]), f8([9e5]*8), 1., .01, 9",
     "share_trees, empty": "i32(range(4)), i64([225]*4), np.zeros(0, np.uint8), *[i32([])] * 2, f8([9e5]*8), 1., 1., 9",
-    "route_paths": "i32([0]*6), i32([1,1,2,2,3,3]), i64([113,112]*3), 6, 1, 1.0, 0",
+    "route_paths": "i32([0]*6), i32([1,1,2,2,3,3]), i64([113,112]*3), 6, 1, 1.0, 0, i64([0]*8)",
     "eccentricities": "1000",
     "alike_trees": "i32([0,1,2,3]), 1000, False",
 }
@@ -83,7 +83,7 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
 
     def schedule(overhead: int, latency: int, ticks: int) -> int:
         lanes, tasks = (i64(0, 1), i32(0), np.ones(1), i64(overhead), i64(latency)), (i32(0, 0), i64(ticks, 1))
-        return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), 1)[2]
+        return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), i32(0), 0, 1)[2]
 
     assert schedule(1, 2, 10) >= 13
     for times in ((far, 0, 0), (0, far, 0), (0, 0, 2**63 - 1), (-1, 0, 0), (0, -1, 0)):

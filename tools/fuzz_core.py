@@ -249,7 +249,7 @@ def rest() -> None:
         0.01,
         9,
     )
-    _core.route_paths(graph, narrow(0, 0, 1), narrow(1, 2, 3), wide(113, 112, 9), 6, 1, 1.0, 0)
+    _core.route_paths(graph, narrow(0, 0, 1), narrow(1, 2, 3), wide(113, 112, 9), 6, 1, 1.0, 0, wide(*[0] * 8))
     _core.decompose(np.array([[0, 5, 2], [1, 0, 4], [6, 1, 0]], np.int64))
     _core.rail_shares(np.array([0, 5, 7], np.int64), np.full((3, 2), 5e9), 0)
     _core.align_cuts(wide(0, 1, 2), wide(100, 156), narrow(0, 0), wide(0, 100), wide(100, 156), 16)

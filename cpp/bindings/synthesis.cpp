@@ -188,16 +188,16 @@ void bind_path_routing(nb::module_& m) {
     m.def(
         "route_paths",
         [](const GraphColumns& columns, const I32& src, const I32& dst, const I64& bytes, std::int32_t passes,
-           std::int32_t batch, double haste, std::uint64_t seed) {
+           std::int32_t batch, double haste, std::uint64_t seed, const I64& delay_ticks) {
             auto paths = without_gil([&] {
                 const ArcGraph graph = as_graph(columns);
-                return route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)}, {passes, batch, haste, seed});
+                return route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)}, {passes, batch, haste, seed, as_span(delay_ticks)});
             });
             return std::make_tuple(column(std::move(paths.offsets)), column(std::move(paths.arcs)),
                                   column(std::move(paths.load_ticks)));
         },
         "graph"_exact, "src"_exact, "dst"_exact, "bytes"_exact, "passes"_a, "batch"_a, "haste"_a, "seed"_a,
-        "One path per demand, so that the busiest resource is as little busy as possible: offsets, arcs, load of each "
+        "delay_ticks"_exact, "One path per demand, so that the busiest resource is as little busy as possible: offsets, arcs, load of each "
         "resource.");
 }
 
@@ -206,8 +206,9 @@ void bind_list_schedule(nb::module_& m) {
         "list_schedule",
         [](std::int32_t num_resources, const I64& resource_offsets, const I32& resources, const F64& shares,
            const I64& overhead_ticks, const I64& latency_ticks, const I32& task_orbit, const I64& task_ticks,
-           const I64& successor_offsets, const I32& successors, const I64& lateness, std::int32_t max_merge, std::int64_t patience_ticks,
-           const I64& full_ticks, std::int32_t rounds) {
+           const I64& successor_offsets, const I32& successors, const I64& lateness, std::int32_t max_merge,
+           std::int64_t patience_ticks, const I64& full_ticks, const I32& senders, std::int64_t opening_ticks,
+           std::int32_t rounds) {
             auto made = without_gil([&] {
                 const OrbitWork work{num_resources,
                                     as_csr(resource_offsets, resources),
@@ -216,7 +217,9 @@ void bind_list_schedule(nb::module_& m) {
                                     as_span(latency_ticks),
                                     as_span(task_orbit),
                                     as_span(task_ticks),
-                                    as_csr(successor_offsets, successors)};
+                                    as_csr(successor_offsets, successors),
+                                    as_span(senders),
+                                    opening_ticks};
                 require(lateness.size() == task_orbit.size(), "every task needs a lateness");
                 for (const std::int64_t ticks : as_span(lateness)) {
                     require(ticks >= -(std::int64_t{1} << 62) && ticks <= std::int64_t{1} << 62, "lateness must be within 2^62");
@@ -230,7 +233,7 @@ void bind_list_schedule(nb::module_& m) {
         },
         "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "shares"_exact, "overhead_ticks"_exact,
         "latency_ticks"_exact, "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact, "lateness"_exact,
-        "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "rounds"_a,
+        "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "senders"_exact, "opening_ticks"_a, "rounds"_a,
         "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
         "lateness, then the order is refined backwards and forwards.");
 }

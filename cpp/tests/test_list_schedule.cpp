@@ -14,6 +14,8 @@ struct Orbits {
     std::vector<std::int64_t> offsets{0, 1, 2};
     std::vector<std::int32_t> resources{0, 1};
     std::vector<double> shares{1.0, 1.0};
+    std::vector<std::int32_t> sender{0, 1};
+    std::int64_t opening = 0;
     std::vector<std::int64_t> overhead{2, 2}, latency{0, 0};
 };
 
@@ -26,7 +28,9 @@ OrbitWork work_of(const Orbits& orbits, const std::vector<std::int32_t>& orbit, 
             orbits.latency,
             orbit,
             ticks,
-            {offsets, after}};
+            {offsets, after},
+            orbits.sender,
+            orbits.opening};
 }
 
 void longest_chain_goes_first() {
@@ -102,15 +106,30 @@ void latency_delays_successors_but_frees_the_orbit() {
 void a_fast_link_serves_the_next_before_the_first_has_ended() {
     // Orbits with a port each, and a trunk that a message fills for half of its time.
     const std::vector<std::int64_t> held{0, 2, 4}, none{0, 0}, ticks{10, 10, 10}, offsets{0, 0, 0, 0};
-    const std::vector<std::int32_t> resources{0, 2, 1, 2}, orbit{0, 0, 1}, after;
+    const std::vector<std::int32_t> resources{0, 2, 1, 2}, orbit{0, 0, 1}, senders{0, 1}, after;
     const std::vector<double> shares{1.0, 0.5, 1.0, 0.5};
-    const OrbitWork work{3, {held, resources}, {held, shares}, none, none, orbit, ticks, {offsets, after}};
+    const OrbitWork work{3, {held, resources}, {held, shares}, none, none, orbit, ticks, {offsets, after}, senders};
     const ListSchedule made = list_schedule(work, std::vector<std::int64_t>{2, 1, 0}, {});
     CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 10, 5}));
     CHECK(made.makespan_ticks == 20);
     const std::vector<double> none_of_it{1.0, 0.0, 1.0, 0.5};
-    const OrbitWork wrong{3, {held, resources}, {held, none_of_it}, none, none, orbit, ticks, {offsets, after}};
+    const OrbitWork wrong{3, {held, resources}, {held, none_of_it}, none, none, orbit, ticks, {offsets, after}, senders};
     CHECK_THROWS(list_schedule(wrong, std::vector<std::int64_t>{2, 1, 0}, {}), InvalidInput);
+}
+
+void a_sender_opens_before_its_first_message() {
+    Orbits orbits;
+    orbits.opening = 100;
+    const std::vector<std::int32_t> orbit{0, 0, 1}, after{2}, none;
+    const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 1, 1, 1}, apart{0, 0, 0, 0};
+    const OrbitWork work = work_of(orbits, orbit, ticks, offsets, after);
+    const ListSchedule made = refine_schedule(work, std::vector<std::int64_t>{2, 1, 0}, {}, 2);
+    CHECK(made.start_ticks == (std::vector<std::int64_t>{100, 107, 207}));
+    CHECK(made.makespan_ticks == 214);
+    // A sender's other orbits wait for it too.
+    orbits.sender = {0, 0};
+    const ListSchedule both = list_schedule(work_of(orbits, orbit, ticks, apart, none), std::vector<std::int64_t>{2, 1, 0}, {});
+    CHECK(both.start_ticks == (std::vector<std::int64_t>{100, 107, 100}));
 }
 
 void refinement_never_makes_it_worse() {
@@ -144,6 +163,7 @@ int main() {
     orbits_that_share_a_resource_exclude_each_other();
     latency_delays_successors_but_frees_the_orbit();
     a_fast_link_serves_the_next_before_the_first_has_ended();
+    a_sender_opens_before_its_first_message();
     refinement_never_makes_it_worse();
     circles_are_refused();
     return 0;

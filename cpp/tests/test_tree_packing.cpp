@@ -110,12 +110,12 @@ void alike_trees_take_the_same_turns() {
 void paths_spread_over_equal_ways() {
     const Plain square(4, {0, 0, 1, 2}, {1, 2, 3, 3});
     const std::vector<std::int32_t> src(10, 0), dst(10, 3);
-    const std::vector<std::int64_t> bytes(10, 3);
-    const Paths paths = route_paths(square.view(), {src, dst, bytes}, {4, 1, 1.0, 0});
+    const std::vector<std::int64_t> bytes(10, 3), none(4);
+    const Paths paths = route_paths(square.view(), {src, dst, bytes}, {4, 1, 1.0, 0, none});
     CHECK(paths.offsets.back() == 20);
     for (const std::int64_t load : paths.load_ticks) CHECK(load == 15);
     const std::vector<std::int32_t> back(10, 3), to(10, 0);
-    CHECK_THROWS(route_paths(square.view(), {back, to, bytes}, {4, 1, 1.0, 0}), InvalidInput);
+    CHECK_THROWS(route_paths(square.view(), {back, to, bytes}, {4, 1, 1.0, 0, none}), InvalidInput);
 }
 
 }  // namespace

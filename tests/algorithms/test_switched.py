@@ -65,3 +65,13 @@ def test_unlike_nics_share_a_narrow_uplink(number: int) -> None:
     assert cluster.scale_out == "flat" and cluster.oversubscription == 2.0
     proof = il.plan(cluster, demand_on(cluster, rng)).certificate(tolerance=1e-3)
     assert proof.valid and proof.makespan_s <= 1.25 * proof.lower_bound_s
+
+
+@pytest.mark.parametrize("number", [225, 845, 2446])
+def test_a_stage_that_opens_late_is_counted(number: int) -> None:
+    rng = random.Random(f"0.{number}")
+    cluster = faulty_cluster(rng)
+    plan = il.plan(cluster, demand_on(cluster, rng), "guided")
+    assert plan.problem.topology.stage_overhead_s > 0
+    proof = plan.certificate(tolerance=1e-3)
+    assert proof.valid and proof.makespan_s <= 1.7 * proof.lower_bound_s

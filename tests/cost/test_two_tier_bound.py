@@ -91,8 +91,20 @@ def test_a_gpu_that_receives_much_cannot_help_others_to_send():
 
 def test_opening_a_stage_overhead_and_latency_are_paid_once():
     slow = cluster("h200", servers=2, gpus_per_server=2, scale_out_latency="3 us", message_overhead="1 us")
-    found = bound(slow.with_(stage_overhead_s=5e-6), pairs(4, {(0, 2): 100_000}))
+    found = bound(slow.with_(stage_overhead_s=5e-6), pairs(4, {(0, 2): 50_000, (1, 3): 50_000}))
     assert found.seconds == pytest.approx(5e-6 + 4e-6 + 100_000 / 100e9)
+
+
+def test_another_nic_helps_only_after_a_hop_inside():
+    near = {"scale_up_latency": "1 us", "scale_out_latency": "3 us", "message_overhead": "1 us"}
+    flat = cluster("h200", servers=2, gpus_per_server=2, scale_out="flat", **near).with_(stage_overhead_s=0.0)
+    # Own bytes alone for 2 us, then both NICs.
+    assert bound(flat, pairs(4, {(0, 2): 1_000_000})).seconds == pytest.approx(4e-6 + 2e-6 + 900_000 / 100e9)
+    # What is gone before help comes needs none.
+    assert bound(flat, pairs(4, {(0, 2): 80_000})).seconds == pytest.approx(4e-6 + 80_000 / 50e9)
+    # Over rail 1 there is a hop at both ends.
+    rail = flat.with_(scale_out="rail")
+    assert bound(rail, pairs(4, {(0, 2): 1_000_000})).seconds == pytest.approx(4e-6 + 4e-6 + 800_000 / 100e9)
 
 
 def test_a_byte_that_changes_rail_needs_a_hop_inside():

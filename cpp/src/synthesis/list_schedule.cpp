@@ -10,6 +10,8 @@
 namespace interlock {
 namespace {
 
+constexpr std::int32_t kMostSenders = 1'000'000;
+
 void check(const OrbitWork& work) {
     const std::size_t orbits = work.orbit_resources.num_rows(), tasks = work.task_orbit.size();
     work.orbit_resources.check(orbits, "orbit_resources");
@@ -27,7 +29,12 @@ void check(const OrbitWork& work) {
     for (std::size_t orbit = 0; orbit < orbits; ++orbit) {
         require(work.orbit_overhead_ticks[orbit] >= 0 && work.orbit_latency_ticks[orbit] >= 0, "times must not be negative");
     }
-    double total = 0;
+    require(work.orbit_sender.size() == orbits, "every orbit needs a sender");
+    for (const std::int32_t sender : work.orbit_sender) {
+        require(sender >= 0 && sender < kMostSenders, "senders must be numbers from 0 to 999,999");
+    }
+    require(work.opening_ticks >= 0, "times must not be negative");
+    double total = static_cast<double>(work.opening_ticks) * static_cast<double>(tasks);
     for (std::size_t task = 0; task < tasks; ++task) {
         require(work.task_orbit[task] >= 0 && at(work.task_orbit[task]) < orbits, "tasks must name known orbits");
         require(work.task_ticks[task] >= 0, "times must not be negative");
@@ -57,7 +64,8 @@ public:
           ready_(work.orbit_resources.num_rows()),
           is_dirty_(work.orbit_resources.num_rows()),
           coming_(merging.patience_ticks > 0 ? work.orbit_resources.num_rows() : 0),
-          is_busy_(at(work.num_resources)) {
+          is_busy_(at(work.num_resources)),
+          open_(work.opening_ticks > 0 && !work.orbit_sender.empty() ? at(std::ranges::max(work.orbit_sender)) + 1 : 0, kClosed) {
         result_.start_ticks.assign(work.task_orbit.size(), 0);
         result_.message.assign(work.task_orbit.size(), -1);
         index_orbits_by_resource();
@@ -76,6 +84,7 @@ public:
                 events_.pop();
                 const Sent& sent = sent_[at(event.message)];
                 if (event.what == kArrival) done += deliver(sent);
+                else if (event.what == kOpen) touch_all(work_.orbit_sender[at(sent.orbit)]);
                 else release(sent.orbit, event.what);
             }
             result_.makespan_ticks = now;
@@ -86,6 +95,8 @@ public:
     }
 
 private:
+    static constexpr std::int64_t kClosed = -1;
+    static constexpr std::int32_t kOpen = -3;    // of the sender
     static constexpr std::int32_t kWholly = -2;  // release of all that was held to the end
     static constexpr std::int32_t kArrival = -1;
     struct Event {
@@ -137,6 +148,7 @@ private:
     }
     bool can_send(std::int32_t orbit, std::int64_t now) const {
         if (ready_[at(orbit)].empty() || is_worth_waiting(orbit, now)) return false;
+        if (!open_.empty() && open_[at(work_.orbit_sender[at(orbit)])] > now) return false;
         for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
             if (is_busy_[at(resource)]) return false;
         }
@@ -173,6 +185,16 @@ private:
             for (std::size_t i = first; i < last; ++i) touch(orbits_[i]);
         }
     }
+    void touch_all(std::int32_t sender) {
+        for (std::size_t orbit = 0; orbit < ready_.size(); ++orbit) {
+            if (work_.orbit_sender[orbit] == sender) touch(static_cast<std::int32_t>(orbit));
+        }
+    }
+    // From when on a sender can send; its first message opens it.
+    std::int64_t opens(std::int32_t sender, std::int64_t now) {
+        if (open_.empty() || open_[at(sender)] != kClosed) return now;
+        return open_[at(sender)] = now + work_.opening_ticks;
+    }
     std::size_t deliver(const Sent& sent) {
         for (std::int32_t i = sent.first_task; i < sent.last_task; ++i) {
             for (const std::int32_t next : work_.successors[at(carried_[at(i)])]) {
@@ -198,7 +220,8 @@ private:
         return !merging_.full_ticks.empty() && body > merging_.full_ticks[at(first_task)];
     }
 
-    void send(std::int32_t orbit, std::int64_t now) {
+    void send(std::int32_t orbit, std::int64_t decided) {
+        const std::int64_t now = opens(work_.orbit_sender[at(orbit)], decided);
         const auto message = static_cast<std::int32_t>(sent_.size());
         const auto first = static_cast<std::int32_t>(carried_.size());
         const std::vector<std::int32_t>& ready = ready_[at(orbit)];
@@ -218,6 +241,7 @@ private:
             announce(first, static_cast<std::int32_t>(carried_.size()),
                      now + ticks + work_.orbit_latency_ticks[at(orbit)]);
         }
+        if (now > decided) events_.push({now, message, kOpen});
         const std::span<const double> shares = work_.orbit_shares[at(orbit)];
         for (std::size_t number = 0; number < shares.size(); ++number) {
             if (shares[number] == 1.0) continue;
@@ -236,6 +260,7 @@ private:
     std::vector<std::uint8_t> is_dirty_;
     std::vector<std::vector<std::int64_t>> coming_;  // per orbit, when tasks on the way will be ready, ascending
     std::vector<std::uint8_t> is_busy_;
+    std::vector<std::int64_t> open_;  // per sender, from when on; empty where opening takes no time
     std::vector<std::int64_t> orbit_offsets_;
     std::vector<std::int32_t> orbits_, dirty_, carried_;
     std::vector<Sent> sent_;
@@ -319,13 +344,14 @@ ListSchedule refine_schedule(const OrbitWork& work, std::span<const std::int64_t
     const Reversed before(work.successors);
     OrbitWork mirrored = work;
     mirrored.successors = {before.offsets, before.values};
+    mirrored.opening_ticks = 0;  // it comes at the beginning, which is the end there
     std::vector<std::int64_t> order = arrivals(work, best);
     for (std::int32_t round = 0; round < rounds; ++round) {
         ListSchedule backward = list_schedule(mirrored, order, merging);
         order = arrivals(work, backward);
         ListSchedule forward = list_schedule(work, order, merging);
         order = arrivals(work, forward);
-        if (backward.makespan_ticks < best.makespan_ticks) best = turned_round(work, backward);
+        if (work.opening_ticks == 0 && backward.makespan_ticks < best.makespan_ticks) best = turned_round(work, backward);
         if (forward.makespan_ticks < best.makespan_ticks) best = std::move(forward);
     }
     return best;

@@ -82,7 +82,7 @@ private:
         const std::span<const double> cost = prices_.costs(bytes / count);
         const double haste = options_.haste * prices_.mean();
         for (std::size_t arc = 0; arc < length_.size(); ++arc) {
-            length_[arc] = cost[arc] + haste * static_cast<double>(prices_.ticks(arc, bytes / count));
+            length_[arc] = cost[arc] + haste * static_cast<double>(prices_.ticks(arc, bytes / count) + options_.delay_ticks[arc]);
         }
         tree_.search(demand_.src[batch.first], length_);
         for (std::size_t i = batch.first; i < batch.last; i += batch.step) {
@@ -138,6 +138,10 @@ void check(const ArcGraph& graph, const PathDemand& demand, const PathOptions& o
     graph.check_load(most_bytes);
     require(options.passes >= 1 && options.passes <= 100'000 && options.batch >= 1,
             "passes must be between 1 and 100000, batch at least 1");
+    require(options.delay_ticks.size() == graph.num_arcs(), "every arc needs a delay");
+    for (const std::int64_t delay : options.delay_ticks) {
+        require(delay >= 0 && delay < std::int64_t{1} << 62, "delays must be between 0 and 2^62");
+    }
     require(options.haste >= 0.0 && options.haste < 1e9, "haste must be between 0 and 1e9");
 }
 

@@ -35,6 +35,7 @@ class _Loads:
     leaves_rank: Floats  # [servers, gpus]
     leaves_server: Floats  # [servers, gpus], the part of `leaves_rank` that goes to other servers
     arrives_far: Floats  # [servers, gpus], what comes the other way from other servers
+    by_rail: Floats  # [servers, gpus], what leaves each server for GPU k of others (or comes from there)
     inside: Floats  # [servers, gpus, gpus], from GPU to GPU of the same server, diagonal 0
     leaves_rail: Floats  # [gpus], from GPU k of any server to other GPU indices
     verb: str
@@ -70,13 +71,21 @@ def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
     by_gpu = tiles.sum(axis=0, dtype=np.float64)  # [gpus, servers, gpus]
     sent = demand.bytes_matrix.sum(axis=1, dtype=np.float64).reshape(servers, gpus) - inside.sum(axis=2)
     received = by_gpu.sum(axis=0) - inside.sum(axis=1)
+    to_rail = tiles.sum(axis=(1, 2), dtype=np.float64) - inside.sum(axis=1)
+    from_rail = by_gpu.sum(axis=2).T - inside.sum(axis=2)
     inside[:, np.arange(gpus), np.arange(gpus)] = 0.0
     by_rail = by_gpu.sum(axis=1)
     np.fill_diagonal(by_rail, 0.0)
     return (
-        _Loads(sent + inside.sum(axis=2), sent, received, inside, by_rail.sum(axis=1), "sending"),
+        _Loads(sent + inside.sum(axis=2), sent, received, to_rail, inside, by_rail.sum(axis=1), "sending"),
         _Loads(
-            received + inside.sum(axis=1), received, sent, inside.transpose(0, 2, 1), by_rail.sum(axis=0), "receiving"
+            received + inside.sum(axis=1),
+            received,
+            sent,
+            from_rail,
+            inside.transpose(0, 2, 1),
+            by_rail.sum(axis=0),
+            "receiving",
         ),
     )
 
@@ -84,10 +93,11 @@ def _loads(cluster: Cluster, demand: Demand) -> tuple[_Loads, _Loads]:
 def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
     """One server, one rank, one rail."""
     nic = _usable_nics(cluster, loads.verb)
-    all_nics, uplink = nic.sum(axis=1), np.broadcast_to(_uplink(cluster), cluster.servers)
-    server_s = _divide(loads.leaves_server.sum(axis=1), np.minimum(all_nics, uplink))
+    uplink = np.broadcast_to(_uplink(cluster), cluster.servers)
+    nics_s, uplink_s = _by_nics_s(cluster, loads, nic), _divide(loads.leaves_server.sum(axis=1), uplink)
+    server_s = np.maximum(nics_s, uplink_s)
     worst = int(server_s.argmax())
-    what = "NICs" if all_nics[worst] <= uplink[worst] else "leaf uplink"
+    what = "NICs" if nics_s[worst] >= uplink_s[worst] else "leaf uplink"
     yield _total(server_s[worst], _server_start_s(cluster)), f"{what} of server {worst}, {loads.verb}"
     rank_s = _divide(loads.leaves_rank, nic + _scale_up_port(cluster)).reshape(-1)
     worst = int(rank_s.argmax())
@@ -96,6 +106,21 @@ def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
         rail_s = _divide(loads.leaves_rail, _scale_up_port(cluster).sum(axis=0) + _beyond_rail(cluster))
         worst = int(rail_s.argmax())
         yield _total(rail_s[worst], _rank_start_s(cluster)), f"links off rail {worst}, {loads.verb}"
+
+
+def _by_nics_s(cluster: Cluster, loads: _Loads, nic: Floats) -> Floats:
+    """What each server's NICs need for their bytes: a NIC's own GPU's at once, others' only after a hop inside (before
+    it where they are received); on rails those for other indices also before another hop."""
+    own, total, all_nics = loads.leaves_server, loads.leaves_server.sum(axis=1), nic.sum(axis=1)
+    hop_s = cluster.message_overhead_s + cluster.scale_up_latency_s
+    early = np.minimum(own, nic * hop_s).sum(axis=1)
+    alone_s = _divide(own, nic).max(axis=1)
+    seconds: Floats = np.where(alone_s <= hop_s, alone_s, hop_s + _divide(total - early, all_nics))
+    if cluster.scale_out == "rail":
+        last_s = cluster.message_overhead_s + min(cluster.scale_up_latency_s, cluster.scale_out_latency_s)
+        left = total - early - np.minimum(loads.by_rail, nic * last_s).sum(axis=1)
+        seconds = np.where(left > 0, np.maximum(seconds, hop_s + last_s + _divide(left, all_nics)), seconds)
+    return seconds
 
 
 def _priced_rails(cluster: Cluster, demand: Demand) -> Iterator[tuple[float, str]]:

@@ -13,6 +13,7 @@ namespace interlock {
 /// A message takes the orbit's overhead plus the ticks of its tasks; what it carries arrives the orbit's latency later. It
 /// holds each resource from its start for `orbit_shares` of that time: a link four times as fast as the message serves
 /// three others meanwhile, one after the other here, at once in the network. Nobody else holds a resource then.
+/// Before the first message of a sender, which holds its resources meanwhile, come `opening_ticks`.
 struct OrbitWork {
     std::int32_t num_resources;
     Csr<std::int32_t> orbit_resources;
@@ -22,6 +23,8 @@ struct OrbitWork {
     std::span<const std::int32_t> task_orbit;
     std::span<const std::int64_t> task_ticks;  ///< without overhead
     Csr<std::int32_t> successors;              ///< tasks that need this one to have arrived
+    std::span<const std::int32_t> orbit_sender;
+    std::int64_t opening_ticks = 0;
 };
 
 struct ListSchedule {

@@ -20,6 +20,7 @@ struct PathOptions {
     std::int32_t batch;   ///< paths of one source laid together, at the same prices
     double haste;         ///< how much time on the way weighs beside price
     std::uint64_t seed;
+    std::span<const std::int64_t> delay_ticks;  ///< [num_arcs] more time on the way, which holds nothing
 };
 
 struct Paths {

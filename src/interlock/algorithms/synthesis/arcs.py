@@ -42,6 +42,7 @@ class Ticks:
     overhead: NDArray[np.int64]
     per_byte: NDArray[np.float64]
     latency: NDArray[np.int64]
+    opening: int
     tick_s: float
 
     def of_bytes(self, arc: NDArray[np.int32], size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -70,6 +71,7 @@ class ArcSet:
     latency_s: NDArray[np.float64]
     orbit: NDArray[np.int32]
     fan_in: int | None  # messages at once that a receiving port tolerates
+    opening_s: float  # before a rank's first message
 
     def __len__(self) -> int:
         return len(self.src)
@@ -80,7 +82,7 @@ class ArcSet:
         row = held.row_of_value
         back = held.offsets[row] + held.offsets[row + 1] - 1 - np.arange(len(row))
         mirrored = Ragged(held.offsets, held.values[back])
-        return replace(self, src=self.dst, dst=self.src, resources=mirrored, share=self.share[back])
+        return replace(self, src=self.dst, dst=self.src, resources=mirrored, share=self.share[back], opening_s=0.0)
 
     def held_by(self, arc: NDArray[np.integer]) -> tuple[Ragged, NDArray[np.float64]]:
         """Resources of some arcs, and the share of each."""
@@ -137,12 +139,13 @@ class ArcSet:
     def ticks(self, num_transfers: int, total_bytes: float) -> Ticks:
         """Whole ticks, a picosecond or as much more as keeps everything one after the other below 2^60."""
         worst_s = num_transfers * float(self.overhead_s.max() + self.latency_s.max())
-        worst_s += total_bytes * float(self.seconds_per_byte.max())
+        worst_s += num_transfers * self.opening_s + total_bytes * float(self.seconds_per_byte.max())
         tick_s = max(1e-12, math.ldexp(1.0, math.ceil(math.log2(max(worst_s, 1e-30))) - 60))
         return Ticks(
             np.rint(self.overhead_s / tick_s).astype(np.int64),
             self.seconds_per_byte / tick_s,
             np.rint(self.latency_s / tick_s).astype(np.int64),
+            round(self.opening_s / tick_s),
             tick_s,
         )
 
@@ -175,6 +178,7 @@ def arcs_of(topology: Topology) -> ArcSet:
         latency_s=np.add.reduceat(topology.latency_s[path.values], start),
         orbit=np.arange(len(path), dtype=np.int32),
         fan_in=topology.fabric.fan_in,
+        opening_s=topology.stage_overhead_s,
     )
 
 

@@ -186,6 +186,8 @@ class ListScheduler:
             merging.most_chunks,
             int(merging.patience * float(np.median(ticks.overhead))),
             np.zeros(0, np.int64) if most_ticks is None else (most_ticks[tasks.arc] * tasks.shorter).astype(np.int64),
+            arcs.src[orbit_arc],
+            ticks.opening,
             refinements,
         )
         return TimedTransfers(tasks.arc, tasks.chunk, np.asarray(start), np.asarray(message), tasks.reduces, makespan)
