@@ -12,9 +12,10 @@ import pytest
 
 import interlock as il
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.interchange import get_format
+from interlock.interchange import Intent, get_format, read_foreign
 from interlock.interchange.shared.json_text import parse_json
 from interlock.interchange.shared.xml_text import parse_xml
+from interlock.interchange.tacos import HEADER
 from interlock.memory import check_memory
 from interlock.topology import parse_topology, read_cluster, read_topology
 from interlock.traffic import read_demand
@@ -212,6 +213,26 @@ def test_very_many_chunks_are_not_written_for_tacos(tmp_path: Path, monkeypatch:
     with pytest.raises(LimitExceeded, match=r"the schedule moves [0-9]+ chunks of"):
         plan.export("tacos-csv", tmp_path / "out.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tacos_rows_are_counted_before_they_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.csv"
+    head = f"NPUs Count,2\nLinks Count,2\nChunks Count,4\nChunk Size,8\n{HEADER}\n"
+    file.write_text(head + "0,1,0,50,0, 1 :9:2,\n1,0,0,50,2,,3\n")
+    rows = read_foreign(file, Intent(), "tacos-csv").schedule
+    assert rows.pieces.item.tolist() == [0, 1, 2, 3] and rows.src.values.tolist() == [0, 0, 1, 1]
+    for cell, says in (
+        ("4", "4 must be between 0 and 3"),
+        ("x", "'x' is not a whole number"),
+        ("9" * 19, "9' is not a"),
+    ):
+        file.write_text(head + f"0,1,0,50,0,1\n1,0,0,50,2,{cell}\n")
+        with pytest.raises(InvalidInput, match=says):
+            read_foreign(file, Intent(), "tacos-csv")
+    monkeypatch.setattr("interlock.interchange.tacos.MAX_TRANSFERS_READ", 10)
+    file.write_text(head + "0,1,0,50," + "0," * 10)
+    with pytest.raises(LimitExceeded, match="more than 10 transfers"):
+        read_foreign(file, Intent(), "tacos-csv")
 
 
 def test_tables_of_too_many_lines_or_rows_are_refused_before_they_are_read(tmp_path: Path) -> None:

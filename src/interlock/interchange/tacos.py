@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.collectives import Collective, CollectiveKind, collective
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.files import read_text, write_atomically
+from interlock.files import lines_of, read_text, write_atomically
 from interlock.interchange.contract import ExportReport, ForeignSchedule, Intent
 from interlock.interchange.shared.chunks.goal import network_of
 from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
@@ -29,6 +31,7 @@ __all__ = [
     "MAX_CHUNKS",
     "MAX_RANKS",
     "MAX_TRANSFERS",
+    "MAX_TRANSFERS_READ",
     "read_schedule",
     "write_schedule",
 ]
@@ -36,18 +39,26 @@ __all__ = [
 GIB = 2**30  # TACOS' "GB/s" are 2^30 bytes per second
 MAX_RANKS = 65_536
 MAX_CHUNKS = 1 << 22
-MAX_TRANSFERS = 10_000_000
+MAX_TRANSFERS = 10_000_000  # written
+MAX_TRANSFERS_READ = 4_000_000  # commas in rows of links: some 600 MB
 HEADER = "SrcID,DestID,Latency (ns),Bandwidth (GB/s),Chunks"
 COPYING = (CollectiveKind.ALL_GATHER, CollectiveKind.BROADCAST, CollectiveKind.GATHER)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Table:
     num_ranks: int
     num_chunks: int
     chunk_bytes: int
     links: list[tuple[int, int, float, float]]
-    chunks: list[list[int]]  # per link
+    chunks: list[NDArray[np.int64]]  # per link
+
+    @cached_property
+    def moves(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Sender, receiver and chunk of every transfer, in the file's order."""
+        counts = [len(row) for row in self.chunks]
+        ends = np.array([link[:2] for link in self.links], np.int64).reshape(-1, 2).repeat(counts, axis=0)
+        return ends[:, 0], ends[:, 1], np.concatenate([np.zeros(0, np.int64), *self.chunks])
 
 
 def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
@@ -90,22 +101,23 @@ def _network(table: _Table, path: Path, intent: Intent) -> tuple[Topology, NDArr
     graph = network_of(intent, table.num_ranks, str(path)).topology
     links = {pair: k for k, pair in enumerate(zip(graph.link_src.tolist(), graph.link_dst.tolist(), strict=True))}
     for (src, dst, _, _), row in zip(table.links, table.chunks, strict=True):
-        if row and (src, dst) not in links:
+        if len(row) and (src, dst) not in links:
             raise InvalidInput(f"{path} sends from rank {src} to rank {dst}; {graph.name} has no such link")
     return graph, np.array([links.get((src, dst), -1) for src, dst, _, _ in table.links], np.int32)
 
 
 def _owners(table: _Table, kind: CollectiveKind, root: int, violations: list[str]) -> NDArray[np.int32]:
     """The rank that sends each chunk without receiving it; chunks nobody sends are shared out in order."""
-    received = {(dst, chunk) for (_, dst, _, _), row in zip(table.links, table.chunks, strict=True) for chunk in row}
+    src, dst, chunk = table.moves
+    received = np.unique(dst * table.num_chunks + chunk)
+    sent = src * table.num_chunks + chunk
+    place = np.minimum(np.searchsorted(received, sent), max(0, len(received) - 1))
+    own = np.flatnonzero(received[place] != sent)
+    own = own[np.sort(np.unique(sent[own], return_index=True)[1])]  # each rank and chunk once, in the file's order
     owner = np.full(table.num_chunks, -1, np.int64)
-    for (src, _, _, _), row in zip(table.links, table.chunks, strict=True):
-        for chunk in row:
-            if (src, chunk) in received or owner[chunk] == src:
-                continue
-            if owner[chunk] >= 0:
-                violations.append(f"ranks {owner[chunk]} and {src} both send chunk {chunk} without receiving it")
-            owner[chunk] = src
+    owner[chunk[own]] = src[own]
+    for row in own[owner[chunk[own]] != src[own]].tolist():
+        violations.append(f"ranks {src[row]} and {owner[chunk[row]]} both send chunk {chunk[row]} without receiving it")
     unsent = np.flatnonzero(owner < 0)
     if len(unsent):
         violations.append(f"chunk {unsent[0]} has no owner: nobody sends it, or only ranks that also receive it")
@@ -125,38 +137,38 @@ def _schedule(table: _Table, link_of_row: NDArray[np.int32]) -> Schedule:
     """One message per chunk and link, each alone on its link, after the message that brought the chunk."""
     counts = np.array([len(row) for row in table.chunks], np.int64)
     link = np.repeat(np.arange(len(counts)), counts).astype(np.int32)
-    chunk = np.array([c for row in table.chunks for c in row], np.int32)
-    src = np.array([table.links[k][0] for k in link.tolist()], np.int32)
-    dst = np.array([table.links[k][1] for k in link.tolist()], np.int32)
-    brought: dict[tuple[int, int], int] = {}
-    for message, key in enumerate(zip(dst.tolist(), chunk.tolist(), strict=True)):
-        brought.setdefault(key, message)
-    feeder = [brought.get(key) for key in zip(src.tolist(), chunk.tolist(), strict=True)]
+    src, dst, chunk = table.moves
+    brought, message = np.unique(dst * table.num_chunks + chunk, return_index=True)
+    needed = src * table.num_chunks + chunk
+    place = np.minimum(np.searchsorted(brought, needed), max(0, len(brought) - 1))
+    is_fed = brought[place] == needed
     count = len(chunk)
-    place = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
+    turn = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
     size = np.full(count, table.chunk_bytes, np.int64)
     return Schedule(
-        src=Ragged.single(src),
-        dst=Ragged.single(dst),
+        src=Ragged.single(src.astype(np.int32)),
+        dst=Ragged.single(dst.astype(np.int32)),
         kind=np.full(count, Kind.COPY, np.uint8),
         phase=np.full(count, Phase.SPREAD, np.uint8),
-        stage=place.astype(np.int32),
+        stage=turn.astype(np.int32),
         slice=np.zeros(count, np.int32),
         size_bytes=size,
         path=Ragged.single(link_of_row[link]),
         exclusive=np.ones(count, np.bool_),
-        order=place.astype(np.int64),
-        deps=Ragged.from_lists([] if earlier is None else [earlier] for earlier in feeder),
-        pieces=Pieces(np.arange(count + 1, dtype=np.int64), chunk, np.zeros(count, np.int64), size.copy()),
+        order=turn,
+        deps=Ragged.from_counts(is_fed, message[place[is_fed]].astype(np.int32)),
+        pieces=Pieces(
+            np.arange(count + 1, dtype=np.int64), chunk.astype(np.int32), np.zeros(count, np.int64), size.copy()
+        ),
     )
 
 
 def _parse(path: Path) -> _Table:
-    lines = [line.strip() for line in read_text(path, MAX_FILE_BYTES).splitlines()]
+    lines = lines_of(read_text(path, MAX_FILE_BYTES), path)
     numbers: dict[str, int] = {}
     body = 0
     for place, line in enumerate(lines):
-        cells = line.split(",")
+        cells = line.strip().split(",", 2)
         if cells[0] == "SrcID":
             body = place + 1
             break
@@ -168,29 +180,45 @@ def _parse(path: Path) -> _Table:
         raise InvalidInput(f"{path} is no TACOS CSV: it lacks {missing[0] if missing else 'the row of column names'!r}")
     ranks, num_chunks = numbers["NPUs Count"], numbers["Chunks Count"]
     links: dict[tuple[int, int], tuple[float, float]] = {}
-    chunks: list[list[int]] = []
+    chunks: list[NDArray[np.int64]] = []
     total = 0
     for place, line in enumerate(lines[body:], body + 1):
-        if not line:
+        if not line.strip():
             continue
         where = f"{path}, line {place}"
-        cells = line.split(",")
+        total += line.count(",")
+        if total > MAX_TRANSFERS_READ:
+            raise LimitExceeded(f"{where}: more than {MAX_TRANSFERS_READ} transfers")
+        cells = line.strip().split(",", 4)
         if len(cells) < 5:
             raise InvalidInput(f"{where} has {len(cells)} cells; a link needs at least 5")
         src, dst = (_whole(cell, f"{where}: rank", 0, ranks - 1) for cell in cells[:2])
         if src == dst or (src, dst) in links:
             raise InvalidInput(f"{where}: the link from {src} to {dst} joins a rank to itself or is given twice")
         links[src, dst] = (_fraction(cells[2], f"{where}: latency"), _fraction(cells[3], f"{where}: bandwidth"))
-        carried = [] if cells[4].strip() == "None" else [c for c in cells[4:] if c.strip()]
-        # Later versions write id:end:start; the order of the row is the order on the link in all of them.
-        chunks.append([_whole(c.partition(":")[0], f"{where}: chunk", 0, num_chunks - 1) for c in carried])
-        total += len(carried)
-        if total > MAX_TRANSFERS:
-            raise LimitExceeded(f"{where}: more than {MAX_TRANSFERS} transfers")
+        chunks.append(_chunks(cells[4], f"{where}: chunk", num_chunks))
     if len(links) != numbers["Links Count"]:
         raise InvalidInput(f"{path} says {numbers['Links Count']} links but lists {len(links)}")
     rows = [(src, dst, latency, bandwidth) for (src, dst), (latency, bandwidth) in links.items()]
     return _Table(ranks, num_chunks, numbers["Chunk Size"], rows, chunks)
+
+
+def _chunks(text: str, where: str, num_chunks: int) -> NDArray[np.int64]:
+    """The chunks of one link. Later versions write id:end:start; a row's order is the order on the link in all."""
+    if text.strip() == "None":
+        return np.zeros(0, np.int64)
+    text = re.sub(r":[^,]*", "", text)
+    words = re.sub(r",[\s,]*(?=,|$)", "", text.strip(" \t,"))  # empty cells are passed over
+    if not words:
+        return np.zeros(0, np.int64)
+    is_plain = words.isascii() and words.replace(",", "").isdigit() and re.search(r"\d{19}", words) is None
+    if not is_plain:  # with blanks, or wrong
+        return np.array([_whole(word, where, 0, num_chunks - 1) for word in words.split(",")], np.int64)
+    chunks = np.fromstring(words, np.int64, sep=",")
+    strange = np.flatnonzero(chunks >= num_chunks)
+    if len(strange):
+        raise InvalidInput(f"{where}: {chunks[strange[0]]} must be between 0 and {num_chunks - 1}")
+    return chunks
 
 
 def _whole(text: str, where: str, least: int, most: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from interlock.errors import InvalidInput, nearest
-from interlock.files import FilePath, read_text
+from interlock.files import FilePath, lines_of, read_text
 from interlock.topology import named, shapes
 from interlock.topology.cluster_files import cluster_from_table
 from interlock.topology.edge_files import MAX_FILE_BYTES, has_column, read_edges
@@ -125,7 +125,7 @@ def _refuse_said(given: Mapping[str, object], where: str) -> None:
 
 def _is_toml(path: FilePath) -> bool:
     """Whether a file without a suffix reads as TOML; an edge list begins with a header of names."""
-    lines = [line for line in read_text(path, MAX_FILE_BYTES).splitlines() if line.strip()[:1] not in ("", "#")]
+    lines = [line for line in lines_of(read_text(path, MAX_FILE_BYTES), path) if line.strip()[:1] not in ("", "#")]
     return bool(lines) and ("=" in lines[0] or lines[0].lstrip().startswith("["))
 
 

@@ -77,6 +77,8 @@ def read_integers(path: FilePath) -> NDArray[np.int64]:
     for number, line in enumerate(lines_of(text, path), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        if line.count(",") + line.count(";") > MAX_RANKS:
+            raise LimitExceeded(f"{path}, line {number}: more than {MAX_RANKS} columns; at most {MAX_RANKS} are read")
         plain = _plain(line)
         cells = re.split(r"[,;]\s*|\s+", line.strip().rstrip(",;")) if plain is None else plain
         width = len(rows[0]) if rows else len(cells)

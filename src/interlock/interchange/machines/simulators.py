@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.files import read_text
+from interlock.files import lines_of, read_text
 from interlock.interchange.machines.join import ImportedTopology, from_graph
 from interlock.interchange.shared.json_text import Json, parse_json, table
 from interlock.topology import Cluster, clos, from_edges, product
@@ -97,7 +97,7 @@ def _yaml(path: Path, content: str) -> dict[str, Json]:
     """The little YAML that these files use: keys with scalars, bracketed lists, or lists of dashes."""
     values: dict[str, Json] = {}
     listed: list[Json] | None = None
-    for place, raw in enumerate(content.splitlines(), 1):
+    for place, raw in enumerate(lines_of(content, path), 1):
         line = raw.split("#", 1)[0].rstrip()
         if not line.strip() or line.strip() == "---":
             continue
@@ -130,7 +130,7 @@ def _scalar(text: str) -> str:
 
 def read_simai_topology(path: Path) -> ImportedTopology:
     """SimAI's list of links: `nodes gpus_per_server nvswitches other_switches links TYPE`, switch ids, then links."""
-    lines = [line.split() for line in read_text(path, MAX_BYTES).splitlines() if line.strip()]
+    lines = [line.split() for line in lines_of(read_text(path, MAX_BYTES), path) if line.strip()]
     if len(lines) < 2 or len(lines[0]) < 5:
         raise InvalidInput(f"{path} is no SimAI topology: its first line needs at least five numbers")
     nodes, per_server, nvswitches, others, links = (_whole(path, 1, word, MAX_LINKS) for word in lines[0][:5])
@@ -180,7 +180,7 @@ def read_htsim_topology(path: Path) -> ImportedTopology:
     """htsim's fat tree (`.topo`): hosts under leaves; the tiers above the leaves as spines."""
     header: dict[str, int] = {}
     tiers: list[dict[str, float]] = []
-    for place, raw in enumerate(read_text(path, MAX_BYTES).splitlines(), 1):
+    for place, raw in enumerate(lines_of(read_text(path, MAX_BYTES), path), 1):
         words = raw.split("#", 1)[0].split()
         if not words:
             continue

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.files import read_text
+from interlock.files import lines_of, read_text
 from interlock.interchange.shared.files import MAX_FILE_BYTES
 
 __all__ = ["Communication", "Workload", "read_simai_workload"]
@@ -40,7 +40,7 @@ class Workload:
 
 def read_simai_workload(path: Path) -> Workload:
     """The workload in a file."""
-    lines = [line for line in read_text(path, MAX_FILE_BYTES).splitlines() if line.strip()]
+    lines = [line for line in lines_of(read_text(path, MAX_FILE_BYTES), path) if line.strip()]
     words = lines[0].split() if lines else []
     if len(lines) < 2 or not re.fullmatch(r"[A-Z][A-Z_]{2,63}", words[0] if words else ""):
         raise InvalidInput(f"{path} is no SimAI workload: it starts with neither a model type nor MICRO")
