@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import interlock as il
-from interlock.algorithms.neighbours import _server_cycles
+from interlock.algorithms.neighbours import _grid_cycles, _server_cycles
 from interlock.algorithms.tiers import _scenes, _ways, follow, ledger_s
 from interlock.collectives import collective
 from interlock.planning import solve
@@ -98,3 +98,13 @@ def test_a_switch_that_some_rank_cannot_reach_sums_nothing() -> None:
     able = dataclasses.replace(graph, reduces=np.arange(5) == hub, multicasts=np.arange(5) == hub)
     plan = solve(collective_problem(able, collective("all-reduce", "1 MB"), 1), "guided")
     assert plan.certificate().valid
+
+
+@pytest.mark.parametrize("dims", [(2, 2), (4, 3), (3, 4), (5, 2, 3), (3, 3, 4), (2, 3, 2, 3)])
+def test_a_cycle_of_a_grid_visits_every_place_once_and_steps_to_a_neighbour(dims: tuple[int, ...]) -> None:
+    cycles = list(_grid_cycles(dims))
+    assert len(cycles) == sum(size % 2 == 0 for size in dims)
+    for cycle in cycles:
+        assert sorted(cycle.tolist()) == list(range(int(np.prod(dims))))
+        places = np.stack(np.unravel_index(cycle, dims))
+        assert (np.abs(places - np.roll(places, -1, axis=1)).sum(axis=0) == 1).all()

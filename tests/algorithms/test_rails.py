@@ -178,5 +178,6 @@ def test_bad_chunks_are_refused(parameter: str, value: object) -> None:
 
 def test_bad_slices_are_refused() -> None:
     cluster = il.cluster("h200", servers=2)
-    with pytest.raises(il.InvalidInput, match="slices=0"):
-        il.plan(cluster, il.traffic.uniform(cluster), algorithm="rails-split", slices=0)
+    for slices in (0, 1001):
+        with pytest.raises(il.InvalidInput, match=f"slices={slices} must be between 1 and 1000"):
+            il.plan(cluster, il.traffic.uniform(cluster), algorithm="rails-split", slices=slices)

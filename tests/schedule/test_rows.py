@@ -98,6 +98,7 @@ def test_rows_of_a_slot_table_read_one_by_one_are_those_written_out(make: Callab
     plan = il.synthesize(il.topology.mesh(3, 2, bandwidth="1 GB/s"), make("6 MB"), "guided", chunks=1)
     assert isinstance(plan.compact, SlotSchedule)
     assert list(plan.compact.iter_messages()) == list(plan.compact.expand().iter_messages())
+    assert plan.compact.num_messages == plan.compact.expand().num_messages
 
 
 @pytest.mark.parametrize(

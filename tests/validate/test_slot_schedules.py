@@ -211,3 +211,18 @@ def test_small_rings_stream_and_chunks_of_unknown_items_do_not(collective: str, 
         strange[-1] = item
         chunks = Chunks(strange, schedule.chunks.offset, schedule.chunks.length)
         assert not streams(replace(schedule, chunks=chunks), problem)
+
+
+@pytest.mark.parametrize("chunk", [0, 1, 5])
+def test_a_chunk_that_all_ranks_but_one_do_not_send_on_is_named(chunk: int) -> None:
+    problem = ring_problem(3, "reduce-scatter")
+    schedule = ring_schedule(problem, "reduce-scatter")
+    table = np.where(schedule.table == chunk, REST, schedule.table).astype(np.uint16)
+    lacks = replace(schedule, table=table)
+    assert streams(lacks, problem)
+    report = check(lacks, problem)
+    assert report.num_violations == len(report.violations) == 1 and not report.scratch_bytes.any()
+    found = report.violations[0]
+    first = int(schedule.chunks.offset[chunk])
+    assert (found.rule, found.item) == (Rule.REDUCTION_COMPLETE, int(schedule.chunks.item[chunk]))
+    assert (found.first_byte, found.last_byte) == (first, first + int(schedule.chunks.length[chunk]) - 1)
