@@ -560,12 +560,12 @@ def mutation() -> str:
     """How many small faults the tests notice, by folder."""
     lines = []
     for row in rows_of(stored("mutation")):
-        tried, killed = int(str(row["tried"])), int(str(row["killed"]))
-        share = f"{100 * killed / tried:.0f} %" if tried else "-"
-        lines.append(
-            [str(row["folder"]), *(str(row[key]) for key in ("sampled", "tried", "killed", "not reached")), share]
-        )
-    return markdown(["folder", "sampled", "tried", "noticed", "reached by no test", "noticed of those tried"], lines)
+        tried, killed, alike = (int(str(row[key])) for key in ("tried", "killed", "equivalent"))
+        shares = [f"{100 * killed / count:.0f} %" if count else "-" for count in (tried, tried - alike)]
+        counts = [str(row[key]) for key in ("sampled", "tried", "killed", "not reached", "equivalent")]
+        lines.append([str(row["folder"]), f"{row['seed']}, `{row['commit']}`", *counts, *shares])
+    header = ["folder", "seed, commit", "sampled", "tried", "noticed", "reached by no test", "cannot be noticed"]
+    return markdown([*header, "noticed of those tried", "of those that can be"], lines)
 
 
 def gpu_experts() -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from interlock.ragged import Ragged
+from interlock.simulate import simulate
 from interlock.simulate.hops import one_message_per_link
 from interlock.topology import ring
 from simulate.strategies import bare_schedule
@@ -25,3 +26,11 @@ def test_hops_wait_for_the_hop_before_and_a_message_without_links_stays_whole() 
     assert [each.tolist() for each in cut.deps] == [[], [0], [0, 1], [2], [3]]
     assert cut.size_bytes.tolist() == [5, 5, 7, 9, 9]
     assert np.array_equal(cut.pieces.offsets, np.zeros(cut.num_messages + 1))  # which bytes is not asked here
+
+
+def test_a_message_over_one_link_takes_as_long_stored_as_cut_through() -> None:
+    graph = ring(4, bandwidth="1 GB/s", latency="1 us", message_overhead="2 us")
+    schedule = bare_schedule([0, 1, 0], [1, 2, 3], [5000, 7000, 9000], deps=[[], [0], []])
+    times = [simulate(schedule, graph, forwarding=way).finish_s for way in ("cut-through", "store-and-forward")]
+    assert np.allclose(times[0], [8e-6, 18e-6, 12e-6], rtol=1e-9, atol=0.0)
+    assert np.array_equal(times[0], times[1])

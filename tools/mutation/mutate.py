@@ -9,8 +9,8 @@ of modules, defaults) is tried in a process of its own.
 A mutant is killed when a test fails or takes too long; one that no test reaches survives. `--seconds` is the most that
 the tests of its own folder took in the first run, a quarter of it what others took: a survivor has survived those. A
 log in `--work` makes it resumable; `--tests` then takes new files of tests over, and tries the survivors again. Never
-report the sample that tests were written for: draw another. `equivalent.json` names survivors that no test can notice,
-with the reason; they are counted apart.
+report the sample that tests were written for: draw another. `equivalent.json` names survivors of the stored sample
+that no test can notice, with the reason; they are counted apart.
 `--share` of the sample is shared equally by the folders that promise a kill rate; the others have the rest.
 """
 
@@ -258,7 +258,10 @@ def tried(work: Path) -> dict[int, dict[str, object]]:
     """What the log says."""
     log = work / "log.jsonl"
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return {row["mutant"]: row for row in rows}
+    known: dict[int, dict[str, object]] = {}
+    for row in rows:  # a survivor may have been tried again, by more tests
+        known[row["mutant"]] = {**row, "tests": row["tests"] + known.get(row["mutant"], {}).get("tests", 0)}
+    return known
 
 
 def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
@@ -267,7 +270,7 @@ def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
     chosen = chosen_tests(mutants, work, seconds)
     jobs = []
     for number, row in tried(work).items():
-        if row["outcome"] != "survived" or row["cap_s"] >= seconds or row["tests"] == 0:
+        if row["outcome"] != "survived" or row["cap_s"] >= seconds:
             del chosen[number]
         else:
             before = set(chosen_tests(mutants, work, row["cap_s"])[number][0])
@@ -279,7 +282,8 @@ def try_all(mutants: list[Mutant], work: Path, seconds: float) -> None:
         elif names and not mutant.early:
             jobs.append({"mutant": mutant.number, "tests": names, "limit_s": 3 + 3 * sum_s, "cap_s": seconds})
     random.Random(0).shuffle(jobs)  # what was tried when time runs out is a sample too
-    jobs.sort(key=lambda job: mutants[job["mutant"]].folder not in PROMISED)
+    known = tried(work)
+    jobs.sort(key=lambda job: (mutants[job["mutant"]].folder not in PROMISED, job["mutant"] not in known))
     if jobs:
         (work / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
         pytest(work, ["-n", "0"], MUTANT_JOBS=str(work / "jobs.jsonl"), MUTANT_LOG=str(log))
@@ -319,7 +323,7 @@ def tell(mutants: list[Mutant], work: Path, target: Path | None, seed: int) -> N
         row["not reached"] += found["tests"] == 0
         if found["outcome"] == "survived":
             change = f"{mutant.before} -> {mutant.after}"
-            why = reasons.get(f"{mutant.file}: {change}", "")
+            why = reasons.get(f"{mutant.file}:{mutant.line}: {change}", "")
             row["equivalent"] += bool(why)
             survivors.append({"place": f"{mutant.file}:{mutant.line}", "change": change, "equivalent": why})
             print(f"{mutant.number} {mutant.file}:{mutant.line}: {change}  [{found['tests']} tests] {why}")
@@ -331,7 +335,10 @@ def tell(mutants: list[Mutant], work: Path, target: Path | None, seed: int) -> N
 
         made_on = {**machine(), "commit": (work / "commit").read_text()}  # of the copy, not of now
         facts = {"benchmark": "mutation", "machine": made_on, "seed": seed}
-        listed = [{"folder": folder, **row} for folder, row in rows.items()]
+        sample = {"seed": seed, "commit": made_on["commit"]}
+        listed = [{"folder": folder, **sample, **row} for folder, row in rows.items() if row["tried"]]
+        kept = json.loads(target.read_text())["rows"] if target.exists() else []
+        listed += [row for row in kept if not rows.get(row["folder"], {}).get("tried")]  # of an earlier sample
         target.write_text(json.dumps({**facts, "rows": listed, "survivors": survivors}, indent=1) + "\n")
 
 
