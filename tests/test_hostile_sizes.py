@@ -235,6 +235,16 @@ def test_tacos_rows_are_counted_before_they_are_split(tmp_path: Path, monkeypatc
         read_foreign(file, Intent(), "tacos-csv")
 
 
+def test_cells_of_a_line_are_counted_before_they_are_split(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("src,dst,bandwidth\n0,1" + "," * 16)
+    with pytest.raises(InvalidInput, match="line 2 has more than 16 commas"):
+        read_topology(file)
+    file.write_text("1," * 8193)
+    with pytest.raises(LimitExceeded, match="line 1: more than 8192 columns"):
+        read_demand(file)
+
+
 def test_tables_of_too_many_lines_or_rows_are_refused_before_they_are_read(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     for lines, says in (("1\n" * 8193, "8193 rows; at most 8192"), ("\n\r" * 600_000, "has 1200000 lines; at most")):

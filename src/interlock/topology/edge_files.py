@@ -24,6 +24,7 @@ from interlock.units import Quantity, parse_bandwidth, parse_seconds
 __all__ = ["MAX_FILE_BYTES", "has_column", "read_edges", "write_edges"]
 
 MAX_FILE_BYTES = 1 << 26
+MAX_COMMAS = 16  # in a line
 
 # Column of an edge list -> what it holds, and its unit (None: written in the cell, or SI).
 _TIMES = {"": None, "_s": "s", "_ms": "ms", "_us": "us", "_ns": "ns"}
@@ -47,7 +48,7 @@ def has_column(path: FilePath, what: str) -> bool:
     """Whether an edge list says the bandwidth, latency or message overhead of its links."""
     text = read_text(path, MAX_FILE_BYTES)
     lines = [line for line in lines_of(text, path) if line.strip()[:1] not in ("", "#")]
-    cells = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
+    cells = [cell.strip().lower() for cell in lines[0].split(",", MAX_COMMAS)] if lines else []
     return any(_COLUMNS.get(cell, ("",))[0] == what for cell in cells)
 
 
@@ -58,6 +59,9 @@ def _from_csv(lines: list[str], name: str, unsaid: Mapping[str, Quantity]) -> To
     body = [(number, line) for number, (line, comment) in kept if line.strip() and not comment]
     if not body:
         raise InvalidInput("the file is empty; an edge list needs a header with src, dst and bandwidth")
+    crowded = next((number for number, line in body if line.count(",") > MAX_COMMAS), None)
+    if crowded is not None:
+        raise InvalidInput(f"line {crowded} has more than {MAX_COMMAS} commas; a link needs fewer")
     try:
         rows = list(csv.reader((line for _, line in body), strict=True, skipinitialspace=True))
     except csv.Error as error:
