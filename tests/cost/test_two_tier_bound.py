@@ -147,3 +147,12 @@ def test_only_receiving_ports_lose_what_the_fabric_takes(scale_out):
     assert bound(hosts, pairs(6, out)).seconds == pytest.approx(total / 100)
     into = {(dst, src): size for (src, dst), size in out.items()}
     assert bound(hosts, pairs(6, into)).seconds == pytest.approx(total / 80)
+
+
+def test_a_pair_of_nics_is_no_faster_than_the_uplink_it_is_hashed_to():
+    free = {"scale_out_latency": 0, "message_overhead": 0, "stage_overhead": 0, "scale_up_latency": 0}
+    slow = cluster("h200", servers=3, gpus_per_server=1, scale_out="flat", faults=[slow_nic(1, 0, "10 GB/s")], **free)
+    hashed = slow.with_(fabric=Fabric("hashed", ecmp_radix=2))
+    # To rank 1 on its own leaf 10 GB/s, to rank 2 an uplink of (50 + 10 + 50) / 3.
+    rate = 10e9 + 110e9 / 3
+    assert bound(hashed, pairs(3, {(0, 2): 100_000_000})).seconds == pytest.approx(100e6 / rate, rel=1e-6)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from interlock.cost.bound import Bound, tightest
 from interlock.topology import Cluster
+from interlock.topology.lowering import DEAD_BANDWIDTH, TwoTierRoutes
 from interlock.traffic import Demand
 
 __all__ = ["two_tier_bound"]
@@ -287,10 +288,25 @@ def _usable_nics(cluster: Cluster, verb: str) -> Floats:
     nic = cluster.nic_bandwidth_bytes_per_s.reshape(cluster.servers, cluster.gpus_per_server)
     receiving = nic * cluster.fabric.efficiency
     own, peers = (nic, receiving) if verb == "sending" else (receiving, nic)
+    if cluster.fabric.ecmp_radix is not None and cluster.scale_out != "rail":
+        own = np.minimum(own, _past_hashes(cluster, peers, cluster.fabric.ecmp_radix))
     if cluster.scale_out == "flat":
         return own
     usable: Floats = np.minimum(own, peers.sum(axis=0) - peers + _beyond_rail(cluster))
     return usable
+
+
+def _past_hashes(cluster: Cluster, peers: Floats, radix: int) -> Floats:
+    """What the NICs of other servers take from each, ``[servers, gpus]``: between leaves no pair of NICs is faster than
+    an uplink for each of its flows."""
+    routes = cluster.topology.router
+    assert isinstance(routes, TwoTierRoutes)
+    leaf, server = routes.place_on_leaves() // radix, np.arange(cluster.num_ranks) // cluster.gpus_per_server
+    uplink = np.maximum(cluster.nic_bandwidth_bytes_per_s, DEAD_BANDWIDTH).mean()
+    rate = np.broadcast_to(peers.reshape(-1), (cluster.num_ranks, cluster.num_ranks))
+    rate = np.where(leaf[:, None] == leaf, rate, np.minimum(rate, cluster.fabric.ecmp_flows * uplink))
+    most: Floats = np.where(server[:, None] == server, 0.0, rate).sum(axis=1).reshape(peers.shape)
+    return most
 
 
 def _other(verb: str) -> str:

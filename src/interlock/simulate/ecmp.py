@@ -43,7 +43,7 @@ def hashed_uplinks(path: Ragged, topology: Topology) -> Uplinks:
     into = (path.values >= routes.nic_in) & (path.values < routes.nic_in + ranks)
     src[row[out]] = path.values[out] - routes.nic_out
     dst[row[into]] = path.values[into] - routes.nic_in
-    leaf = _place_on_leaves(routes) // radix
+    leaf = routes.place_on_leaves() // radix
     crosses = np.flatnonzero((src >= 0) & (dst >= 0) & (leaf[src] != leaf[dst]))
     src, dst = src[crosses], dst[crosses]
     port = _turn_of_pair(src * ranks + dst) % fabric.ecmp_flows
@@ -53,15 +53,6 @@ def hashed_uplinks(path: Ragged, topology: Topology) -> Uplinks:
     nic = topology.bandwidth_bytes_per_s[routes.nic_out : routes.nic_in]
     capacity = np.full(2 * num_leaves * uplinks, nic.mean())
     return Uplinks(_append(path, crosses, np.stack([up, down], axis=1)), capacity)
-
-
-def _place_on_leaves(routes: TwoTierRoutes) -> NDArray[np.int64]:
-    """Where each rank's NIC comes on the leaves: rail by rail where rails are joined by a spine, else in rank order."""
-    rank = np.arange(routes.num_ranks)
-    if not routes.leaves_are_rails:
-        return rank
-    width = routes.ranks_per_server
-    return np.asarray(rank % width * (routes.num_ranks // width) + rank // width)
 
 
 def _turn_of_pair(pair: NDArray[np.int64]) -> NDArray[np.int64]:

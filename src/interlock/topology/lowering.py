@@ -52,6 +52,14 @@ class TwoTierRoutes:
         """Link id of rank 0's NIC, inward."""
         return self.nic_out + self.num_ranks
 
+    def place_on_leaves(self) -> NDArray[np.int64]:
+        """Each NIC's place on leaves that hash: rail by rail where a spine joins rails, else in rank order."""
+        rank = np.arange(self.num_ranks)
+        if not self.leaves_are_rails:
+            return rank
+        width = self.ranks_per_server
+        return np.asarray(rank % width * (self.num_ranks // width) + rank // width)
+
     def scale_up_links(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int32]:
         """Links of each scale-up hop: ``[n, 2]`` through a switch, ``[n, 1]`` in a mesh."""
         if not self.is_mesh:
