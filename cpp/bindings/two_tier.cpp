@@ -107,7 +107,7 @@ Column<T> copied(const std::vector<T>& values) {
 std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
     return {static_cast<std::int64_t>(decision.servers), static_cast<std::int64_t>(decision.way), decision.num_stages,
             static_cast<std::int64_t>(decision.pace), decision.window, decision.local_window, decision.num_rounds,
-            decision.crosses_rails ? 1 : 0, decision.lane_flows, decision.least_part_bytes, decision.most_port_bytes,
+            decision.crosses_rails ? 1 : 0, decision.least_part_bytes, decision.most_port_bytes,
             decision.loops_in_turn ? 1 : 0, decision.is_pair_burst ? 1 : 0, decision.flow_bytes, decision.pair_bytes};
 }
 

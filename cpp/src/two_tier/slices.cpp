@@ -7,70 +7,49 @@
 namespace interlock {
 namespace {
 
-// Slices of an average lane, by how often a message's cost goes into the time of the wire and of the redistribution to hide;
-// fewer where lanes are unlike, which end one after the other. Fitted at 1 to 64 MB, 2 to 16 servers.
-constexpr double kSlices = 0.45, kPartnersExponent = 0.52, kRoundUp = 0.45, kHidden = 0.65;
-constexpr double kMostSlices = 64;  // of all lanes of a NIC
-constexpr double kLeastMost = 6;     // of one lane, that it may have all the same
-constexpr std::int64_t kMostFlows = 16;  // of one lane, on the wire at once
-constexpr double kLongSlice = 10;  // latencies that a slice takes, from which one at a time keeps the wire busy
-constexpr double kStageParts = 48;  // a staged plan's slices are this part of the busiest NIC's load
-// Finer slices hide more of the last moves, and more flows come closer to a lane's part of a NIC; each costs its overhead: best
-// where both grow alike, fitted at 1 to 64 MB.
-constexpr double kStageSlice = 3.7, kBurstSlice = 0.5, kDetourSlice = 1.0, kFlow = 2.0;
-constexpr double kMostSliceParts = 512;  // no slice is smaller than this part of the busiest NIC's load
+// Caps on work: slices of all lanes of a NIC, of one lane where there are many, and of one lane on the wire at once.
+constexpr double kMostSlices = 64, kLeastMost = 6;
+constexpr std::int64_t kMostFlows = 16;
+// k slices of each of p lanes cost a NIC k * p messages; what has nothing to hide behind at either end is about a quarter of a
+// slice of every lane, the wire's time over 4k: best where both grow alike. `benchmarks/fit_slices.py` finds the quarter again.
+constexpr double kExposed = 0.25;
+constexpr double kSlicesOfFlow = 2;  // one is on the wire while the arrival of the other is on its way
 
 }  // namespace
 
 double Slices::choose() const {
     const double partners = std::max(1.0, static_cast<double>(ledger_.tiles().servers) - 1);
-    const double most = std::clamp(std::floor(kMostSlices / partners), kLeastMost, 48.0);
+    const double most = std::max(std::floor(kMostSlices / partners), kLeastMost);
     const double bytes = std::accumulate(ledger_.loads().in_far.begin(), ledger_.loads().in_far.end(), 0.0);
     const double nics = std::accumulate(rates_.nic.begin(), rates_.nic.end(), 0.0);
     if (bytes <= 0 || nics <= 0) return 1;
-    const double hidden = bytes / nics + kHidden * ledger_.restore_seconds();
     if (slice_seconds() <= 0) return most;
-    double slices = kSlices * std::sqrt(hidden / slice_seconds()) * ledger_.likeness();
-    slices /= std::pow(partners, kPartnersExponent);
-    return std::clamp(std::floor(slices + kRoundUp), 1.0, most);
-}
-
-std::int32_t Slices::lane_flows(Way way, double slices) const {
-    if (way == Way::kDetour) {
-        // Two keep the wire busy while an arrival is on its way, where that is long beside a slice.
-        const double slice_s = static_cast<double>(std::ranges::max(bytes(way, slices))) / *std::ranges::max_element(rates_.nic);
-        return slice_s < kLongSlice * costs_.scale_out_latency_s ? 2 : 1;
-    }
-    return kUsualFlows;
+    // Fewer where lanes are unlike, which end one after the other.
+    const double slices = std::sqrt(kExposed * std::max(bytes / nics, ledger_.restore_seconds()) / (slice_seconds() * partners)) * ledger_.likeness();
+    return std::clamp(std::round(slices), 1.0, most);
 }
 
 std::vector<std::int64_t> Slices::bytes(Way way, double slices) const {
-    std::vector<std::int64_t> out(ledger_.tiles().servers, 0), partners(ledger_.tiles().servers, 0);
-    const auto width = static_cast<double>(rates_.width);
-    for (std::size_t src = 0; src < ledger_.tiles().servers; ++src) {
-        for (std::size_t dst = 0; dst < ledger_.tiles().servers; ++dst) {
-            const std::int64_t bytes = src == dst ? 0 : ledger_.tiles().bytes[src * ledger_.tiles().servers + dst];
-            out[src] += bytes;
-            partners[src] += bytes > 0;
-        }
-    }
+    const Tiles& tiles = ledger_.tiles();
     const double busiest = busiest_bytes(), fine = std::sqrt(busiest * overhead_bytes());
-    std::vector<std::int64_t> sizes(ledger_.tiles().servers, 0);
-    for (std::size_t src = 0; src < ledger_.tiles().servers; ++src) {
-        double bytes = std::max(busiest / kStageParts, kStageSlice * fine);
-        if (way != Way::kStaged) {
-            const double lanes = way == Way::kDetour ? width * width : width;
-            const double lane = static_cast<double>(out[src]) / lanes / std::max(1.0, static_cast<double>(partners[src]));
-            const double least = (way == Way::kDetour ? kDetourSlice : kBurstSlice) * fine;
-            bytes = std::max({lane / slices, busiest / kMostSliceParts, least});
-        }
+    const double staged = std::max(busiest / kMostSlices, fine / kExposed);  // of a stage only the first and last slices show, which are cut finer
+    std::vector<std::int64_t> sizes(tiles.servers, std::max<std::int64_t>(1, static_cast<std::int64_t>(staged)));
+    if (way == Way::kStaged) return sizes;
+    const auto width = static_cast<double>(rates_.width), lanes = way == Way::kDetour ? width * width : width;
+    for (std::size_t src = 0; src < tiles.servers; ++src) {
+        const auto row = std::span(tiles.bytes).subspan(src * tiles.servers, tiles.servers);
+        const auto out = static_cast<double>(std::accumulate(row.begin(), row.end(), -row[src]));
+        const auto partners = static_cast<double>(std::ranges::count_if(row, [](std::int64_t bytes) { return bytes > 0; }) - (row[src] > 0));
+        // None is much finer than what is best for a NIC with one lane: lanes of a hot receiver, or of a server with little to send.
+        const double least = (way == Way::kDetour ? 1.0 : std::sqrt(kExposed)) * fine;
+        const double bytes = std::max(out / lanes / std::max(1.0, partners) / slices, least);
         sizes[src] = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes));
     }
     return sizes;
 }
 
 std::int64_t Slices::flow_bytes() const {
-    const double least = kFlow * std::sqrt(busiest_bytes() * overhead_bytes());
+    const double least = kSlicesOfFlow * std::sqrt(busiest_bytes() * overhead_bytes());
     return std::max<std::int64_t>({1, ledger_.tiles().largest_far / kMostFlows, static_cast<std::int64_t>(least)});
 }
 

@@ -28,10 +28,7 @@ public:
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
         double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
         const double slices_per_lane = slices > 0 ? slices : slices_.choose();
-        const auto cut = [&](TwoTierDecision& decision) {
-            decision.lane_flows = slices_.lane_flows(decision.way, slices_per_lane);
-            decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
-        };
+        const auto cut = [&](TwoTierDecision& decision) { decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane); };
         const bool has_rails = all_tiles_have_rails();
         // Sums suffice to choose where ports inside servers have time to spare and NICs are alike.
         const bool may_follow = ports_.ranks() <= kMostFollowed;
@@ -293,7 +290,6 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.local_window,
             decision.heavy_pairs,
             decision.is_pair_burst,
-            decision.lane_flows,
             decision.least_part_bytes,
             decision.most_port_bytes,
             decision.loops_in_turn,

@@ -71,9 +71,7 @@ public:
           width_(plan.width),
           ranks_(plan.servers * plan.width),
           lanes_out_(plan.pace == Pace::kWindow ? ranks_ : 0),
-          lanes_in_(lanes_out_.size()),
-          typical_in_flight_(plan.lane_flows) {
-        require(plan.lane_flows > 0, "a lane needs at least one flow");
+          lanes_in_(lanes_out_.size()) {
         table_.wires.reserve(4 * ranks_);  // a few for each peer; of everybody's they grow on
         table_.pieces.reserve(4 * ranks_);
         if (plan.assignment != nullptr && plan.assignment->has_far()) parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
@@ -86,7 +84,7 @@ public:
         const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
         WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
         const std::int64_t typical = typical_lane_bytes();
-        flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / typical_in_flight_);
+        flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / kUsualFlows);
         const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
@@ -257,18 +255,18 @@ private:
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
         // partner two are needed to keep the wire busy while an arrival is on its way.
         const bool is_cut = hops && lane.bytes / 2 >= plan_.slice_bytes[to_size(segment.src_server)];
-        const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? typical_in_flight_ : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
-                                            : (portion(2 * typical_in_flight_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
+        const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? kUsualFlows : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
+                                            : (portion(2 * kUsualFlows, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
             const std::int64_t of_pair = 4 * lane_bytes < typical_bytes ? 1 : 2;
             cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
-            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > typical_in_flight_;
+            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > kUsualFlows;
             if (parcels_) {
                 // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide behind.
-                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), cut.in_flight > typical_in_flight_ ? kSlicesPerFlow * cut.in_flight : 1, kMostSlices);
+                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), cut.in_flight > kUsualFlows ? kSlicesPerFlow * cut.in_flight : 1, kMostSlices);
             } else
             cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? cut.in_flight : 1));
         } else if (plan_.pace == Pace::kBurst) {
@@ -390,7 +388,6 @@ private:
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
-    std::int64_t typical_in_flight_;  // slices of a lane of average size
     std::int64_t flow_bytes_ = 1;     // of such a lane, that each of these flows carries
     WireTable table_;
 };

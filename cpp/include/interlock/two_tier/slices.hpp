@@ -14,8 +14,6 @@ public:
 
     /// Of an average lane.
     [[nodiscard]] double choose() const;
-    /// Slices of a typical lane on the wire at once: the more, the closer unlike lanes come to their parts of a NIC.
-    [[nodiscard]] std::int32_t lane_flows(Way way, double slices) const;
     /// What one slice of a server's lanes carries.
     [[nodiscard]] std::vector<std::int64_t> bytes(Way way, double slices) const;
     /// Bytes of a lane for which it has one slice on the wire at once.

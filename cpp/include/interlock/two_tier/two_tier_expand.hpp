@@ -41,7 +41,6 @@ struct TwoTierPlan {
     std::span<const HeavyPair> heavy_pairs;  ///< inside servers, by src and dst
     /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the other.
     bool is_pair_burst = false;
-    std::int32_t lane_flows = 2;        ///< slices of a typical lane on the wire at once
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings

@@ -45,7 +45,6 @@ struct TwoTierDecision {
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;
     std::int32_t local_window = 2;
-    std::int32_t lane_flows = 2;
     std::int64_t least_part_bytes = 1;
     std::int64_t most_port_bytes = 0;
     bool loops_in_turn = false;
