@@ -81,6 +81,9 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
         with pytest.raises(InterlockError, match=r"between 0 and 2\^62"):
             _core.align_cuts(i64(0, 1), i64(1), i32(0), i64(offset), i64(length), 16)
 
+    with pytest.raises(InterlockError, match=r"messages must have between 0 and 2\^62"):
+        _core.align_cuts(i64(0, 1), i64(2**63 - 1), i32(0), i64(0), i64(1), 16)
+
     def schedule(overhead: int, latency: int, ticks: int) -> int:
         lanes, tasks = (i64(0, 1), i32(0), np.ones(1), i64(overhead), i64(latency)), (i32(0, 0), i64(ticks, 1))
         return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), i32(0), 0, 1)[2]

@@ -54,6 +54,9 @@ void align_cuts(const MessagePieces& messages, std::int64_t align) {
                     messages.length[p] <= kMostBytes - messages.offset[p],
                 "pieces must lie between 0 and 2^62");
     }
+    for (const std::int64_t bytes : messages.size_bytes) {
+        require(bytes >= 0 && bytes <= kMostBytes, "messages must have between 0 and 2^62 bytes");
+    }
     if (align == 1) return;
     const std::vector<Cut> cuts = find_cuts(messages);
     std::vector<std::int64_t> place(cuts.size());
