@@ -13,6 +13,7 @@ constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single p
 // what that costs. Above, its port sets the time and is served first.
 constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
 constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
+constexpr std::int64_t kParts = 1 << 20;    // of a lane, to tell how much of it a slice is
 
 }  // namespace
 
@@ -300,14 +301,17 @@ bool Ledger::has_busy_receiver() const {
     return mean_partners() >= kManyPartners && share > kBusyReceiver && share < kShortReceiver && !ports_.is_mesh;
 }
 
-double Ledger::burst_seconds(const Slicing& cut) const {
+double Ledger::burst_seconds(const Slicing& cut, double ports_s) const {
     const double wire = balanced_seconds(cut, true) * (has_busy_receiver() ? kBusyReceiverLoss : 1.0);
     if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
     // The last slice of a lane leaves when the one before it has arrived, with a single partner those before it too.
     const double waits = partners == 1 ? 2 : 1;
-    const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (cut.slices * partners) + move_seconds();
-    return costs_.stage_overhead_s + std::max({near_seconds(), most_port_seconds(), wire + costs_.scale_out_latency_s * (1 + waits) + last});
+    // Lanes that are alike end together: the last slices of all have nothing to hide behind.
+    const auto slices = static_cast<std::int64_t>(cut.slices);
+    const double part = 1 - static_cast<double>(slice_start(kParts, slices - 1, slices)) / kParts;
+    const double last = rates_.width == 1 ? 0.0 : restore_seconds() * part * likeness() + move_seconds();
+    return costs_.stage_overhead_s + std::max({near_seconds(), ports_s, wire + costs_.scale_out_latency_s * (1 + waits) + last});
 }
 
 double Ledger::staged_seconds(const Stages& stages) const {

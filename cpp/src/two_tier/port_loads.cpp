@@ -5,6 +5,7 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/lanes.hpp"
 #include "interlock/two_tier/parcels.hpp"
 
 namespace interlock {
@@ -52,6 +53,44 @@ NicLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision&
         }
     }
     return loads;
+}
+
+double switch_port_seconds(std::span<const std::int64_t> demand, const TwoTierDecision& decision, double port_bytes_per_s) {
+    const DecidedPlan decided(demand, decision, kEveryone);
+    const TwoTierPlan& plan = decided.plan();
+    const std::size_t width = plan.width, ranks = plan.servers * width;
+    std::vector<std::int64_t> out(ranks, 0), in(ranks, 0);
+    const auto add = [&](std::size_t from, std::size_t to, std::int64_t bytes) {
+        if (from == to) return;
+        out[from] += bytes;
+        in[to] += bytes;
+    };
+    for (const HeavyPair& pair : plan.heavy_pairs) add(to_size(pair.src), to_size(pair.dst), -pair.nic_bytes);
+    LaneAssigner assigner(static_cast<std::int32_t>(width), plan.least_part_bytes);
+    std::vector<Lane> scratch;
+    for (std::size_t tile = 0; tile < plan.servers * plan.servers; ++tile) {
+        const std::size_t src = tile / plan.servers * width, dst = tile % plan.servers * width;
+        if (src == dst) {
+            for (std::size_t pair = 0; pair < width * width; ++pair) {
+                const std::size_t from = src + pair / width, to = src + pair % width;
+                add(from, to, demand[from * ranks + to]);
+            }
+            continue;
+        }
+        const std::int64_t bytes = decided.tile_bytes(src / width, dst / width);
+        if (bytes == 0) continue;
+        const auto lanes = plan.lanes.of(src / width, dst / width, bytes, scratch);
+        const auto loads = assigner.assign(demand.data() + src * ranks + dst, ranks, lanes, plan.lanes.hot(src / width, dst / width));
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
+                for (const Parcel& parcel : *parcels) {
+                    add(src + to_size(parcel.sender), src + to_size(lanes[lane].out_gpu), parcel.bytes);
+                    add(dst + to_size(lanes[lane].in_gpu), dst + to_size(parcel.receiver), parcel.bytes);
+                }
+            }
+        }
+    }
+    return static_cast<double>(std::max(std::ranges::max(out), std::ranges::max(in))) / port_bytes_per_s;
 }
 
 }  // namespace interlock

@@ -6,6 +6,7 @@
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
 #include "interlock/two_tier/ledger.hpp"
+#include "interlock/two_tier/port_loads.hpp"
 #include "interlock/two_tier/queues.hpp"
 #include "interlock/two_tier/slices.hpp"
 #include "interlock/two_tier/tiles.hpp"
@@ -38,7 +39,7 @@ public:
         if (wanted(Way::kBurst) && has_rails) {
             burst = make_burst();
             cut(burst);
-            predicted_s[1] = must_follow ? follow(burst) : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes});
+            predicted_s[1] = must_follow ? follow(burst) : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes}, ports_seconds(burst));
         }
         const auto is_any = [&] { return std::ranges::any_of(predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
@@ -118,6 +119,12 @@ private:
         decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
         decision.crosses_rails = crosses_rails();
         return decision;
+    }
+
+    /// Of the busiest port inside a server: lanes are counted where a bound says that it may set the time.
+    [[nodiscard]] double ports_seconds(const TwoTierDecision& burst) const {
+        const bool is_counted = costs_.is_switched && ledger_.ports_matter() && ledger_.ports_bind();
+        return is_counted ? switch_port_seconds(demand_, burst, rates_.scale_up) : ledger_.most_port_seconds();
     }
 
     [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {

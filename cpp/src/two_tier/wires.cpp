@@ -84,7 +84,10 @@ public:
         const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
         WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
         const std::int64_t typical = typical_lane_bytes();
-        flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / kUsualFlows);
+        // Slices that are all on the wire at once arrive together, with nothing to hide behind: at least two groups must follow.
+        const std::int64_t slices = plan_.slice_bytes.empty() ? 1 : num_slices(typical, std::ranges::max(plan_.slice_bytes));
+        if (!parcels_ && slices < 2 * kUsualFlows) usual_flows_ = 1;
+        flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / usual_flows_);
         const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
@@ -256,14 +259,14 @@ private:
         // partner two are needed to keep the wire busy while an arrival is on its way.
         const bool is_cut = hops && lane.bytes / 2 >= plan_.slice_bytes[to_size(segment.src_server)];
         const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? kUsualFlows : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
-                                            : (portion(2 * kUsualFlows, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
+                                            : (portion(2 * usual_flows_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
             const std::int64_t of_pair = 4 * lane_bytes < typical_bytes ? 1 : 2;
             cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
         }
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
-            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > kUsualFlows;
+            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > usual_flows_;
             if (parcels_) {
                 // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide behind.
                 cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), cut.in_flight > kUsualFlows ? kSlicesPerFlow * cut.in_flight : 1, kMostSlices);
@@ -388,6 +391,7 @@ private:
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
     std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
+    std::int64_t usual_flows_ = kUsualFlows;  // slices of a lane of average size on the wire at once
     std::int64_t flow_bytes_ = 1;     // of such a lane, that each of these flows carries
     WireTable table_;
 };

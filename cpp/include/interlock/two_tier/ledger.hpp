@@ -48,11 +48,14 @@ public:
     [[nodiscard]] bool has_busy_receiver() const;
     /// Whether they may set it alone.
     [[nodiscard]] bool ports_bind() const;
+    /// What the busiest scale-up port needs at most for balanced traffic, without counting lanes.
+    [[nodiscard]] double most_port_seconds() const;
 
     /// Every pair on its own; `kNever` where that cannot be, as with the other ways.
     [[nodiscard]] double direct_seconds() const;
     /// Balanced over NICs, all at once.
-    [[nodiscard]] double burst_seconds(const Slicing& cut) const;
+    /// @param ports_s that the busiest port inside a server needs
+    [[nodiscard]] double burst_seconds(const Slicing& cut, double ports_s) const;
     /// Balanced, one partner at a time.
     [[nodiscard]] double staged_seconds(const Stages& stages) const;
     /// A few partners at a time: each turn waits for an arrival.
@@ -85,8 +88,6 @@ private:
     [[nodiscard]] bool goes_straight() const;
     /// Uplinks when every tile takes all rails alike.
     [[nodiscard]] double rail_uplink_seconds() const;
-    /// Part of the scale-up ports' time that balanced traffic takes at most, without counting lanes.
-    [[nodiscard]] double most_port_seconds() const;
     [[nodiscard]] bool is_idle(std::size_t rank) const;
     /// The NICs of the busiest server when its traffic is balanced over them. Its receivers share their rate among as many
     /// senders as equal ones would be.
