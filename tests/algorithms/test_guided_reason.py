@@ -29,14 +29,27 @@ def test_the_way_that_won_is_told(where: il.Topology | il.Cluster, wanted: il.Co
 def test_the_lead_over_the_next_best_way_is_told() -> None:
     reason = il.synthesize(il.topology.mesh(4, 4, **LINK), il.all_gather("1 MB"), "guided").reason
     won, _, lead = reason.partition("; ")
-    ratio, _, second = lead.partition(" times as fast as the next best, ")
+    ratio, _, rest = lead.partition(" times as fast as the next best, ")
+    second, _, end = rest.rpartition("; ")
     assert float(ratio) >= 1.0
-    assert second and second != won
+    assert second and second != won and end
 
 
 def test_what_was_tried_alone_is_said_to_be() -> None:
     reason = il.synthesize(il.topology.mesh(2, 3, **LINK), il.all_to_all("1 GB"), "guided").reason
-    assert reason == "balanced paths; no other way was tried"
+    assert reason.startswith("balanced paths; no other way gave a schedule; ")
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted", "end"),
+    [
+        (il.topology.mesh(2, 3, bandwidth=("100 GB/s", "25 GB/s")), il.all_gather("64 MB"), "near the bound"),
+        (il.topology.mesh(2, 3, **LINK), il.all_to_all("1 MB"), "the rest is not worth trying"),
+        (il.topology.mesh(2, 3, **LINK), il.broadcast("1 kB"), "nothing more to try"),
+    ],
+)
+def test_what_ended_the_search_is_told(where: il.Topology, wanted: il.Collective, end: str) -> None:
+    assert il.synthesize(where, wanted, "guided").reason.endswith(f"; {end}")
 
 
 @pytest.mark.parametrize("way", guided.IN_SWITCH + guided.COPIES + guided.SUMS_FOR_ALL, ids=lambda way: way.name)

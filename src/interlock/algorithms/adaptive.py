@@ -1,21 +1,23 @@
 """Our All-to-Allv: four ways to use the NICs of every server; the one that is predicted to be fastest is taken.
 
-* direct: every pair on its own, all at once; for traffic that is balanced or very small;
+* direct: every pair on its own, all at once; for traffic that is balanced, or so small that overheads are most of it;
 * burst: each server's bytes spread over its NICs, all at once, in slices that hide balance and redistribution;
-* staged: the same bytes, every NIC with one partner at a time, for fabrics that suffer under fan-in;
+* staged: each server's bytes spread by NIC rate, every NIC with one partner or a few at a time, for fabrics that
+  suffer from fan-in;
 * detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte.
 
 One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in these steps:
 
 1. `sum_tiles`, `rank_loads`: what servers and ranks owe each other, and the seconds that no plan can beat;
-2. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
+2. `Slices`: how finely lanes are cut, so that hops hide behind the wire;
+3. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
    from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
    by NIC rate that leave busy ports inside servers time (burst);
-3. `Slices`: how finely lanes are cut, so that hops hide behind the wire;
-4. `queue_seconds`: bytes are followed through the queues of all ports, or where nothing waits `Ledger` sums them up:
-   the price of a way;
+4. `queue_seconds`: bytes are followed through the queues of all ports, or where ports inside servers have time, and
+   beyond 128 ranks, `Ledger` sums them up: the price of a way;
 5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
-6. the least price wins. `expand_two_tier` writes out messages and pieces when they are asked for.
+6. the least price wins; a detour must win by 1.5 %. `expand_two_tier` writes out messages and pieces when they are
+   asked for.
 
 docs/reference/adaptive.md explains them, with an example by hand.
 """
@@ -40,7 +42,7 @@ __all__ = ["ALGORITHM", "adaptive", "network_of"]
 
 _WAYS = {way.name.lower(): way for way in Way}
 MOST_DRIFT = 0.15  # change of any server's traffic, from a sample, up to which an earlier plan is kept
-MOST_ROUNDS = 1024
+MOST_ROUNDS = 1024  # that a limit on scratch may ask for; each costs a barrier
 
 
 def adaptive(
@@ -60,7 +62,8 @@ def adaptive(
     slices
         Slices per lane of average size; 0 chooses.
     scratch_bytes
-        Most bytes that may wait at any GPU on their way to others; None sets no limit.
+        Most bytes that may wait at any GPU on their way to others; None sets no limit. It goes before the others: where
+        a way cannot keep it, the traffic goes in rounds or another way.
     """
     assert problem.cluster is not None and problem.demand is not None
     if way is not None and way not in _WAYS:
@@ -180,7 +183,7 @@ def _uplink_bytes_per_s(cluster: Cluster) -> float:
 
 ALGORITHM = Algorithm(
     "adaptive",
-    "balance over NICs, then burst or one-to-one stages as the fabric asks (ours)",
+    "direct, detour, burst or stages over balanced NICs, whichever is predicted fastest (ours)",
     refuses_apart,
     adaptive,
     prepare,

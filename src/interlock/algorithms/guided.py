@@ -47,6 +47,7 @@ MOST_FOR_MATCHING = 100_000  # transfers of random matchings: a fraction of a se
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
 MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
 MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
+INTERRUPTED = "interrupted"
 MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
 
 
@@ -115,17 +116,23 @@ class Outcome:
     way: str
     seconds_by_way: dict[str, float]
     spent: int
-    is_interrupted: bool
+    end: str  # of the search, as `plan.reason` tells it
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the user ended it."""
+        return self.end == INTERRUPTED
 
     @property
     def reason(self) -> str:
-        """Which way won, and by how much over the next."""
+        """Which way won, by how much over the next, and what ended the search."""
         name = f"{self.way} ({self.answer.details})" if self.answer.details else self.way
         others = {way: seconds for way, seconds in self.seconds_by_way.items() if way != self.way}
         if not others:
-            return f"{name}; no other way was tried"
+            return f"{name}; no other way gave a schedule; {self.end}"
         second = min(others, key=lambda way: others[way])
-        return f"{name}; {others[second] / self.answer.makespan_s:.3f} times as fast as the next best, {second}"
+        ahead = others[second] / self.answer.makespan_s
+        return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
 
 
 def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, ...]) -> Outcome:
@@ -135,7 +142,7 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
     """
     best: Answer | None = None
     best_way, seconds_by_way = "", dict[str, float]()
-    left, spent, is_interrupted = budget.limit, 0, False
+    left, spent, end = budget.limit, 0, "nothing more to try"
     try:
         for way in ways:
             if not way.fits(goal, graph):
@@ -154,14 +161,21 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
             left -= own.spent if way.own_transfers is None else 0
             if best is None or way.name not in seconds_by_way:
                 continue
-            if is_enough or left <= 0 or way.suffices(goal, graph, best):
-                break
+            if is_enough:
+                end = "near the bound"
+            elif left <= 0:
+                end = "the budget is spent"
+            elif way.suffices(goal, graph, best):
+                end = "the rest is not worth trying"
+            else:
+                continue
+            break
     except KeyboardInterrupt:
         if best is None:
             raise
-        is_interrupted = True
+        end = INTERRUPTED
     assert best is not None, "some way fits every goal"
-    return Outcome(best, best_way, seconds_by_way, spent, is_interrupted)
+    return Outcome(best, best_way, seconds_by_way, spent, end)
 
 
 def guided(
