@@ -156,3 +156,12 @@ def test_a_pair_of_nics_is_no_faster_than_the_uplink_it_is_hashed_to():
     # To rank 1 on its own leaf 10 GB/s, to rank 2 an uplink of (50 + 10 + 50) / 3.
     rate = 10e9 + 110e9 / 3
     assert bound(hashed, pairs(3, {(0, 2): 100_000_000})).seconds == pytest.approx(100e6 / rate, rel=1e-6)
+
+
+def test_neighbours_may_send_through_a_leaf_that_hashes():
+    """One server, whose GPUs have NICs of 50 GB/s beside a port of 450 GB/s: both count."""
+    free = {"scale_out_latency": 0, "message_overhead": 0, "stage_overhead": 0, "scale_up_latency": 0}
+    alone = cluster("h200", servers=1, gpus_per_server=2, scale_out="flat", **free).with_(
+        fabric=Fabric("hashed", ecmp_radix=2)
+    )
+    assert bound(alone, pairs(2, {(0, 1): 500_000_000})).seconds == pytest.approx(1e-3)

@@ -86,7 +86,7 @@ public:
         // Each has a link of its own, or nothing else wants the ports.
         if (!costs_.is_switched || tiles_.largest_far == 0) decision.local_window = static_cast<std::int32_t>(rates_.width);
         if (decision.way == Way::kDirect) return decision;
-        if (decision.way == Way::kDetour && !decision.assignment.has_hops) decision.local_window = static_cast<std::int32_t>(rates_.width);
+        if (decision.way == Way::kDetour) decision.local_window = static_cast<std::int32_t>(rates_.width);
         return decision;
     }
 

@@ -95,7 +95,8 @@ def _cuts(cluster: Cluster, loads: _Loads) -> Iterator[tuple[float, str]]:
     """One server, one rank, one rail."""
     nic = _usable_nics(cluster, loads.verb)
     uplink = np.broadcast_to(_uplink(cluster), cluster.servers)
-    nics_s, uplink_s = _by_nics_s(cluster, loads, nic), _divide(loads.leaves_server.sum(axis=1), uplink)
+    leaving = _usable_nics(cluster, loads.verb, leaves_server=True)
+    nics_s, uplink_s = _by_nics_s(cluster, loads, leaving), _divide(loads.leaves_server.sum(axis=1), uplink)
     server_s = np.maximum(nics_s, uplink_s)
     worst = int(server_s.argmax())
     what = "NICs" if nics_s[worst] >= uplink_s[worst] else "leaf uplink"
@@ -280,8 +281,9 @@ def _changes_rail(cluster: Cluster, demand: Demand) -> bool:
     return int(demand.bytes_matrix.sum()) > same_rail + same_server - int(np.trace(demand.bytes_matrix))
 
 
-def _usable_nics(cluster: Cluster, verb: str) -> Floats:
+def _usable_nics(cluster: Cluster, verb: str, *, leaves_server: bool = False) -> Floats:
     """What each rank's NIC sends or receives, ``[servers, gpus]``; on rails no faster than all its peers on the rail.
+    Neighbours may take their NICs too, unless only what leaves the server is meant.
 
     Only a receiving port loses what the fabric's efficiency takes: at the far end where this one sends.
     """
@@ -289,23 +291,24 @@ def _usable_nics(cluster: Cluster, verb: str) -> Floats:
     receiving = nic * cluster.fabric.efficiency
     own, peers = (nic, receiving) if verb == "sending" else (receiving, nic)
     if cluster.fabric.ecmp_radix is not None and cluster.scale_out != "rail":
-        own = np.minimum(own, _past_hashes(cluster, peers, cluster.fabric.ecmp_radix))
+        own = np.minimum(own, _past_hashes(cluster, peers, cluster.fabric.ecmp_radix, leaves_server))
     if cluster.scale_out == "flat":
         return own
     usable: Floats = np.minimum(own, peers.sum(axis=0) - peers + _beyond_rail(cluster))
     return usable
 
 
-def _past_hashes(cluster: Cluster, peers: Floats, radix: int) -> Floats:
-    """What the NICs of other servers take from each, ``[servers, gpus]``: between leaves no pair of NICs is faster than
-    an uplink for each of its flows."""
+def _past_hashes(cluster: Cluster, peers: Floats, radix: int, leaves_server: bool) -> Floats:
+    """What all other NICs, or those of other servers, take from each, ``[servers, gpus]``: between leaves no pair of
+    NICs is faster than an uplink for each of its flows."""
     routes = cluster.topology.router
     assert isinstance(routes, TwoTierRoutes)
-    leaf, server = routes.place_on_leaves() // radix, np.arange(cluster.num_ranks) // cluster.gpus_per_server
+    leaf = routes.place_on_leaves() // radix
+    place = np.arange(cluster.num_ranks) // (cluster.gpus_per_server if leaves_server else 1)
     uplink = np.maximum(cluster.nic_bandwidth_bytes_per_s, DEAD_BANDWIDTH).mean()
     rate = np.broadcast_to(peers.reshape(-1), (cluster.num_ranks, cluster.num_ranks))
     rate = np.where(leaf[:, None] == leaf, rate, np.minimum(rate, cluster.fabric.ecmp_flows * uplink))
-    most: Floats = np.where(server[:, None] == server, 0.0, rate).sum(axis=1).reshape(peers.shape)
+    most: Floats = np.where(place[:, None] == place, 0.0, rate).sum(axis=1).reshape(peers.shape)
     return most
 
 
