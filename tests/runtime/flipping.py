@@ -29,8 +29,10 @@ class Wire:
         self._start(self._answer)
 
     def close(self) -> None:
-        """No more connections; those that are open end with the ranks."""
+        """No more connections, and an end to those that are open."""
         for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for it
             each.close()
 
     def _start(self, work: Callable[..., None], *arguments: object) -> None:
@@ -55,7 +57,10 @@ class Wire:
     def _accept(self, listening: socket.socket, port: int) -> None:
         with suppress(OSError):
             while True:
-                theirs, ours = listening.accept()[0], socket.create_connection(("127.0.0.1", port))
+                theirs = listening.accept()[0]
+                self._sockets.append(theirs)
+                ours = socket.create_connection(("127.0.0.1", port))
+                self._sockets.append(ours)
                 for source, target in ((theirs, ours), (ours, theirs)):
                     target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     self._start(self._pass_on, source, target)
