@@ -231,9 +231,10 @@ private:
             std::int32_t wave = -1;
             std::vector<double> done_s;  // by wave that it takes part in
         };
-        std::vector<Sender> senders(ports_.ranks());
-        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t src, std::size_t, double bytes) {
-            Sender& sender = senders[src];
+        const std::size_t streams = decision_.has_links ? ports_.width : 1;  // of one GPU
+        std::vector<Sender> senders(ports_.ranks() * streams);
+        moves.for_each_move([&](std::size_t move, std::int32_t wave, std::size_t src, std::size_t to, double bytes) {
+            Sender& sender = senders[src * streams + to % streams];
             if (std::exchange(sender.wave, wave) != wave) sender.done_s.push_back(0.0);
             const std::size_t count = sender.done_s.size();
             const double before_s = count > kBalanceWaves ? sender.done_s[count - 1 - kBalanceWaves] : costs_.stage_overhead_s;

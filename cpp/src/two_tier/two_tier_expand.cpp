@@ -368,9 +368,10 @@ private:
             std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
         };
         const std::vector<std::uint32_t> order = balance_.ordered();
-        // Helpers that have hardly any time to receive do not stop the others.
+        // Helpers that have hardly any time to receive do not stop the others; with links of their own none does.
+        const std::size_t streams = plan_.has_links ? width_ : kStreams;
         const std::size_t first_rank = balance_.first_rank, ranks = plan_.only_rank == kEveryone ? ranks_ : width_;
-        std::vector<Waves> waves(kStreams * ranks);
+        std::vector<Waves> waves(streams * ranks);
         std::size_t next = 0;
         std::vector<std::uint8_t> is_to_slow;  // per message, whether its helper has hardly any time to receive
         is_to_slow.reserve(balance_.messages());
@@ -381,7 +382,8 @@ private:
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
             const bool is_slow = plan_.lanes.is_hot_receiver(to_size(wire.src));
             is_to_slow.push_back(is_slow);
-            Waves& sent = waves[kStreams * (to_size(sender) - first_rank) + (is_slow ? 1 : 0)];
+            const std::size_t stream = plan_.has_links ? to_size(wire.src) % width_ : is_slow ? 1 : 0;
+            Waves& sent = waves[streams * (to_size(sender) - first_rank) + stream];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
                 std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
                 sent.ids.front() = {id, id};

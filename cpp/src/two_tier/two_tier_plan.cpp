@@ -96,6 +96,7 @@ private:
         decision.servers = tiles_.servers;
         decision.width = tiles_.width;
         decision.way = way;
+        decision.has_links = !costs_.is_switched;
         decision.slice_bytes.assign(tiles_.servers, 0);
         decision.tile_bytes = tiles_.bytes;
         decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
@@ -299,6 +300,7 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.is_pair_burst,
             decision.least_part_bytes,
             decision.most_port_bytes,
+            decision.has_links,
             decision.loops_in_turn,
             decision.flow_bytes,
             &decision.assignment,

@@ -49,6 +49,7 @@ struct TwoTierDecision {
     std::int64_t most_port_bytes = 0;
     bool loops_in_turn = false;
     bool is_pair_burst = false;
+    bool has_links = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<HeavyPair> heavy_pairs;
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
