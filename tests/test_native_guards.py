@@ -103,6 +103,14 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
         _core.decompose(np.array([[0, 2**62], [1, 0]], np.int64))
 
 
+def test_distances_between_very_many_nodes_are_refused_before_they_are_searched() -> None:
+    none, graph = np.zeros(0, np.int32), lambda nodes: (nodes, 1, none, none, *columns)
+    columns = np.zeros(1, np.int64), none, np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+    assert set(_core.eccentricities(graph(1000), 1)) == {-1}
+    with pytest.raises(InterlockError, match="at most 16,384 nodes"):
+        _core.eccentricities(graph(1_000_000), 1)
+
+
 def test_demands_of_exabytes_are_cut_without_wrapping() -> None:
     cluster = il.cluster("h200", servers=3, gpus_per_server=4)
     rows = np.full((12, 12), 2**62 // 144 - 1)

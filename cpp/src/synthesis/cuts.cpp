@@ -11,8 +11,6 @@
 namespace interlock {
 namespace {
 
-constexpr std::int32_t kMostCompared = 16'384;  // nodes that are all looked at from each other: time grows with the square
-
 void check(const Arcs& arcs) {
     require(arcs.num_nodes >= 1 && arcs.num_nodes <= kMostNodes, "a network has between 1 and 1,000,000 nodes");
     require(arcs.src.size() == arcs.dst.size() && arcs.src.size() == arcs.capacity.size(),

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "interlock/arithmetic.hpp"
+#include "interlock/limits.hpp"
 #include "interlock/synthesis/laid_trees.hpp"
 #include "interlock/synthesis/tree_finder.hpp"
 #include "interlock/synthesis/shortest_tree.hpp"
@@ -171,6 +172,7 @@ std::vector<std::int32_t> alike_trees(const ArcGraph& graph, std::span<const std
 std::vector<std::int64_t> eccentricities(const ArcGraph& graph, std::int64_t bytes) {
     graph.check();
     graph.check_load(static_cast<double>(bytes));
+    require(graph.num_nodes <= kMostCompared, "distances between all nodes are for at most 16,384 nodes");
     const std::vector<double> ticks = arc_ticks(graph, bytes);
     ShortestTree tree(graph.num_nodes, graph.arc_src, graph.arc_dst);
     std::vector<std::int64_t> farthest;
