@@ -28,7 +28,7 @@ def rails_split(problem: Problem, slices: int | None = None) -> Schedule:
     far, carrier = balance(far, cluster.gpus_per_server, shares)
     counts = [slices or choose_slices(owed[own], cluster, own) for own in range(cluster.servers)]
     far, carrier, place = cut_slices(far, carrier, cluster, np.array(counts))
-    return relay(problem, local, far, carrier, flows=place, window=1)
+    return relay(problem, local, far, carrier, flows=place, window_bytes=1)
 
 
 def choose_slices(owed_bytes: NDArray[np.int64], cluster: Cluster, own: int) -> int:

@@ -13,8 +13,10 @@ import interlock as il
 from algorithms import rails_split_oracle
 from interlock.algorithms.rails import longest_first
 from interlock.algorithms.rails_split import ALGORITHM, rails_split
+from interlock.algorithms.relay import queued
+from interlock.algorithms.two_tier import Group
 from interlock.problem import demand_problem
-from interlock.schedule import Phase, Schedule
+from interlock.schedule import Phase, Pieces, Schedule
 from strategies import clusters
 
 
@@ -146,17 +148,65 @@ def test_a_broken_rail_costs_what_the_bound_says(fault: il.topology.Fault) -> No
     assert proof.valid and 1 + proof.gap <= 1.06
 
 
-@pytest.mark.parametrize(("servers", "skew"), [(4, 0.0), (4, 0.6), (4, 1.0), (8, 0.6)])
-def test_chunks_overlap_hop_wire_and_fan_out(servers: int, skew: float) -> None:
+@pytest.mark.parametrize("servers", [4, 8])
+@pytest.mark.parametrize("load", ["uniform", "zipf 0.6", "zipf 1.0", *(f"sparse {seed}" for seed in range(4))])
+def test_chunks_overlap_hop_wire_and_fan_out(servers: int, load: str) -> None:
     """With 256 kB chunks a NIC is hardly idle: its bytes and message overheads explain 95 % of the time."""
     cluster = il.cluster("h200", servers=servers, scale_out="rail")
-    demand = il.traffic.zipf(cluster, skew=skew, bytes_per_gpu="64 MB", seed=1)
-    plan = il.plan(cluster, demand, algorithm="rails", chunk="256 kB")
+    kind, _, value = load.partition(" ")
+    draw = {
+        "uniform": lambda: il.traffic.uniform(cluster, "250 MB"),
+        "zipf": lambda: il.traffic.zipf(cluster, skew=float(value), bytes_per_gpu="250 MB", seed=1),
+        "sparse": lambda: il.traffic.sparse(cluster, density=0.05, bytes_per_gpu="250 MB", seed=int(value)),
+    }
+    plan = il.plan(cluster, draw[kind](), algorithm="rails", chunk="256 kB")
     sent, received = wire_loads(plan.schedule, cluster.num_ranks)
-    messages = np.bincount(plan.messages["src"][plan.messages["phase"] == Phase.SCALE_OUT])
+    messages = np.bincount(plan.messages["src"][plan.messages["phase"] == Phase.SCALE_OUT], minlength=len(sent))
     busy_s = np.maximum(sent / 50e9 + messages * cluster.message_overhead_s, received / 50e9)
     proof = plan.certificate()
     assert proof.valid and busy_s.max() <= proof.makespan_s <= 1.05 * busy_s.max()
+
+
+def test_a_connection_has_a_window_of_bytes_under_way_and_hops_open_one_by_one() -> None:
+    """By hand: 64 chunks of 256 kB from one GPU, 8 of them on each of 8 rails, so a quarter is 2 chunks."""
+    cluster = il.cluster("h200", servers=2, scale_out="rail")
+    matrix = np.zeros((16, 16), np.int64)
+    matrix[0, 8] = 64 * 256_000
+    schedule = il.plan(cluster, il.traffic.matrix(matrix), algorithm="rails", chunk="256 kB").schedule
+
+    def waits(phase: Phase, src: int) -> list[list[int]]:
+        rows = np.flatnonzero((schedule.phase == phase) & (schedule.src.values == src))
+        if phase == Phase.BALANCE:
+            rows = rows[schedule.dst.values[rows] == 1]
+        on = [schedule.deps.values[schedule.deps.offsets[row] : schedule.deps.offsets[row + 1]] for row in rows]
+        return [(np.searchsorted(rows, each[np.isin(each, rows)])).tolist() for each in on]
+
+    assert waits(Phase.SCALE_OUT, 0) == [[], [], [0], [1], [2], [3], [4], [5]]
+    assert waits(Phase.BALANCE, 0) == [[], [0], [0], [1], [2], [3], [4], [5]]
+
+
+def test_hops_to_a_carrier_double_until_the_window_is_open() -> None:
+    """64 chunks per rail: 4 MiB and a quarter of them are 16 chunks, which takes 4 doublings."""
+    chunk = 1 << 18
+    keys = np.repeat([[0, 1], [0, 2]], 64, axis=0)
+    pieces = Pieces(np.arange(129), np.zeros(128, np.int32), np.zeros(128, np.int64), np.full(128, chunk))
+    made = Group(keys, np.arange(128), pieces)
+    for own in (0, 64):
+        for window, opens_slowly in ((16, False), (16, True), (3, False), (100, False)):
+            waiting, on = queued(made, window * chunk, opens_slowly=opens_slowly)
+            mine = waiting // 64 == own // 64
+            width = min(window, 16)
+            wanted = {k: k - width for k in range(width, 64)}
+            if opens_slowly:
+                wanted = {k: max((k - 1) // 2, k - width) for k in range(1, 64)}
+            assert dict(zip((waiting[mine] - own).tolist(), (on[mine] - own).tolist(), strict=True)) == wanted
+
+
+def test_bytes_that_four_do_not_divide_wait_for_those_before() -> None:
+    cluster = il.cluster("h200", servers=2, scale_out="rail")
+    matrix = np.zeros((16, 16), np.int64)
+    matrix[0, 8], matrix[1, 9], matrix[2, 12] = 3, 1, 2
+    assert il.plan(cluster, il.traffic.matrix(matrix), algorithm="rails", chunk=1).certificate().valid
 
 
 def test_chunks_balance_better_than_whole_flows() -> None:

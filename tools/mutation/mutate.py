@@ -11,7 +11,7 @@ the tests of its own folder took in the first run, a quarter of it what others t
 log in `--work` makes it resumable; `--tests` then takes new files of tests over, and tries the survivors again. Never
 report the sample that tests were written for: draw another. `equivalent.json` names survivors of the stored sample
 that no test can notice, with the reason; they are counted apart.
-`--share` of the sample is shared equally by the folders that promise a kill rate; the others have the rest.
+`--share` of the sample is shared equally by `--folders`, those that promise a kill rate; the others have the rest.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def places(tree: ast.AST) -> list[tuple[int, ast.AST, bool]]:
     return [(n, node, id(node) not in late) for n, node in walked if id(node) not in skipped and changed(node)]
 
 
-def sampled(root: Path, mutants: int, seed: int, share: float) -> list[Mutant]:
+def sampled(root: Path, mutants: int, seed: int, share: float, promised: list[str]) -> list[Mutant]:
     """A sample of all places: shares of the folders as the module says."""
     by_folder: dict[str, list[Mutant]] = defaultdict(list)
     for file in sorted((root / "src" / "interlock").glob("**/*.py")):
@@ -125,8 +125,8 @@ def sampled(root: Path, mutants: int, seed: int, share: float) -> list[Mutant]:
             name = str(file.relative_to(root))
             by_folder[folder].append(Mutant(0, name, folder, place, getattr(node, "lineno", 0), *words, early))
     dice = random.Random(seed)
-    each = int(mutants * share) // len(PROMISED)
-    chosen = [row for folder in PROMISED for row in dice.sample(by_folder[folder], each)]
+    each = int(mutants * share) // len(promised)
+    chosen = [row for folder in promised for row in dice.sample(by_folder[folder], each)]
     others = [row for folder, rows in sorted(by_folder.items()) if folder not in PROMISED for row in rows]
     chosen += dice.sample(others, mutants - len(chosen))
     return [Mutant(n, *list(asdict(row).values())[1:]) for n, row in enumerate(chosen)]
@@ -348,6 +348,7 @@ def main() -> None:
     parser.add_argument("--mutants", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--share", type=float, default=0.6, help="of the folders that promise a kill rate")
+    parser.add_argument("--folders", default=" ".join(PROMISED), help="that have the share, by spaces")
     parser.add_argument("--seconds", type=float, default=20, help="of tests per mutant")
     parser.add_argument("--workers", default="2", help="of the first run")
     parser.add_argument(
@@ -361,7 +362,7 @@ def main() -> None:
     options = parser.parse_args()
     work = options.work.resolve()
     if not (work / "mutants.json").exists():
-        mutants = sampled(ROOT, options.mutants, options.seed, options.share)
+        mutants = sampled(ROOT, options.mutants, options.seed, options.share, options.folders.split())
         work.mkdir(parents=True)
         prepare(work, mutants)
         git = ["git", "-C", str(ROOT), "merge-base", "HEAD", "main"]

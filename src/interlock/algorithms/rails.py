@@ -4,8 +4,8 @@ A server looks at its own outgoing traffic only. Pieces are sorted by size, larg
 with the least load so far. With `chunk` set, flows are first cut into chunks of that many bytes.
 
 Pieces are sent as they were assigned, one message each. The paper is silent on their order and on how many are under
-way; we let every connection have a few, what is on its own NIC already before what must hop there, and take flows in
-turn, chunk by chunk, so that the hops at both ends of one piece overlap the wire of others.
+way; we let every connection have a few megabytes, what is on its own NIC already before what must hop there, and take
+flows in turn, chunk by chunk, so that the hops at both ends of one piece overlap the wire of others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interlock.units import Quantity, parse_bytes
 __all__ = ["ALGORITHM", "longest_first", "rails"]
 
 MAX_CHUNKS = 2_000_000
-WINDOW = 4  # pieces under way per connection: 256 kB at 400 Gb/s last 5 us, and a round trip about as long
+WINDOW_BYTES = 1 << 22  # under way per connection: NCCL's default buffer
 
 
 def rails(problem: Problem, *, seed: int = 0, chunk: Quantity | None = None) -> Schedule:
@@ -43,7 +43,8 @@ def rails(problem: Problem, *, seed: int = 0, chunk: Quantity | None = None) -> 
         mine = np.flatnonzero(server == own)
         rail[mine] = longest_first(far.length[mine], int(width))
     carrier = server * width + rail
-    return relay(problem, local, far, carrier, flows=sending_order(far, carrier, problem.num_ranks), window=WINDOW)
+    turn = sending_order(far, carrier, problem.num_ranks)
+    return relay(problem, local, far, carrier, flows=turn, window_bytes=WINDOW_BYTES)
 
 
 def longest_first(lengths: NDArray[np.int64], num_rails: int) -> NDArray[np.int32]:

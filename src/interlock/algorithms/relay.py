@@ -23,7 +23,7 @@ def relay(
     carrier: NDArray[np.int32],
     *,
     flows: NDArray[np.int64] | None = None,
-    window: int | None = None,
+    window_bytes: int | None = None,
 ) -> Schedule:
     """Local traffic, then balance, wire and redistribution for the bytes in `far`.
 
@@ -34,8 +34,10 @@ def relay(
         Where the NIC of either is dead, a neighbour's is taken.
     flows
         Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
-    window
-        Messages that a connection (two ranks, one hop) has under way, in the order of `flows`; None: all at once.
+    window_bytes
+        What a connection (two ranks, one hop) has under way, in the order of `flows`; None: all at once. Those to
+        carriers open with one message and then two for each that has arrived: many share a port, and NICs wait for
+        the first.
     """
     assert problem.cluster is not None
     width = np.int32(problem.cluster.gpus_per_server)
@@ -50,10 +52,11 @@ def relay(
     first_wire = len(local) + len(hop)
     of, on = wire.message[moved], len(local) + hop.message
     hop_deps = None
-    if window is not None:
-        waiting, queued = behind(wire, window), behind(hop, window)
-        of, on = np.concatenate([of, waiting]), np.concatenate([on, first_wire + waiting - window])
-        hop_deps = dependencies(queued, len(local) + queued - window, len(hop))
+    if window_bytes is not None:
+        waiting, ahead = queued(wire, window_bytes, opens_slowly=False)
+        of, on = np.concatenate([of, waiting]), np.concatenate([on, first_wire + ahead])
+        waiting, ahead = queued(hop, window_bytes, opens_slowly=True)
+        hop_deps = dependencies(waiting, len(local) + ahead, len(hop))
     wire_deps = dependencies(of, on, len(wire))
     fan_deps = dependencies(fan.message, first_wire + wire.message[misplaced], len(fan))
     return assemble(
@@ -66,6 +69,19 @@ def relay(
     )
 
 
-def behind(made: Group, window: int) -> NDArray[np.intp]:
-    """Messages with at least `window` others before them on their connection."""
-    return window + np.flatnonzero((made.keys[window:, :2] == made.keys[:-window, :2]).all(axis=1))
+def queued(made: Group, window_bytes: int, *, opens_slowly: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Messages that wait for one before them on their connection, and that one: the last a window before their end.
+
+    A window is at most a quarter of what the connection carries: a short one keeps its order too.
+    """
+    number = np.arange(len(made))
+    is_first = np.append(True, (made.keys[1:, :2] != made.keys[:-1, :2]).any(axis=1))[: len(made)]
+    first = np.maximum.accumulate(np.where(is_first, number, 0))
+    end = np.append(0, np.cumsum(made.pieces.length))[made.pieces.offsets]
+    size, end = np.diff(end), end[1:]
+    carried = np.add.reduceat(size, first[is_first])[np.cumsum(is_first) - 1]
+    on = np.searchsorted(end, end - np.minimum(window_bytes, -(-carried // 4)), side="right") - 1
+    if opens_slowly:
+        on = np.maximum(on, first + (number - first - 1) // 2)
+    waiting = np.flatnonzero(on >= first)
+    return waiting, on[waiting]
