@@ -202,11 +202,13 @@ def test_hops_to_a_carrier_double_until_the_window_is_open() -> None:
             assert dict(zip((waiting[mine] - own).tolist(), (on[mine] - own).tolist(), strict=True)) == wanted
 
 
-def test_bytes_that_four_do_not_divide_wait_for_those_before() -> None:
-    cluster = il.cluster("h200", servers=2, scale_out="rail")
-    matrix = np.zeros((16, 16), np.int64)
-    matrix[0, 8], matrix[1, 9], matrix[2, 12] = 3, 1, 2
-    assert il.plan(cluster, il.traffic.matrix(matrix), algorithm="rails", chunk=1).certificate().valid
+def test_pieces_of_less_than_a_round_trip_are_under_way_together() -> None:
+    """10 of 50 kB each: five fill a round trip, and the sixth waits for the first, whatever opens slowly."""
+    pieces = Pieces(np.arange(11), np.zeros(10, np.int32), np.zeros(10, np.int64), np.full(10, 50_000))
+    made = Group(np.repeat([[0, 1]], 10, axis=0), np.arange(10), pieces)
+    for opens_slowly in (False, True):
+        waiting, on = queued(made, 1 << 22, opens_slowly=opens_slowly)
+        assert (waiting.tolist(), on.tolist()) == ([5, 6, 7, 8, 9], [0, 1, 2, 3, 4])
 
 
 def test_chunks_balance_better_than_whole_flows() -> None:

@@ -15,6 +15,8 @@ from interlock.schedule import Batch, Phase, Schedule, assemble
 
 __all__ = ["relay"]
 
+ROUND_TRIP_BYTES = 250_000  # 5 us at 400 Gb/s
+
 
 def relay(
     problem: Problem,
@@ -35,9 +37,8 @@ def relay(
     flows
         Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
     window_bytes
-        What a connection (two ranks, one hop) has under way, in the order of `flows`; None: all at once. Those to
-        carriers open with one message and then two for each that has arrived: many share a port, and NICs wait for
-        the first.
+        What a connection (two ranks, one hop) has under way at most, in the order of `flows`; None: all at once.
+        Those to carriers open slowly: many share a port, and NICs wait for the first bytes.
     """
     assert problem.cluster is not None
     width = np.int32(problem.cluster.gpus_per_server)
@@ -72,16 +73,18 @@ def relay(
 def queued(made: Group, window_bytes: int, *, opens_slowly: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Messages that wait for one before them on their connection, and that one: the last a window before their end.
 
-    A window is at most a quarter of what the connection carries: a short one keeps its order too.
+    A window is at most a quarter of what the connection carries, so that a short one keeps its order too; where it
+    opens slowly, at most half of what has been sent; but never less than a round trip holds.
     """
-    number = np.arange(len(made))
     is_first = np.append(True, (made.keys[1:, :2] != made.keys[:-1, :2]).any(axis=1))[: len(made)]
-    first = np.maximum.accumulate(np.where(is_first, number, 0))
-    end = np.append(0, np.cumsum(made.pieces.length))[made.pieces.offsets]
-    size, end = np.diff(end), end[1:]
-    carried = np.add.reduceat(size, first[is_first])[np.cumsum(is_first) - 1]
-    on = np.searchsorted(end, end - np.minimum(window_bytes, -(-carried // 4)), side="right") - 1
+    first = np.flatnonzero(is_first)
+    connection = np.cumsum(is_first) - 1
+    offset = np.append(0, np.cumsum(made.pieces.length))[made.pieces.offsets]
+    begin, end = offset[first], offset[1:]
+    most = (np.append(begin[1:], end[-1:]) - begin)[connection] // 4
     if opens_slowly:
-        on = np.maximum(on, first + (number - first - 1) // 2)
-    waiting = np.flatnonzero(on >= first)
+        most = np.minimum(most, (end - begin[connection]) // 2)
+    window = np.minimum(np.maximum(most, ROUND_TRIP_BYTES), window_bytes)
+    on = np.searchsorted(end, end - window, side="right") - 1
+    waiting = np.flatnonzero(on >= first[connection])
     return waiting, on[waiting]
