@@ -3,7 +3,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "arrays.hpp"
-#include "interlock/two_tier/two_tier_expand.hpp"
+#include "interlock/schedule/schedule_rows.hpp"
 
 namespace interlock::bindings {
 

@@ -63,7 +63,7 @@ public:
         add_hops();
         add_wires();
         add_fans();
-        return std::move(rows_);
+        return writer_.take();
     }
 
 private:
@@ -175,21 +175,7 @@ private:
     }
 
     void add_piece(std::int32_t src, std::int32_t dst, std::int64_t offset, std::int64_t length) {
-        rows_.item.push_back(item_[to_size(src) * ranks_ + to_size(dst)]);
-        rows_.offset.push_back(offset);
-        rows_.length.push_back(length);
-        message_bytes_ += length;
-    }
-    void add_message(std::int32_t src, std::int32_t dst, MessagePhase phase) {
-        rows_.src.push_back(src);
-        rows_.dst.push_back(dst);
-        rows_.phase.push_back(static_cast<std::uint8_t>(phase));
-        rows_.stage.push_back(0);
-        rows_.slice.push_back(0);
-        rows_.order.push_back(0);
-        rows_.size_bytes.push_back(std::exchange(message_bytes_, 0));
-        rows_.dep_offsets.push_back(static_cast<std::int64_t>(rows_.deps.size()));
-        rows_.piece_offsets.push_back(static_cast<std::int64_t>(rows_.item.size()));
+        writer_.add_piece(item_[to_size(src) * ranks_ + to_size(dst)], offset, length);
     }
 
     /// One message per distinct key. `deps_of` lists those of a message's parts, `ends` says who sends it to whom.
@@ -197,22 +183,17 @@ private:
     void add_messages(const Keyed& keyed, MessagePhase phase, bool in_turn, std::vector<std::int32_t>& message_of, Ends ends,
                       DepOf dep_of) {
         std::pair<std::int32_t, std::int32_t> before{-1, -1};
-        std::vector<std::int32_t> deps;
         for (std::size_t first = 0, last = 0; first < keyed.size(); first = last) {
-            deps.clear();
-            const std::int32_t id = to_int32(rows_.src.size());
+            const std::int32_t id = to_int32(writer_.num_messages());
             for (; last < keyed.size() && keyed[last].first == keyed[first].first; ++last) {
                 const Part& part = parts_[keyed[last].second];
                 add_piece(part.src, part.dst, part.offset, part.length);
                 message_of[keyed[last].second] = id;
-                if (const std::int32_t dep = dep_of(keyed[last].second); dep >= 0) deps.push_back(dep);
+                if (const std::int32_t dep = dep_of(keyed[last].second); dep >= 0) writer_.add_dep(dep);
             }
             const std::pair<std::int32_t, std::int32_t> pair = ends(parts_[keyed[first].second]);
-            if (in_turn && std::exchange(before, pair) == pair) deps.push_back(id - 1);
-            std::ranges::sort(deps);
-            deps.erase(std::unique(deps.begin(), deps.end()), deps.end());
-            rows_.deps.insert(rows_.deps.end(), deps.begin(), deps.end());
-            add_message(pair.first, pair.second, phase);
+            if (in_turn && std::exchange(before, pair) == pair) writer_.add_dep(id - 1);
+            writer_.end(pair.first, pair.second, phase);
         }
     }
 
@@ -223,7 +204,7 @@ private:
                 const std::size_t dst = first + (src - first + n) % width_;
                 if (src == dst || demand_[src * ranks_ + dst] == 0) continue;
                 add_piece(to_int32(src), to_int32(dst), 0, demand_[src * ranks_ + dst]);
-                add_message(to_int32(src), to_int32(dst), MessagePhase::kLocal);
+                writer_.end(to_int32(src), to_int32(dst), MessagePhase::kLocal);
             }
         }
     }
@@ -267,8 +248,7 @@ private:
     std::vector<Part> parts_, tile_parts_, surplus_;
     std::vector<std::int64_t> room_;               // of each GPU of a tile
     std::vector<std::int32_t> hop_of_, wire_of_;  // per part, the messages that bring it
-    std::int64_t message_bytes_ = 0;
-    ScheduleRows rows_;
+    RowWriter writer_;
 };
 
 }  // namespace

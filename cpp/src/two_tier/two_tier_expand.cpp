@@ -93,44 +93,27 @@ class AllRows {
 public:
     AllRows(std::span<const std::int64_t> demand, std::size_t ranks) : ranks_(ranks), item_(number_items(demand, ranks)) {}
 
-    void reserve(std::size_t messages, std::size_t pieces) {
-        for (auto* column : {&rows_.src, &rows_.dst, &rows_.stage, &rows_.slice}) column->reserve(messages);
-        for (auto* column : {&rows_.size_bytes, &rows_.order}) column->reserve(messages);
-        rows_.phase.reserve(messages);
-        rows_.dep_offsets.reserve(messages + 1);
-        rows_.piece_offsets.reserve(messages + 1);
-        rows_.item.reserve(pieces);
-        rows_.offset.reserve(pieces);
-        rows_.length.reserve(pieces);
-        rows_.deps.reserve(2 * messages + pieces / 2);
-    }
+    void reserve(std::size_t messages, std::size_t pieces) { writer_.reserve(messages, pieces, 2 * messages + pieces / 2); }
     /// Begins a message; false where nobody wants to know what it carries.
     bool begin(std::int32_t src, std::int32_t dst) {
-        rows_.src.push_back(src);
-        rows_.dst.push_back(dst);
+        src_ = src;
+        dst_ = dst;
         return true;
     }
     void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length, std::int64_t) {
-        rows_.item.push_back(item_[to_size(sender) * ranks_ + to_size(receiver)]);
-        rows_.offset.push_back(offset);
-        rows_.length.push_back(length);
+        writer_.add_piece(item_[to_size(sender) * ranks_ + to_size(receiver)], offset, length);
     }
-    void add_dep(std::int32_t message) { rows_.deps.push_back(message); }
-    void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order, std::int64_t bytes) {
-        rows_.phase.push_back(static_cast<std::uint8_t>(phase));
-        rows_.stage.push_back(stage);
-        rows_.slice.push_back(slice);
-        rows_.order.push_back(order);
-        rows_.size_bytes.push_back(bytes);
-        rows_.dep_offsets.push_back(static_cast<std::int64_t>(rows_.deps.size()));
-        rows_.piece_offsets.push_back(static_cast<std::int64_t>(rows_.item.size()));
+    void add_dep(std::int32_t message) { writer_.add_dep(message); }
+    void end(MessagePhase phase, std::int32_t stage, std::int32_t slice, std::int64_t order, std::int64_t) {
+        writer_.end(src_, dst_, phase, stage, slice, order);
     }
-    ScheduleRows take() { return std::move(rows_); }
+    ScheduleRows take() { return writer_.take(); }
 
 private:
     std::size_t ranks_;
     std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
-    ScheduleRows rows_;
+    std::int32_t src_ = 0, dst_ = 0;  // of the message at hand
+    RowWriter writer_;
 };
 
 /// Rows of one rank; of others' messages only the numbers are counted.

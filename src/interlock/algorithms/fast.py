@@ -29,6 +29,7 @@ from interlock.traffic import Demand
 __all__ = ["ALGORITHM", "fast"]
 
 FIRST_STAGE = 1  # stage 0 is balance
+SCALE_OUT = int(Phase.SCALE_OUT)  # arrays compare with plain numbers faster
 
 
 def fast(problem: Problem, *, seed: int = 0) -> Schedule:
@@ -51,11 +52,10 @@ def _plan(cluster: Cluster, out_gpu: NDArray[np.int32], in_gpu: NDArray[np.int32
     # Where the NICs of a server share a link, none may claim it: a barrier keeps stages apart there.
     shares_links = cluster.scale_out == "flat" and cluster.oversubscription > 1.0
     columns = _core.fast_rows(demand.bytes_matrix, cluster.servers, out_gpu, in_gpu, not shares_links)
-    wires = columns[2] == Phase.SCALE_OUT
-    barriers = np.zeros(0, np.int32)
-    if wires.any():
-        barriers = np.unique(columns[3][wires]) if shares_links else np.array([FIRST_STAGE], np.int32)
-    return from_native(columns, exclusive=wires & (not shares_links), barriers=barriers)
+    wires = columns[2] == SCALE_OUT
+    if shares_links:
+        return from_native(columns, exclusive=np.zeros_like(wires), barriers=np.unique(columns[3][wires]))
+    return from_native(columns, exclusive=wires, barriers=np.array([FIRST_STAGE] if wires.any() else [], np.int32))
 
 
 def _carriers(cluster: Cluster) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -192,7 +192,7 @@ class Schedule(CompactSchedule):
 
     def __post_init__(self) -> None:
         for column in (self.kind, self.phase, self.stage, self.slice, self.size_bytes, self.exclusive, self.order):
-            column.flags.writeable = False
+            column.setflags(write=False)
 
     @property
     def num_messages(self) -> int:

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "interlock/two_tier/two_tier_expand.hpp"
+#include "interlock/schedule/schedule_rows.hpp"
 
 namespace interlock {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "interlock/schedule/rank_rows.hpp"
+#include "interlock/schedule/schedule_rows.hpp"
 #include "interlock/two_tier/assignment.hpp"
 #include "interlock/two_tier/lane_table.hpp"
 
@@ -61,21 +62,6 @@ struct TwoTierPlan {
 
 /// Slices of a typical lane on the wire at once: one keeps it busy while the arrival of the other is on its way.
 inline constexpr std::int32_t kUsualFlows = 2;
-
-/// The rows of a schedule: messages in columns, pieces beside them.
-struct ScheduleRows {
-    std::vector<std::int32_t> src, dst, stage, slice;
-    std::vector<std::uint8_t> phase;
-    std::vector<std::int64_t> size_bytes, order;
-    std::vector<std::int64_t> dep_offsets{0};
-    std::vector<std::int32_t> deps;
-    std::vector<std::int64_t> piece_offsets{0};
-    std::vector<std::int32_t> item;
-    std::vector<std::int64_t> offset, length;
-};
-
-/// Phases as the schedule numbers them.
-enum class MessagePhase : std::uint8_t { kLocal = 0, kBalance = 1, kScaleOut = 2, kRedistribute = 3 };
 
 /// Writes out every message and piece: local traffic, balance, wire, redistribution, in this order.
 ///
