@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import io
 import os
+import random
 import re
 import resource
 import signal
@@ -25,11 +26,15 @@ import numpy as np
 import interlock as il
 from interchange.fuzz import READERS as FOREIGN
 from interchange.fuzz import seeds_of
-from interlock.interchange import Intent, read_foreign
+from interlock.interchange import Intent, import_topology, read_foreign
+from interlock.interchange.machines import smi_topo
+from interlock.problem import step_files
 from interlock.problem.step_files import read_step
+from interlock.report import sweep
 from interlock.report.sweep import read_grid
-from interlock.topology import read_cluster, read_topology
-from interlock.traffic import read_demand, read_expert_loads
+from interlock.schedule import read_schedule
+from interlock.topology import cluster_files, graph_files, read_cluster, read_topology
+from interlock.traffic import read_demand, read_expert_loads, read_routing
 from interlock.traffic.readers import read_npy
 
 SECONDS, BYTES = 5, 1 << 30
@@ -49,33 +54,92 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _trace() -> bytes:
-    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+def _npz(**arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def _written(write: Callable[[Path], object]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        il.plan(cluster, il.traffic.uniform(cluster)).export("chrome-trace", Path(folder) / "a.json")
+        write(Path(folder) / "a.json")
         return (Path(folder) / "a.json").read_bytes()
 
 
+def _trace() -> bytes:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    return _written(lambda path: il.plan(cluster, il.traffic.uniform(cluster)).export("chrome-trace", path))
+
+
+def _slots() -> bytes:
+    ring = il.topology.ring(4, bandwidth="1 GB/s")
+    return _written(il.synthesize(ring, il.all_gather("4 kB"), "guided").save)
+
+
+def _routing(folder: Path, data: bytes) -> None:
+    (folder / "a.npy").write_bytes(data)
+    read_routing(folder / "a.npy", 4)
+
+
+EXPERTS = np.array([[0, 1], [2, 3], [1, 2]], np.int32)
 LINKS = b'num_ranks = 2\n[links]\nsrc = [0, 1]\ndst = [1, 0]\nbandwidth = "1 GB/s"\n'
+SWITCH = (
+    b'name = "s"\nnum_ranks = 2\nnum_nodes = 4\nnics = [2]\nmulticasts = [3]\nreduces = [3]\nstage_overhead = "1 us"\n'
+    b'symmetries = [[0, 1, 2, 3]]\n[fabric]\nname = "roce"\n'
+    b"[links]\nsrc = [0, 2, 2, 3, 1, 3]\ndst = [2, 0, 3, 2, 3, 1]\n"
+    b'bandwidth = ["1 GB/s", 2e9, 1e9, 1e9, 1e9, 1e9]\nlatency = "1 us"\nchannel = [0, 1, 2, 3, 4, 5]\n'
+)
 CLUSTER = b'preset = "h200"\nservers = 2\n[[faults]]\nkind = "dead-nic"\nserver = 0\ngpu = 1\n'
+GROUPS = (
+    b'preset = "h200"\n[[servers]]\ncount = 2\nscale_out_bandwidth = "50 GB/s"\n'
+    b'[[servers]]\ncount = 1\nscale_out_bandwidth = "25 GB/s"\n[fabric]\nname = "roce"\n'
+)
+RATES = (
+    b'servers = 2\ngpus_per_server = 2\nnic_rates = [["1 GB/s"], ["2 GB/s"]]\nscale_up_rates = ["9 GB/s", "8 GB/s"]\n'
+)
+STEP = (
+    b'name = "s"\n[cluster]\npreset = "h200"\nservers = 2\n[[task]]\nname = "a"\ncompute = "1 ms"\nranks = [0, 1]\n'
+    b'[[task]]\nname = "b"\nmove = "moe:0.8"\nsize = "1 MB"\nseed = 1\nafter = ["a"]\n'
+    b'[[task]]\nname = "c"\ntransposed = "b"\ntimes = 2\nafter = ["b"]\n'
+    b'[[task]]\nname = "d"\nmove = "all-reduce"\nsize = "1 MB"\ngroups = "rails"\n'
+)
+SWEEP = (
+    b'traffic = ["uniform", "zipf:0.8"]\nsizes = ["1 MB", "2 MB"]\nalgorithms = ["direct", "fast"]\nseeds = [0, 1]\n'
+    b'[[clusters]]\npreset = "h200"\nservers = [2, 4]\n'
+)
+SIMAI = b"5 2 1 2 4 H100\n2 3 4\n0 2 400Gbps 0.0005ms\n1 2 400Gbps 0.0005ms\n2 3 400Gbps 0.0005ms\n3 4 1Gbps 1us\n"
+TREE = (
+    b"Nodes 4\nTiers 2\nTier 0\nDownlink_speed_Gbps 400\nRadix_Down 2\nRadix_Up 2\nDownlink_Latency_ns 500\n"
+    b"Tier 1\nDownlink_speed_Gbps 400\nRadix_Down 2\n"
+)
 OURS: dict[str, tuple[Callable[[Path, bytes], None], list[bytes]]] = {
     "matrix": (_reader("a.txt", read_demand), [b"0 1\n2 0\n"]),
-    "matrix-csv": (_reader("a.csv", read_demand), [b"0,1\n2,0\n"]),
+    "matrix-csv": (_reader("a.csv", read_demand), [b"0,1\n2,0\n", b"0; 1\n+2; 0\n"]),
+    "matrix-npz": (_reader("a.npz", read_demand), [_npz(demand=np.ones((2, 2), np.int64))]),
     "npy": (_reader("a.npy", read_npy), [_npy(np.eye(3, dtype=np.int64))]),
+    "routing-npy": (_routing, [_npy(EXPERTS), _npy(EXPERTS[None])]),
     "expert-loads": (_reader("l.txt", read_expert_loads), [b"1 2 3\n4 5 6\n"]),
-    "cluster": (_reader("c.toml", read_cluster), [CLUSTER]),
-    "topology": (_reader("t.toml", read_topology), [LINKS, b'kind = "ring"\nranks = 4\nbandwidth = "1 GB/s"\n']),
+    "expert-loads-npz": (_reader("l.npz", read_expert_loads), [_npz(loads=np.ones((2, 2), np.int64))]),
+    "cluster": (_reader("c.toml", read_cluster), [CLUSTER, GROUPS, RATES]),
+    "topology": (_reader("t.toml", read_topology), [LINKS, SWITCH, b'shape = "ring:4"\nbandwidth = "1 GB/s"\n']),
     "edges": (_reader("t.csv", read_topology), [b"src,dst,bandwidth\n0,1,1 GB/s\n1,0,1 GB/s\n"]),
-    "step": (
-        _reader("s.toml", read_step),
-        [b'cluster = "h200"\n[[tasks]]\nname = "a"\nkind = "compute"\nseconds = 1\n'],
-    ),
-    "sweep": (_reader("g.toml", read_grid), [b'[axes]\nservers = [2, 4]\nalgorithm = ["auto"]\n']),
+    "simai-topology": (_reader("t.txt", lambda path: import_topology([path])), [SIMAI]),
+    "htsim-topology": (_reader("t.topo", lambda path: import_topology([path])), [TREE]),
+    "step": (_reader("s.toml", read_step), [STEP]),
+    "sweep": (_reader("g.toml", read_grid), [SWEEP]),
+    "slots": (_reader("s.ilk", read_schedule), [_slots()]),
     "chrome-trace": (_reader("a.json", lambda path: read_foreign(path, Intent(), "chrome-trace")), [_trace()]),
 }
 READERS = {
     **{name: (read, seeds_of(name)[1:]) for name, read in FOREIGN.items() if not name.endswith("-demand")},
     **OURS,
+}
+MOST_BYTES = {
+    "cluster": cluster_files.MAX_FILE_BYTES,
+    "topology": graph_files.MAX_FILE_BYTES,
+    "step": step_files.MAX_FILE_BYTES,
+    "sweep": sweep.MAX_GRID_BYTES,
+    "smi-topology": smi_topo.MAX_BYTES,
 }
 
 
@@ -126,9 +190,30 @@ def _grown(pattern: bytes, character: bytes, which: float) -> Callable[[bytes, i
     return made
 
 
-def _numbers_set(number: bytes) -> Callable[[bytes, int], bytes]:
-    """Every number of the sound file set to one that asks for much."""
-    return lambda seed, size: re.sub(rb"\d+", number, seed)
+def _counting(pattern: bytes, opening: bytes, closing: bytes, which: float) -> Callable[[bytes, int], bytes]:
+    """A list or table of the sound file with as many entries as fit, no two alike."""
+
+    def made(seed: bytes, size: int) -> bytes:
+        found = list(re.finditer(pattern, seed, re.DOTALL))
+        if not found:
+            return b""
+        one = found[min(int(which * len(found)), len(found) - 1)]
+        entries = [opening + str(number).encode() + closing for number in range(size // (len(opening + closing) + 8))]
+        return seed[: one.start(1)] + b"".join(entries) + seed[one.end(1) :]
+
+    return made
+
+
+def _numbers_set(number: bytes, only: int | None = None) -> Callable[[bytes, int], bytes]:
+    """Every number of the sound file, or one of them, set to one that asks for much."""
+
+    def made(seed: bytes, size: int) -> bytes:
+        found = list(re.finditer(rb"\d+", seed))
+        for one in reversed(found if only is None else found[only : only + 1]):
+            seed = seed[: one.start()] + number + seed[one.end() :]
+        return seed
+
+    return made
 
 
 def _archive(seed: bytes, size: int) -> bytes:
@@ -156,9 +241,12 @@ def _many_entries(seed: bytes, size: int) -> bytes:
     return file.getvalue()
 
 
+HUGE = (65_535, 10**9, 2**62, 10**30)
 ATTACKS: dict[str, Callable[[bytes, int], bytes]] = {
     "nothing": lambda seed, size: b"",
     "zeros": _filled(b"\0"),
+    "random bytes": lambda seed, size: random.Random(0).randbytes(size),
+    "random bytes within": lambda seed, size: seed[: len(seed) // 2] + random.Random(1).randbytes(size),
     "a digit": _filled(b"1"),
     "digits": _filled(b"1 "),
     "digits with commas": _filled(b"1,"),
@@ -185,7 +273,7 @@ ATTACKS: dict[str, Callable[[bytes, int], bytes]] = {
     "again and again": _repeated,
     **{
         f"one {name} repeated, {round(which * 100)} % in": _unit_repeated(ends, which)
-        for name, ends in (("line", b"\n"), ("element", b">"), ("object", b"}"), ("entry", b","))
+        for name, ends in (("line", b"\n"), ("element", b">"), ("object", b"}"), ("entry", b","), ("word", b" "))
         for which in (0.0, 0.5, 0.99)
     },
     **{
@@ -197,7 +285,18 @@ ATTACKS: dict[str, Callable[[bytes, int], bytes]] = {
         )
         for which in (0.0, 0.5, 0.99)
     },
-    **{f"numbers are {number}": _numbers_set(str(number).encode()) for number in (65_535, 10**9, 2**62, 10**30)},
+    **{
+        f"a list of {name}, {round(which * 100)} % in": _counting(rb"\[([^\[\]\n]+)\]", opening, closing, which)
+        for name, opening, closing in (("numbers that count", b"", b","), ("words that count", b'"', b'",'))
+        for which in (0.0, 0.5, 0.99)
+    },
+    "tasks that count": _counting(rb"()\[\[task\]\]", b'[[task]]\ncompute = 1\nname = "n', b'"\n', 0.0),
+    **{f"numbers are {number}": _numbers_set(str(number).encode()) for number in HUGE},
+    **{
+        f"number {place} is {number}": _numbers_set(str(number).encode(), place)
+        for number in (1_000, 65_535)
+        for place in range(12)
+    },
     "an archive of zeros": _archive,
     "an archive of many": _many_entries,
 }
@@ -257,6 +356,7 @@ def attack_all(reader: str, size: int) -> list[Taken]:
     for module in ("torch", "pyarrow.parquet"):  # here, and not once for every file
         if reader in ("pt", "parquet") and importlib.util.find_spec(module.partition(".")[0]):
             importlib.import_module(module)
+    size = min(size, MOST_BYTES.get(reader, size) * 99 // 100)  # larger ones are refused for that alone
     taken, tried = [], set()
     for name in ATTACKS:
         for seed in READERS[reader][1]:

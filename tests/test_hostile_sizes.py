@@ -17,6 +17,8 @@ from interlock.interchange.shared.json_text import parse_json
 from interlock.interchange.shared.xml_text import parse_xml
 from interlock.interchange.tacos import HEADER
 from interlock.memory import check_memory
+from interlock.problem.step_files import read_step
+from interlock.report.sweep import read_grid
 from interlock.topology import parse_topology, read_cluster, read_topology
 from interlock.traffic import read_demand
 from interlock.traffic.readers import read_npz
@@ -48,6 +50,17 @@ def test_dotted_keys_of_many_parts_are_refused(tmp_path: Path, key: str) -> None
     file = tmp_path / "dots.toml"
     file.write_text(f"{key} = 1\n")
     with pytest.raises(LimitExceeded, match="line 1: a key of more than 64 parts"):
+        read_topology(file)
+
+
+@pytest.mark.parametrize("digits", ["1", "0xf", "1_1", "1.1", "1e1"])
+def test_numbers_of_many_digits_are_refused(tmp_path: Path, digits: str) -> None:
+    file = tmp_path / "digits.toml"
+    file.write_text(f'name = "{"f" * 1000}"\nnum_ranks = {digits}{digits[-1] * 8_000_000}\n')
+    with pytest.raises(LimitExceeded, match="line 2: more than 1000 digits in a row"):
+        read_topology(file)
+    file.write_text("# " + ("1" * 999 + " ") * 8_000)
+    with pytest.raises(InvalidInput, match=r"links\.src is missing"):
         read_topology(file)
 
 
@@ -260,3 +273,58 @@ def test_plain_and_odd_lines_are_read_alike(tmp_path: Path, row: str) -> None:
     file = tmp_path / "m.txt"
     file.write_text(f"{row}\n7 0\n")
     assert read_demand(file).bytes_matrix.tolist() == [[0, 18], [7, 0]]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "random", "zipf:0.8", "hot:0.8", "lognormal:1", "sparse:0.5", "moe:0.8"])
+def test_a_demand_that_would_not_fit_is_refused_before_it_is_drawn(kind: str) -> None:
+    with pytest.raises(InvalidInput, match="65536 ranks; demand is limited to 8192"):
+        il.traffic.parse(kind, il.cluster("h200", servers=8192))
+    with pytest.raises(LimitExceeded, match=r"a demand of 8192 ranks needs about 2\.\d+ GB"):
+        il.traffic.parse(kind, il.cluster("h200", servers=1024))
+
+
+def _step(folder: Path, servers: int, *tasks: str) -> Path:
+    file, tables = folder / "s.toml", (f'[[task]]\nname = "{place}"\n{words}\n' for place, words in enumerate(tasks))
+    file.write_text(f'[cluster]\npreset = "h200"\nservers = {servers}\n' + "".join(tables))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("servers", "tasks"),
+    [
+        (128, ['move = "zipf:0.8"'] * 9),  # matrices
+        (32, ['move = "all-to-all"\nsize = "1 MB"\ngroups = "servers"'] * 5),  # a matrix of all ranks for each group
+        (512, ['move = "all-reduce"\nsize = "1 MB"'] * 3),
+        (8192, ['compute = "1 ms"'] * 200),  # ranks
+    ],
+)
+def test_steps_that_name_too_many_pairs_of_ranks_are_refused(tmp_path: Path, servers: int, tasks: list[str]) -> None:
+    with pytest.raises(LimitExceeded, match=r"name \d+ pairs of ranks in all; at most 8388608"):
+        read_step(_step(tmp_path, servers, *tasks))
+
+
+def test_a_step_times_very_much_does_not_wrap(tmp_path: Path) -> None:
+    def steps(times: int) -> Path:
+        return _step(tmp_path, 1, 'move = "uniform"\nsize = "8 GB"', f'transposed = "0"\ntimes = {times}')
+
+    doubled = read_step(steps(2)).tasks[1].what
+    assert isinstance(doubled, il.Demand) and doubled.bytes_matrix[0, 1] == 2 * 10**9
+    for times in (2**30, 2**62, 10**30):
+        with pytest.raises(InvalidInput, match=r"times='\d+' must be a whole number from 1 to 72057594"):
+            read_step(steps(times))
+
+
+def test_an_unknown_name_among_thousands_is_refused_in_a_few_words(tmp_path: Path) -> None:
+    tasks = [f'compute = "1 ms"\nafter = ["{"x" * 500}"]'] * 2000
+    with pytest.raises(InvalidInput) as refused:
+        read_step(_step(tmp_path, 1, *tasks))
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_sweep_over_large_clusters_is_read_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "g.toml"
+    file.write_text('traffic = ["zipf:0.8", "zipf:0.9"]\n[[clusters]]\npreset = "h200"\nservers = [2, 900, 1000]\n')
+    assert len(read_grid(file).clusters) == 3
+    file.write_text('traffic = ["zipf:3"]\n[[clusters]]\npreset = "h200"\nservers = [1000, 2]\n')
+    with pytest.raises(InvalidInput, match="skew"):  # on the smallest of them all is checked
+        read_grid(file)

@@ -26,9 +26,10 @@ class MissingDependency(InterlockError, ImportError):
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known name a wrong one resembles, as the tail of an error message."""
     import difflib  # only ever needed on the way to an error message
+    import textwrap
 
     names = sorted(known)
     close = difflib.get_close_matches(str(word)[:64], names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(names)
+    return "known: " + textwrap.shorten(", ".join(names), 700, placeholder=" ...")

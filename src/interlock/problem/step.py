@@ -269,7 +269,7 @@ def step_problem(cluster: Cluster, tasks: Sequence[Task], name: str = "step") ->
         for before in task.after:
             if before not in number_by_name:
                 known = [name for name in number_by_name if name != task.name]
-                raise InvalidInput(f"task {task.name!r}: after names {before!r}; {nearest(before, known)}")
+                raise InvalidInput(f"task {task.name!r}: after names {before[:MAX_NAME]!r}; {nearest(before, known)}")
     after = Ragged.from_lists([sorted(number_by_name[before] for before in task.after) for task in tasks])
     _check_acyclic(tasks)
     parts = [task_problem(cluster, task).items if task.is_move else None for task in tasks]

@@ -9,16 +9,18 @@ from typing import Any
 import numpy as np
 
 from interlock.collectives import CollectiveKind, collective
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, LimitExceeded, nearest
 from interlock.files import as_path
 from interlock.problem.step import Step
 from interlock.topology import Cluster, cluster, read_cluster
 from interlock.topology.toml_text import read_toml
 from interlock.traffic import Demand, matrix, parse
+from interlock.traffic.demand import MAX_TOTAL_BYTES
 
 __all__ = ["read_step", "step_presets"]
 
 MAX_FILE_BYTES = 1 << 20
+MAX_ENTRIES = 1 << 23  # pairs of ranks of all moves together: 3 s and 0.7 GB
 PRESETS = Path(__file__).parent / "step_presets"
 KEYS = {"name", "after", "ready"}
 COMPUTE = KEYS | {"compute", "ranks", "alone"}
@@ -52,6 +54,9 @@ def read_step(path: str | Path) -> Step:
     tasks = said.get("task")
     if not isinstance(tasks, list) or not tasks:
         raise InvalidInput(f"{file} has no tasks; every task is a table [[task]]")
+    entries = sum(_entries(made.cluster, table) for table in tasks)
+    if entries > MAX_ENTRIES:
+        raise LimitExceeded(f"{file}: its tasks name {entries} pairs of ranks in all; at most {MAX_ENTRIES} are read")
     for table in tasks:
         _add(made, table)
     made.problem()
@@ -68,6 +73,20 @@ def _cluster(said: object, file: Path) -> Cluster:
         _known(fields, {"file"}, "[cluster] with a file")
         return read_cluster(file.parent / str(fields["file"]))
     return cluster(str(fields.pop("preset", "h200")), **fields)
+
+
+def _entries(cluster: Cluster, table: object) -> int:
+    """Pairs of ranks that a move names, or ranks that compute: what it takes to write the task out."""
+    if not isinstance(table, dict):
+        return 0
+    everyone, ranks, kind = cluster.num_ranks, table.get("ranks"), table.get("move")
+    named = len(ranks) if isinstance(ranks, list) else everyone
+    if "compute" in table:
+        return named
+    together = {"servers": cluster.gpus_per_server, "rails": cluster.servers}.get(str(table.get("groups")), everyone)
+    if kind == "all-to-all" or kind not in list(CollectiveKind):  # a matrix of all ranks for each group
+        return everyone // together * everyone**2
+    return min(named**2, everyone * together)
 
 
 def _add(step: Step, table: object) -> None:
@@ -131,9 +150,9 @@ def _move(step: Step, name: str, table: Mapping[str, Any], after: object, ready:
 
 
 def _times(demand: Demand, table: Mapping[str, Any], where: str) -> Demand:
-    times = table.get("times", 1)
-    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
-        raise InvalidInput(f"{where}: times={str(times)[:64]!r} must be a whole number of at least 1")
+    times, most = table.get("times", 1), MAX_TOTAL_BYTES // max(1, int(demand.bytes_matrix.sum()))
+    if not isinstance(times, int) or isinstance(times, bool) or not 1 <= times <= most:
+        raise InvalidInput(f"{where}: times={str(times)[:64]!r} must be a whole number from 1 to {most} (2^62 bytes)")
     return demand if times == 1 else matrix(demand.bytes_matrix * times, f"{demand.name}, times {times}")
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from interlock.algorithms import registry
 from interlock.comparison import row_of
 from interlock.errors import InvalidInput, LimitExceeded, MissingDependency
-from interlock.files import write_text
+from interlock.files import read_text, write_text
 from interlock.planning import solve
-from interlock.problem import Problem, demand_problem
+from interlock.problem import Problem, check_demand, demand_problem
 from interlock.topology import Cluster
 from interlock.topology.cluster_files import cluster_from_table, cluster_to_toml
 from interlock.topology.toml_text import check_keys, read_toml, table
@@ -34,6 +34,7 @@ __all__ = ["Grid", "Point", "read_grid", "run_point", "sweep"]
 
 MAX_GRID_BYTES = 1 << 20
 MAX_POINTS = 100_000
+MAX_CHECKED_PAIRS = 1 << 24  # of ranks, in all demands together: 2 s
 MEASURED = ("plan_s", "decide_s", "total_s")  # differ from run to run; kept in the points, not in the table
 KEYS = {"clusters", "traffic", "sizes", "algorithms", "seeds"}
 
@@ -92,7 +93,7 @@ class Grid:
 
 
 def read_grid(path: Path) -> Grid:
-    """A grid from a TOML file; everything in it is checked before anything is run."""
+    """A grid from a TOML file, checked before anything is run; demands of very many ranks only when they are."""
     values = read_toml(path, MAX_GRID_BYTES)
     check_keys(values, KEYS, str(path))
     clusters = _clusters(_list(values, "clusters", str(path), [{"preset": "h200", "servers": 4}]), str(path))
@@ -105,11 +106,15 @@ def read_grid(path: Path) -> Grid:
             raise InvalidInput(f"{path}: seeds: {seed!r} must be a whole number, 0 or more")
     for name in algorithms:
         registry.get(name)
-    for cluster, words in product(clusters.values(), traffic):
-        demand_problem(cluster, parse(words, cluster, sizes[0]))
     count = len(clusters) * len(traffic) * len(sizes) * len(algorithms) * len(seeds)
     if count > MAX_POINTS:
         raise LimitExceeded(f"{path} has {count} points; at most {MAX_POINTS} are run")
+    pairs = 0
+    for cluster, words in sorted(product(clusters.values(), traffic), key=lambda point: point[0].num_ranks):
+        pairs += cluster.num_ranks**2
+        if pairs > MAX_CHECKED_PAIRS:
+            break
+        check_demand(cluster, parse(words, cluster, sizes[0]))
     return Grid(clusters, traffic, sizes, algorithms, tuple(int(str(seed)) for seed in seeds))
 
 
@@ -221,8 +226,8 @@ def _finished(folder: Path, point: Point) -> Row | None:
     if not file.is_file():
         return None
     try:
-        row = json.loads(file.read_text())
-    except ValueError:  # not ours, or damaged: run it again
+        row = json.loads(read_text(file, MAX_GRID_BYTES))
+    except (ValueError, RecursionError):  # not ours, or damaged: run it again
         return None
     return row if isinstance(row, dict) and point.words.items() <= row.items() else None
 
@@ -259,7 +264,10 @@ def _words(values: dict[str, object], key: str, where: str, default: list[object
 
 def _digest(traffic: str) -> str:
     file = Path(traffic[:200])
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    if not file.is_file():
+        return ""
+    with file.open("rb") as held:
+        return hashlib.file_digest(held, "sha256").hexdigest()
 
 
 def _tell(progress: Callable[[str], None] | None, words: str) -> None:

@@ -15,6 +15,8 @@ _MARKS = ",.=[{\\\n"  # at least one of them belongs to each of those
 MAX_KEY_PARTS = 64  # of a dotted key: each makes the standard library walk all before it
 _PART = r"""(?>"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]++)[ \t]*+\.[ \t]*+"""
 _TOO_DEEP = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_PART}){{{MAX_KEY_PARTS}}}")
+MAX_DIGITS = 1_000  # the standard library takes 100 bytes for each
+_TOO_LONG = re.compile(rf"(?<![0-9A-Fa-f_])[0-9A-Fa-f_]{{{MAX_DIGITS + 1}}}")
 
 __all__ = ["check_keys", "check_marks", "read_toml", "table", "to_toml"]
 
@@ -23,9 +25,13 @@ def read_toml(path: FilePath, max_bytes: int) -> dict[str, object]:
     """The tables of a TOML file."""
     text = read_text(path, max_bytes)
     check_marks(text, path)
-    if (deep := _TOO_DEEP.search(text)) is not None:
-        line = text.count("\n", 0, deep.start()) + 1
-        raise LimitExceeded(f"{path}, line {line}: a key of more than {MAX_KEY_PARTS} parts")
+    rules = (
+        (_TOO_DEEP, f"a key of more than {MAX_KEY_PARTS} parts"),
+        (_TOO_LONG, f"more than {MAX_DIGITS} digits in a row"),
+    )
+    for pattern, what in rules:
+        if (found := pattern.search(text)) is not None:
+            raise LimitExceeded(f"{path}, line {text.count(chr(10), 0, found.start()) + 1}: {what}")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput, nearest
 from interlock.traffic.demand import MAX_TOTAL_BYTES, Demand, HasRanks, gini
-from interlock.traffic.generators import check_range, generator
+from interlock.traffic.generators import check_range, generator, square
 from interlock.traffic.placement import MAX_EXPERTS, Placement, check_count, contiguous_placement
 from interlock.traffic.routing import Routing
 from interlock.units import Quantity, parse_bytes
@@ -140,7 +140,7 @@ def moe(
     >>> int(decode.bytes_matrix.sum()) == 32 * 128 * 8 * 7168 * 2
     True
     """
-    size = token_bytes(hidden, dtype)
+    size, shape = token_bytes(hidden, dtype), square(cluster)
     _check_top_k(top_k, experts)
     if profile is not None:
         skew, popularity = profile_skew(profile, experts, top_k, drift, step, seed), "softmax"
@@ -156,7 +156,7 @@ def moe(
     here = np.flatnonzero(cluster.present)
     pairs = _draw_counts(share, tokens, top_k, len(here), rng)  # [GPUs present, experts]
     placement = contiguous_placement(experts, cluster.num_ranks, cluster.present)
-    copies = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
+    copies = np.zeros(shape, np.int64)
     copies[here] = _per_rank(pairs, placement)
     return Demand(copies * size, f"moe:{profile or f'{skew:g}'}", seed)
 
