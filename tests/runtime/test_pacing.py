@@ -56,6 +56,22 @@ def test_whoever_has_the_wire_alone_gets_all_of_it(lossy_3x2: il.Cluster) -> Non
     assert set(sending_rates(plan.program(0), lossy_3x2, plan.port_loads).values()) == {FULL * NIC}
 
 
+@pytest.mark.parametrize(("fan_in", "take_turns"), [(2, False), (1, True)])
+def test_partners_whom_the_fabric_bears_share_a_nic_instead_of_taking_turns(fan_in: int, take_turns: bool) -> None:
+    cluster = il.cluster("h200", servers=3, gpus_per_server=2, scale_out_bandwidth="1 MB/s", fan_in=fan_in)
+    plan = il.synthesize(cluster, il.all_reduce("4 MB"), algorithm="tiers")
+    assert plan.port_loads.take_turns  # says the plan itself
+    assert plan.port_loads.must_take_turns(fan_in) == take_turns
+    rates = np.zeros((6, 6))
+    for rank in range(6):
+        posting = Posting.of(plan.program(rank), cluster, lambda: plan.port_loads, is_paced=True)
+        assert bool(posting.queues) == take_turns
+        for peer, rate in posting.rates.items():
+            rates[rank, peer] = rate
+    most = max(rates.sum(axis=0).max(), rates.sum(axis=1).max())
+    assert most == pytest.approx(FULL * NIC * (2 if take_turns else 1))
+
+
 def test_a_slow_nic_is_sent_less() -> None:
     faults = [il.slow_nic(server=1, gpu=0, bandwidth="0.25 MB/s")]
     cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_out_bandwidth="1 MB/s", fan_in=4, faults=faults)

@@ -78,8 +78,9 @@ class Flow:
         try:
             gate = _Gate(call, WINDOW_BYTES if self._connections is None else TURN_BYTES)
             gate.post_unqueued()
-            call.run_steps(posting.first)
+            # Before anything is sent: what arrives meanwhile is passed on at once.
             waiting = [self._pool.submit(gate.wait_for_peer, place) for place in range(len(posting.awaited))]
+            call.run_steps(posting.first)
             if not waiting:
                 call.run_later(len(posting.later))
             call.receive_rest(await_own or call.copy_own)

@@ -24,7 +24,7 @@ def sending_rates(program: Program, cluster: Cluster, loads: PortLoads) -> dict[
     """Bytes per second for each partner of a rank on other servers.
 
     If partners of a NIC are served together, each gets what it needs to be done when the busier of the two ends is; no
-    NIC is then sent more than it takes. Where the plan itself lets them go one after the other, each gets all.
+    NIC is then sent more than it takes. Where they must go one after the other, each gets all.
     """
     peer, rank = program.columns["send_peer"], program.rank
     crosses = cluster.server_of(peer) != rank // cluster.gpus_per_server
@@ -32,7 +32,7 @@ def sending_rates(program: Program, cluster: Cluster, loads: PortLoads) -> dict[
     nic = cluster.nic_bandwidth_bytes_per_s
     partners = np.flatnonzero(moved)
     rates = most = np.minimum(nic[rank], nic[partners])
-    if not loads.take_turns:
+    if not loads.must_take_turns(cluster.fabric.fan_in):
         busy_s = np.maximum(loads.out_bytes[rank] / nic[rank], loads.in_bytes[partners] / nic[partners])
         rates = np.clip(moved[partners] / busy_s, LEAST * most, most)
     return dict(zip(partners.tolist(), (FULL * rates).tolist(), strict=True))

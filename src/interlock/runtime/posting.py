@@ -74,7 +74,8 @@ class Posting:
         columns = program.columns
         sent, arrivals = (Parts.of(program, end, _num_parts(program, end, cluster, is_paced)) for end in ENDS)
         crosses = _crosses_limited_fabric(cluster, program.rank, columns["receive_peer"])
-        queues, awaited, rest = _order(program, arrivals, crosses, is_paced=is_paced)
+        takes_turns = not is_paced or cluster is None or loads().must_take_turns(cluster.fabric.fan_in)
+        queues, awaited, rest = _order(program, arrivals, crosses, is_paced=is_paced, takes_turns=takes_turns)
         first, later = _ready_steps(program)
         return cls(
             program=program,
@@ -129,16 +130,17 @@ def _ready_steps(program: Program) -> tuple[list[int], list[int]]:
 
 
 def _order(
-    program: Program, arrivals: Parts, crosses: Flags, *, is_paced: bool
+    program: Program, arrivals: Parts, crosses: Flags, *, is_paced: bool, takes_turns: bool
 ) -> tuple[list[list[int]], list[list[int]], list[int]]:
     """Queues of arrivals to be let in a few at a time, arrivals to wait for by peer, and the rest.
 
     Messages that should be let in one after the other stand in one queue. On a fabric that bears few senders, other
-    messages between servers queue by peer, unless senders keep to rates: then all may come at once. The order respects
-    every dependency, so that whoever waits for the first of a queue waits for a message that can come.
+    messages between servers queue by peer, unless senders keep to rates: then all may come at once, as they may where
+    the fabric bears all partners of a NIC. The order respects every dependency, so that whoever waits for the first of
+    a queue waits for a message that can come.
     """
     columns, num_sends = program.columns, program.num_sends
-    is_ordered = columns["receive_queued"]
+    is_ordered = columns["receive_queued"] & takes_turns
     if is_ordered.any():
         is_ordered = is_ordered | crosses
     is_queued = is_ordered if is_paced else is_ordered | crosses

@@ -15,11 +15,15 @@ __all__ = ["PortLoads"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortLoads:
-    """Bytes between servers by rank; `take_turns` where the schedule lets partners of a NIC go one after the other."""
+    """Bytes between servers by rank; `take_turns` where the schedule lets partners of a NIC go one after the other.
+
+    `most_partners` of a NIC, where whoever made the plan has not weighed itself how many the fabric bears.
+    """
 
     out_bytes: NDArray[np.int64]  # [ranks]
     in_bytes: NDArray[np.int64]
     take_turns: bool
+    most_partners: int | None = None
 
     @classmethod
     def of(cls, schedule: Schedule, cluster: Cluster) -> PortLoads:
@@ -31,7 +35,17 @@ class PortLoads:
         loads = [np.zeros(cluster.num_ranks, np.int64) for _ in range(2)]
         for load, end in zip(loads, (src, dst), strict=True):
             np.add.at(load, end, schedule.size_bytes[crossing])
-        return cls(loads[0], loads[1], _take_turns(schedule, crossing, src, dst))
+        pairs = np.unique(np.stack([src, dst]), axis=1)
+        most_partners = max(int(np.bincount(end, minlength=1).max()) for end in pairs)
+        return cls(loads[0], loads[1], _take_turns(schedule, crossing, src, dst), most_partners)
+
+    def must_take_turns(self, fan_in: int | None) -> bool:
+        """Whether partners go one after the other on a fabric that bears `fan_in` senders (None: any number).
+
+        Fewer share the NIC: a share waits for nobody, a turn for whoever comes before it.
+        """
+        bears_all = fan_in is not None and self.most_partners is not None and self.most_partners <= fan_in
+        return self.take_turns and not bears_all
 
 
 def _take_turns(
