@@ -34,10 +34,16 @@ def networks() -> dict[str, il.Cluster | il.Topology]:
         ),
         "hurt 3x3": il.Cluster("hurt", 3, 3, faults=hurt),
         "one-to-one 4x2": il.Cluster("alone", 4, 2, fabric=FABRICS["roce-dcqcn"], oversubscription=2.0),
+        "slow switch 3x4": il.Cluster(
+            "slow", 3, 4, multicasts=True, reduces=True, scale_up_bandwidth_bytes_per_s=60e9, stage_overhead_s=5e-6
+        ),
+        "one mesh of 6": il.Cluster("one", 1, 6, scale_up="mesh", scale_up_bandwidth_bytes_per_s=1e11),
         "ring of 5": il.topology.ring(5, bandwidth="50 GB/s", latency="1 us"),
         "torus 3x3": il.topology.torus(3, 3, bandwidth="50 GB/s", latency="1 us"),
         "hypercube of 8": il.topology.hypercube(3, bandwidth="50 GB/s", latency="1 us"),
         "two leaves": il.topology.clos(2, 3, 2, bandwidth="50 GB/s", latency="1 us"),
+        "grid 2x4": il.topology.mesh(2, 4, bandwidth="50 GB/s", latency="1 us"),
+        "all of 6": il.topology.fully_connected(6, bandwidth="50 GB/s", latency="1 us"),
         "seven unlike links": il.topology.from_edges(both[:, 0], both[:, 1], np.tile(rates, 2), "1 us"),
     }
 

@@ -23,8 +23,6 @@ Floats = NDArray[np.float64]
 
 def least_message_s(network: Network) -> float:
     """Before any byte arrives, some message has paid its overhead and the latency of its links."""
-    if network.num_links == 0:
-        return 0.0
     from_rank = network.src < network.num_ranks
     into_rank = network.dst < network.num_ranks
     last_s = float(network.latency_s[into_rank].min(initial=np.inf))

@@ -116,8 +116,7 @@ class _Links:
             return cls(path, topology.link_src, topology.link_dst, carries_data)
         times = int(rows.tasks.task.max(initial=0)) + 1
         task = np.repeat(np.maximum(rows.tasks.task, 0), path.counts)
-        known = (path.values >= 0) & (path.values < topology.num_links)
-        values = np.where(known, task * topology.num_links + path.values, -1).astype(np.int32)
+        values = (task * topology.num_links + path.values).astype(np.int32)  # links exist: `check_step` has seen to it
         src, dst = np.tile(topology.link_src, times), np.tile(topology.link_dst, times)
         return cls(Ragged(path.offsets, values), src, dst, np.tile(carries_data, times))
 
