@@ -28,6 +28,7 @@ FlowRun::FlowRun(const FlowProblem& problem, FlowObserver* observer)
       channels_(channel_paths(problem)),
       waits_(problem),
       admission_(problem.level, channels_, problem.capacity_bytes_per_s.size()),
+      earliest_end_(problem, channels_),
       doors_(problem),
       fan_in_(problem, channels_),
       shares_(problem.capacity_bytes_per_s, channels_.view(), problem.tolerance),
@@ -152,6 +153,7 @@ void FlowRun::open_epochs(std::int32_t last_arrived) {
 void FlowRun::start(std::int32_t message) {
     const auto m = static_cast<std::size_t>(message);
     times_.start_s[m] = now_s_;
+    if (earliest_end_.is_asked()) give_up_after(earliest_end_.start(message, now_s_));
     const auto path = channels_[message];
     if (path.empty()) {
         sent(message);
@@ -162,6 +164,10 @@ void FlowRun::start(std::int32_t message) {
     } else {
         transmit(message);
     }
+}
+
+void FlowRun::give_up_after(double end_s) {
+    if (end_s >= problem_.give_up_s) times_.makespan_s = MaxMinShare::kNever;
 }
 
 void FlowRun::transmit(std::int32_t message) {
@@ -201,7 +207,7 @@ void FlowRun::arrive(std::int32_t message) {
     const auto m = static_cast<std::size_t>(message);
     times_.finish_s[m] = now_s_;
     times_.makespan_s = std::max(times_.makespan_s, now_s_);
-    if (!problem_.tail_s.empty() && now_s_ + problem_.tail_s[m] >= problem_.give_up_s) times_.makespan_s = MaxMinShare::kNever;
+    if (earliest_end_.is_asked()) give_up_after(now_s_ + problem_.tail_s[m]);
     ++num_arrived_;
     for (const std::int32_t next : waits_.after_arrival[message]) meet(next, Wait::dependency, message);
     for (const std::int32_t next : admission_.arrived(message)) ready_.push_back(next);

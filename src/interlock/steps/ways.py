@@ -171,17 +171,17 @@ class _Search:
         """Search until nothing near is better, all is well or enough was tried; seconds of the best."""
         ledger = Ledger.of(self.problem, self.lone)
 
-        def by_ledger(levels: Levels) -> tuple[float, Levels]:
-            return ledger.makespan_s(levels), levels
+        def priced(options: Iterable[Levels]) -> list[tuple[float, Levels]]:
+            return sorted((ledger.makespan_s(levels), levels) for levels in set(options))
 
-        for levels in sorted(set(_likely(self.problem, self.lone.seconds)), key=by_ledger):
-            self._gains(levels, 1)
+        for guessed_s, levels in priced(_likely(self.problem, self.lone.seconds)):
+            self._gains(guessed_s, levels, 1)
         found = True
         while found:
             levels, shares = self.found
-            near = sorted(set(islice(_neighbours(levels), MOST_GUESSED)), key=by_ledger)
-            options = [*((each, shares) for each in near), *((levels, more) for more in (1, 2, 4))]
-            found = any(self._gains(*option) for option in options)
+            near = [(*each, shares) for each in priced(islice(_neighbours(levels), MOST_GUESSED))]
+            cut = [(*each, more) for each in priced([levels]) for more in (1, 2, 4) if more != shares]
+            found = any(self._gains(*option) for option in [*near, *cut])
         return self.found_s
 
     def best(self) -> StepPlan:
@@ -196,11 +196,12 @@ class _Search:
         schedule = permuted(with_waits(rows, waiting, waited_for), np.argsort(start_s, kind="stable"))
         return StepPlan(schedule, f"joint: {order} on every link{cut}")
 
-    def _gains(self, levels: Levels, shares: int) -> bool:
-        """Try them; whether they are the best so far. Tries that cannot be are broken off."""
+    def _gains(self, guessed_s: float, levels: Levels, shares: int) -> bool:
+        """Try them; whether they are the best so far. What the ledger takes for slower is not tried, and what turns out
+        to be is broken off."""
         least_s = min(self.found_s, self.stream_s)
         is_enough = len(self.seen) >= (LEAST_TRIED if self.num_events >= MOST_EVENTS else MOST_TRIED)
-        if (levels, shares) in self.seen or is_enough or least_s <= CLOSE * self.longest_s:
+        if (levels, shares) in self.seen or is_enough or least_s <= CLOSE * self.longest_s or guessed_s > self.found_s:
             return False
         self.seen.add((levels, shares))
         made, arrays = self._assembled(shares)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "interlock/simulate/admission.hpp"
+#include "interlock/simulate/earliest_end.hpp"
 #include "interlock/simulate/fan_in.hpp"
 #include "interlock/simulate/flow_sim.hpp"
 #include "interlock/simulate/flow_waits.hpp"
@@ -46,6 +47,9 @@ private:
     void meet(std::int32_t message, Wait what, std::int32_t by);
     void open_epochs(std::int32_t last_arrived);
 
+    /// Breaks off a run that cannot end before `end_s`, where that is too late.
+    void give_up_after(double end_s);
+
     // The life of a message, in order.
     void start(std::int32_t message);
     void transmit(std::int32_t message);
@@ -59,6 +63,7 @@ private:
     Rows channels_;
     Waits waits_;
     Admission admission_;
+    EarliestEnd earliest_end_;
     StageDoors doors_;
     FanIn fan_in_;
     MaxMinShare shares_;
