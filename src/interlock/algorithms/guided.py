@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.synthesis.answers import Answer, TranslatedAnswer
+from interlock.algorithms.synthesis.answers import Answer, TimedAnswer, TranslatedAnswer
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_in_and_out
 from interlock.algorithms.synthesis.budget import Bound, Budget, check_counts
@@ -31,7 +31,7 @@ from interlock.algorithms.synthesis.in_switch import has_one_root, in_switch
 from interlock.algorithms.synthesis.matching import can_match, random_matching
 from interlock.algorithms.synthesis.packed_pairs import packed_pairs
 from interlock.algorithms.synthesis.packed_trees import packed_trees
-from interlock.algorithms.synthesis.paths import MOST_SEARCHED, balanced_paths
+from interlock.algorithms.synthesis.paths import MOST_SEARCHED, balanced_paths, can_share_links, sharing_paths
 from interlock.algorithms.synthesis.proportioned_trees import fits_a_program, proportioned_trees
 from interlock.algorithms.synthesis.symmetric import looks_alike, symmetric
 from interlock.algorithms.synthesis.tree_per_chunk import has_many_links, is_good_for_many_links, tree_per_chunk
@@ -47,6 +47,8 @@ MOST_FOR_MATCHING = 100_000  # transfers of random matchings: a fraction of a se
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
 MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
 MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
+SHARING = "paths that share links"  # whose times are estimated: flows that meet slow each other down
+MOST_TIMED = 50_000  # transfers: above, the estimate is taken
 INTERRUPTED = "interrupted"
 MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
 
@@ -76,7 +78,9 @@ COPIES = (  # and sums into a root, read backwards
     SearchWay("one rank's part, moved by symmetry", "what looks the same from every rank", looks_alike, symmetric,
               lambda goal, graph, best: goal.parts is not None or goal.num_moves > MANY_MOVES),
     SearchWay("balanced paths", "items with one destination each",
-              lambda goal, graph: goal.is_pairwise, balanced_paths, always),
+              lambda goal, graph: goal.is_pairwise, balanced_paths,
+              lambda goal, graph, best: not can_share_links(goal, graph)),
+    SearchWay(SHARING, "the same, where links are faster than what they carry", can_share_links, sharing_paths, always),
     SearchWay("greedy rounds", "everything to all over equal links, up to 40,000 ranks",
               can_go_in_rounds, greedy_rounds, is_as_good_as_it_gets),
     SearchWay("random matching", "small messages, or links that are nowhere scarce",
@@ -114,6 +118,7 @@ class Outcome:
 
     answer: Answer
     way: str
+    answers: dict[str, Answer]  # the best by way
     seconds_by_way: dict[str, float]
     spent: int
     end: str  # of the search, as `plan.reason` tells it
@@ -131,8 +136,17 @@ class Outcome:
         if not others:
             return f"{name}; no other way gave a schedule; {self.end}"
         second = min(others, key=lambda way: others[way])
-        ahead = others[second] / self.answer.makespan_s
+        ahead = others[second] / self.seconds_by_way[self.way]
         return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
+
+    def timed(self, seconds_of: Callable[[Answer], float]) -> Outcome:
+        """The best by this clock, where paths that share links won by estimate."""
+        rivals = {way: answer for way, answer in self.answers.items() if isinstance(answer, TimedAnswer)}
+        if self.way != SHARING or max(len(answer.timed.arc) for answer in rivals.values()) > MOST_TIMED:
+            return self
+        seconds = {way: seconds_of(answer) for way, answer in rivals.items()}
+        way = min(seconds, key=seconds.__getitem__)
+        return replace(self, way=way, answer=rivals[way], seconds_by_way={**self.seconds_by_way, **seconds})
 
 
 def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, ...]) -> Outcome:
@@ -141,17 +155,18 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
     An interruption keeps the best so far, and is passed on where there is none.
     """
     best: Answer | None = None
-    best_way, seconds_by_way = "", dict[str, float]()
+    best_way, answers = "", dict[str, Answer]()
     left, spent, end = budget.limit, 0, "nothing more to try"
     try:
         for way in ways:
             if not way.fits(goal, graph):
                 continue
             limit = left if way.own_transfers is None or left <= 0 else way.own_transfers
-            own = replace(budget, limit=limit, spent_before=spent, best_s=min(seconds_by_way.values(), default=np.inf))
+            own = replace(budget, limit=limit, spent_before=spent, best_s=np.inf if best is None else best.makespan_s)
             is_enough = False
             for answer in way.search(goal, graph, own):
-                seconds_by_way[way.name] = min(answer.makespan_s, seconds_by_way.get(way.name, np.inf))
+                if way.name not in answers or answer.makespan_s < answers[way.name].makespan_s:
+                    answers[way.name] = answer
                 if best is None or answer.makespan_s < best.makespan_s:
                     best, best_way = answer, way.name
                 is_enough = own.is_enough(answer.makespan_s)
@@ -159,7 +174,7 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
                     break
             spent += own.spent
             left -= own.spent if way.own_transfers is None else 0
-            if best is None or way.name not in seconds_by_way:
+            if best is None or way.name not in answers:
                 continue
             if is_enough:
                 end = "near the bound"
@@ -175,7 +190,8 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
             raise
         end = INTERRUPTED
     assert best is not None, "some way fits every goal"
-    return Outcome(best, best_way, seconds_by_way, spent, end)
+    seconds_by_way = {name: answer.makespan_s for name, answer in answers.items()}
+    return Outcome(best, best_way, answers, seconds_by_way, spent, end)
 
 
 def guided(
@@ -186,6 +202,7 @@ def guided(
     threads: int | None = None,
     table_file: str | os.PathLike[str] | None = None,
     report: Callable[[float], None] = lambda share: None,
+    time_of: Callable[[CompactSchedule], float] | None = None,
 ) -> CompactSchedule:
     """Synthesize a schedule.
 
@@ -200,6 +217,8 @@ def guided(
         temporary file. A schedule that is no slot table leaves no file.
     report
         Called with the share of the work done, which never falls. An interruption keeps the best answer so far.
+    time_of
+        Tells how many seconds a schedule takes, where an estimate is not exact.
     """
     check_counts(parts=parts, threads=threads)
     goal = goal_of(problem)
@@ -229,8 +248,11 @@ def guided(
             raise
         outcome = _soonest(goal, graph, budget)
 
+    is_staged = problem.topology.stage_overhead_s == 0.0
+    if time_of is not None and not outcome.is_interrupted:
+        outcome = outcome.timed(lambda answer: time_of(answer.compact(staged=is_staged, reason="")))
     answer = outcome.answer.backwards() if goal.direction is Direction.IN else outcome.answer
-    made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0, reason=outcome.reason)
+    made = answer.compact(staged=is_staged, reason=outcome.reason)
     if budget.table_file is not None and isinstance(made, SlotSchedule):
         keep_table(made.table, budget.table_file)
     return made
@@ -322,4 +344,5 @@ ALGORITHM = Algorithm(
     guided,
     cuts_items=True,
     reports=True,
+    times=True,
 )

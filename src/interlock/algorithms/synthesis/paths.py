@@ -16,7 +16,7 @@ from interlock.algorithms.synthesis.graph import Graph
 from interlock.algorithms.synthesis.list_schedule import ListScheduler, Tasks, fastest
 from interlock.ragged import Ragged
 
-__all__ = ["MOST_SEARCHED", "balanced_paths", "path_tasks", "route"]
+__all__ = ["MOST_SEARCHED", "balanced_paths", "can_share_links", "path_tasks", "route", "sharing_paths"]
 
 HASTE = 1.0  # time on the way weighs as much as price
 MANY_PATHS = 20_000  # items are cut further only below: a cap on time
@@ -27,11 +27,20 @@ MOST_SEARCHED = 10_000_000  # ranks x arcs: above, so many paths must share a se
 
 
 def balanced_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
-    """With links held alone; then, where some are faster than what they carry, with shared links."""
+    """With links held alone."""
     yield from _balanced(goal, graph.arcs, budget)
+
+
+def can_share_links(goal: TreeGoal, graph: Graph) -> bool:
+    """Whether some links are faster than what they carry."""
+    is_outward = goal.is_pairwise and goal.direction is Direction.OUT
+    return is_outward and bool((arcs_of(graph.topology).share < 1.0).any())
+
+
+def sharing_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """With links held for the share of a message's time that it fills."""
     shared = arcs_of(graph.topology)
-    if goal.direction is Direction.OUT and not budget.is_spent and (shared.share < 1.0).any():
-        yield from _balanced(goal, shared.patient() if shared.fan_in == 1 else shared, budget)
+    yield from _balanced(goal, shared.patient() if shared.fan_in == 1 else shared, budget)
 
 
 def _balanced(goal: TreeGoal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
