@@ -124,6 +124,30 @@ def test_hierarchical_crosses_the_nics_with_an_eighth_of_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
+@pytest.mark.parametrize(("scale_out", "dead", "nics"), [("rail", (1, 6), 6), ("flat", (1, 6), 7), ("flat", (1, 1), 7)])
+def test_hierarchical_spreads_the_share_of_a_dead_nic_over_the_others(
+    kind: str, scale_out: str, dead: tuple[int, int], nics: int
+) -> None:
+    faults = [il.dead_nic(server=server, gpu=gpu) for server, gpu in enumerate(dead)]
+    cluster = il.cluster("h200", servers=4, scale_out=scale_out, faults=faults)
+    plan = planned("hierarchical", cluster, kind)
+    assert plan.certificate().valid
+    loads = plan.port_loads
+    used = loads.out_bytes > 0
+    assert used.sum() == 4 * nics
+    assert not used[cluster.nic_bandwidth_bytes_per_s <= 0].any()
+    passes = 2 if kind == "all-reduce" else 1
+    assert loads.out_bytes[used] == pytest.approx(passes * 3 * SIZE / 4 / nics, rel=1e-3)
+
+
+def test_hierarchical_needs_a_place_whose_nic_works_on_every_server() -> None:
+    faults = [il.dead_nic(server=0, gpu=0), il.dead_nic(server=1, gpu=1)]
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, scale_out="rail", faults=faults)
+    with pytest.raises(il.InvalidInput, match="dead or missing"):
+        planned("hierarchical", cluster, "all-reduce")
+
+
+@pytest.mark.parametrize("kind", ["all-gather", "reduce-scatter", "all-reduce"])
 def test_multitree_gives_every_link_one_share_per_round(kind: str) -> None:
     plan = planned("multitree", il.topology.torus(4, 4, **QUANTITIES | {"latency": 0}), kind)
     rounds = plan.num_stages

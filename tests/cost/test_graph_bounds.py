@@ -10,7 +10,7 @@ from interlock.cost.bounds import _graph_bound
 from interlock.cost.network import usable_network
 from interlock.problem import Items, Problem, RankSets, collective_problem, demand_problem
 from interlock.ragged import Ragged
-from interlock.topology import cluster, from_edges, fully_connected, mesh, ring, torus
+from interlock.topology import cluster, dead_nic, from_edges, fully_connected, mesh, ring, torus
 from interlock.traffic import matrix
 
 GIB = 2**30
@@ -280,3 +280,8 @@ def test_grid_cuts_find_the_slow_dimension_of_an_all_to_all():
     slow_rows = mesh(8, 2, bandwidth=("1 GB/s", "100 GB/s"))
     found = lower_bound(collective_problem(slow_rows, all_to_all("16 GB")))
     assert found.seconds == pytest.approx(8 * 8 / 2)
+
+
+def test_a_gpu_without_any_link_has_nothing_to_wait_for() -> None:
+    alone = cluster("mi300x", servers=1, gpus_per_server=1, faults=[dead_nic(server=0, gpu=0)])
+    assert lower_bound(collective_problem(alone.topology, all_gather("1 MiB"), cluster=alone)).seconds == 0

@@ -26,6 +26,7 @@ __all__ = [
     "Channel",
     "blocks_of_trees",
     "gate_channels",
+    "keeps_to_rails",
     "members_by_server",
     "nic_link",
     "paced",
@@ -58,7 +59,7 @@ def ring_channels(problem: Problem) -> list[Channel]:
         # A mesh has a link for every pair: with a ring from every rank on all of them are used.
         starts = ranks if cluster.scale_up == "mesh" and len(ranks) > 2 else ranks[:1]
         return [[walk(ranks, start)] for start in starts]
-    gates, on_rails = _gates(cluster, servers), _keeps_to_rails(cluster)
+    gates, on_rails = _gates(cluster, servers), keeps_to_rails(cluster)
     count = min(map(len, gates))
     is_wide = [len(ranks) > 1 for ranks in servers]
     if count == 0 or any(wide and len(nics) < 2 for wide, nics in zip(is_wide, gates, strict=True)):
@@ -106,14 +107,14 @@ def _gates(cluster: Cluster, servers: list[list[int]]) -> list[list[int]]:
     """Ranks of each server whose NICs work; where channels keep to rails, of the rails that all servers have."""
     alive = cluster.nic_bandwidth_bytes_per_s > 0
     gates = [[rank for rank in ranks if alive[rank]] for ranks in servers]
-    if _keeps_to_rails(cluster):
+    if keeps_to_rails(cluster):
         width = cluster.gpus_per_server
         common = set.intersection(*({rank % width for rank in ranks} for ranks in gates))
         gates = [sorted((rank for rank in ranks if rank % width in common), key=lambda r: r % width) for ranks in gates]
     return gates
 
 
-def _keeps_to_rails(cluster: Cluster) -> bool:
+def keeps_to_rails(cluster: Cluster) -> bool:
     """Whether leaving one's rail is impossible, or goes over a spine that is narrower than the NICs."""
     return cluster.scale_out == "rail" or (cluster.scale_out == "rail-spine" and cluster.oversubscription > 1.0)
 

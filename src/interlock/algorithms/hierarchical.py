@@ -8,9 +8,11 @@ slices, so that one is inside the servers while another is between them (see `in
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from interlock.algorithms.channels import (
     MOST_MESSAGES,
+    keeps_to_rails,
     members_by_server,
     nic_link,
     scale_up_link,
@@ -23,6 +25,7 @@ from interlock.algorithms.ring import is_duplex, split_in_two
 from interlock.algorithms.rounds import (
     Ids,
     Moves,
+    Parts,
     cut_each,
     group_members,
     owned_parts,
@@ -49,7 +52,7 @@ def hierarchical(
     if len(problem.items) == 0 or len(group_members(problem)) == 1:
         return empty_schedule()
     if problem.cluster is not None:
-        return _on_cluster(problem, np.array(members_by_server(problem)), slices)
+        return _on_cluster(problem, _places_by_server(problem), slices)
     dims = _dims(problem)
     assert dims is not None
     parts, owner = owned_parts(problem)
@@ -76,25 +79,31 @@ def _on_cluster(problem: Problem, ranks: Ids, slices: int | None) -> Schedule:
     """Along a walk through each server and a ring through all of them; `ranks` [servers, width].
 
     Four legs follow each other: sums inside, sums between, copies between, copies inside. A slice is a quarter of a leg
-    behind the one before it, so that NICs have another slice to turn to while one is on its way.
+    behind the one before it, so that NICs have another slice to turn to while one is on its way. The share of a GPU
+    whose place has a dead NIC on some server crosses in equal parts at all places that have none.
     """
     assert problem.collective is not None
     servers, width = ranks.shape
     kind = problem.collective.kind
     adds, copies = kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER
+    gates = np.flatnonzero(_is_gate(problem, ranks))
     if slices is None:
-        slices = _num_slices(problem, servers, width, adds + copies)
+        slices = _num_slices(problem, ranks[:, gates], width, adds + copies)
     shares, owner = owned_parts(problem)
-    parts, share, number = cut_each(shares, whole_number(slices, "slices"))
-    home, place = (column[owner[share]] for column in _places(problem, ranks))
+    home, place = (column[owner] for column in _places(problem, ranks))
+    parts, share, number, gate = _cut_by_gates(shares, place, gates, whole_number(slices, "slices"))
+    # Sums that all receive may as well end at the gate; others begin or end a hop beside it.
+    home, place = home[share], gate if adds and copies else place[share]
+    is_beside = place != gate
     part, leg_rounds = np.arange(len(parts)), max(servers, width) - 1
-    start = number * max(1, leg_rounds // 4)
-    walks = np.array([walk(range(width), first) for first in range(width)])[place]  # [parts, width]
-    near, far = ranks.T[walks[:, :-1]], ranks.T[walks[:, 1:]]  # [parts, width - 1, servers], away from the owner
+    start = number * max(1, leg_rounds // 4) + (is_beside & (not adds))
+    walks = _walks(width, home, place, gate, servers)  # [parts, width, servers]
+    near, far = (np.take_along_axis(ranks.T[None], hops, 1) for hops in (walks[:, :-1], walks[:, 1:]))
     is_home = home[:, None, None] == np.arange(servers)
     hop = np.arange(width - 1)[None, :, None]
+    is_last = is_beside[:, None, None] & is_home & (hop == 0)  # between the gate and the owner beside it
     step = np.arange(servers - 1)
-    around = [ranks[(home[:, None] + step + ahead) % servers, place[:, None]] for ahead in (0, 1, 2)]
+    around = [ranks[(home[:, None] + step + ahead) % servers, gate[:, None]] for ahead in (0, 1, 2)]
     moves = []
 
     def on_leg(legs: Ids | int, steps: Ids) -> Ids:
@@ -103,15 +112,69 @@ def _on_cluster(problem: Problem, ranks: Ids, slices: int | None) -> Schedule:
     if adds:
         # Where sums end here, those for this server itself can be taken while the others cross.
         late = np.where(is_home, 0 if copies else 1, 0)
-        moves.append(Moves.of(part[:, None, None], far, near, on_leg(late, width - 2 - hop), reduces=True))
+        turn = np.where(is_last, on_leg(2, np.zeros_like(hop)), on_leg(late, width - 2 - hop))
+        moves.append(Moves.of(part[:, None, None], far, near, turn, reduces=True))
         moves.append(Moves.of(part[:, None], around[1], around[2], on_leg(1, step[None]), reduces=True))
     if copies:
         first = 2 if adds else 0
         moves.append(Moves.of(part[:, None], around[0], around[1], on_leg(first, step[None]), reduces=False))
         late = np.where(is_home & (not adds), 0, first + 1)
-        moves.append(Moves.of(part[:, None, None], near, far, on_leg(late, hop), reduces=False))
+        turn = on_leg(late, hop) - is_last
+        moves.append(Moves.of(part[:, None, None], near, far, turn, reduces=False))
     joined = Moves.join(moves)
     return schedule_channels(problem, parts, joined, np.zeros(len(joined.part), np.int64))
+
+
+def _places_by_server(problem: Problem) -> Ids:
+    """Ranks ``[servers, width]``; where rings may leave their rails, those without a NIC stand at the same places."""
+    assert problem.cluster is not None
+    ranks = np.array(members_by_server(problem))
+    is_dead = problem.cluster.nic_bandwidth_bytes_per_s[ranks] <= 0
+    if not keeps_to_rails(problem.cluster):
+        closed = np.argsort(-is_dead.sum(axis=0), kind="stable")[: is_dead.sum(axis=1).max()]
+        for row, dead in zip(ranks, is_dead, strict=True):
+            out, into = np.setdiff1d(np.flatnonzero(dead), closed), closed[~dead[closed]]
+            row[out], row[into[: len(out)]] = row[into[: len(out)]], row[out]
+    return ranks
+
+
+def _is_gate(problem: Problem, ranks: Ids) -> NDArray[np.bool_]:
+    """Places where a ring through all servers can pass."""
+    servers, width = ranks.shape
+    if servers == 1:
+        return np.ones(width, np.bool_)
+    return np.array([unroutable(problem, line, np.roll(line, -1)) is None for line in ranks.T])
+
+
+def _cut_by_gates(shares: Parts, place: Ids, gates: Ids, slices: int) -> tuple[Parts, Ids, Ids, Ids]:
+    """Shares cut into slices, those of places that are no gates into a slice for every gate.
+
+    Also the share of each part, the number of its slice, and its gate.
+    """
+    has_gate = np.isin(place, gates)
+    parts, share, number = cut_each(shares.take(np.flatnonzero(has_gate)), slices)
+    share = np.flatnonzero(has_gate)[share]
+    spread, of, turn = cut_each(shares.take(np.flatnonzero(~has_gate)), slices * len(gates))
+    of = np.flatnonzero(~has_gate)[of]
+    names = ("item", "offset", "length")
+    return (
+        Parts(*(np.concatenate([getattr(each, name) for each in (parts, spread)]) for name in names)),
+        np.concatenate([share, of]),
+        np.concatenate([number, turn // len(gates)]),
+        np.concatenate([place[share], gates[turn % len(gates)]]),
+    )
+
+
+def _walks(width: int, home: Ids, place: Ids, gate: Ids, servers: int) -> Ids:
+    """Places of each server in the order of every part's walk from its gate, ``[parts, width, servers]``; at home
+    from its owner, of whom the gate is next."""
+    from_gate = np.array([walk(range(width), first) for first in range(width)])
+    walks = np.repeat(from_gate[gate][:, :, None], servers, axis=2)
+    beside = np.flatnonzero(place != gate)
+    others = walks[beside, :, home[beside]]
+    others = others[others != place[beside, None]].reshape(len(beside), width - 1)
+    walks[beside, :, home[beside]] = np.concatenate([place[beside, None], others], axis=1)
+    return walks
 
 
 def _places(problem: Problem, ranks: Ids) -> tuple[Ids, Ids]:
@@ -121,11 +184,11 @@ def _places(problem: Problem, ranks: Ids) -> tuple[Ids, Ids]:
     return found // ranks.shape[1], found % ranks.shape[1]
 
 
-def _num_slices(problem: Problem, servers: int, width: int, passes: int) -> int:
-    """The number that makes filling all legs and then serving the busier tier shortest."""
+def _num_slices(problem: Problem, gates: Ids, width: int, passes: int) -> int:
+    """The number that makes filling all legs and then serving the busier tier shortest; `gates` [servers, gates]."""
     assert problem.cluster is not None
-    near = scale_up_link(problem)
-    far = nic_link(problem, [members_by_server(problem)]) if servers > 1 else near
+    servers, near = len(gates), scale_up_link(problem)
+    far = nic_link(problem, [gates.tolist()]) if servers > 1 else near
     size = int(problem.items.size_bytes.sum())
     hops_at_port = 1 if problem.cluster.scale_up == "mesh" else width - 1
     most = max(1, MOST_MESSAGES // (passes * servers * width * (servers + width)))
@@ -188,7 +251,10 @@ def _refuses_servers(problem: Problem) -> str | None:
     if len({len(ranks) for ranks in rows}) > 1:
         counts = ", ".join(str(len(ranks)) for ranks in rows)
         return f"it needs equally many ranks of every server, not {counts}"
-    return _unroutable_lines(problem, np.array(rows))
+    ranks = _places_by_server(problem)
+    if not _is_gate(problem, ranks).any():
+        return _unroutable_lines(problem, ranks)
+    return unroutable(problem, ranks.ravel(), np.roll(ranks, -1, 1).ravel()) if ranks.shape[1] > 1 else None
 
 
 def _unroutable_lines(problem: Problem, ids: Ids) -> str | None:

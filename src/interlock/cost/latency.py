@@ -64,7 +64,7 @@ def hop_volume(network: Network, items: Items) -> Iterator[tuple[float, str]]:
     the same, every link counts by the time it takes for a byte, and on small graphs lengths that grow where a
     shortest routing is crowded.
     """
-    if not (items.contributors.is_single and items.destinations.is_single):
+    if not (items.contributors.is_single and items.destinations.is_single) or network.num_links == 0:
         return
     origin, end = items.contributors.to_ragged().values, items.destinations.to_ragged().values
     sources = np.flatnonzero(np.bincount(origin))
