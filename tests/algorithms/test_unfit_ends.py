@@ -112,7 +112,7 @@ def test_rows_that_take_a_dead_link(monkeypatch: pytest.MonkeyPatch) -> None:
     links = rows.path.values.copy()
     links[-1] = dead
     broken = replace(rows, path=replace(rows.path, values=links))
-    careless = replace(registry.get("guided"), build=lambda problem, seed: broken)
+    careless = replace(registry.get("guided"), build=lambda problem, seed, **rest: broken)
     monkeypatch.setattr(planning.registry, "get", lambda name: careless)
     with pytest.raises(InterlockError, match=f"dead link {dead}"):
         il.plan(cluster, demand, algorithm="guided")
