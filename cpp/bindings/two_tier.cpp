@@ -108,7 +108,8 @@ std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
     return {static_cast<std::int64_t>(decision.servers), static_cast<std::int64_t>(decision.way), decision.num_stages,
             static_cast<std::int64_t>(decision.pace), decision.window, decision.local_window, decision.num_rounds,
             decision.crosses_rails ? 1 : 0, decision.least_part_bytes, decision.most_port_bytes,
-            decision.loops_in_turn ? 1 : 0, decision.is_pair_burst ? 1 : 0, decision.has_links ? 1 : 0, decision.flow_bytes, decision.pair_bytes};
+            decision.loops_in_turn ? 1 : 0, decision.is_pair_burst ? 1 : 0, decision.has_links ? 1 : 0, decision.flow_bytes, decision.pair_bytes,
+            static_cast<std::int64_t>(decision.hop_costs.message_bytes), static_cast<std::int64_t>(decision.hop_costs.link_wait_bytes), static_cast<std::int64_t>(decision.hop_costs.nic_wait_bytes)};
 }
 
 void bind_decision(nb::module_& m) {

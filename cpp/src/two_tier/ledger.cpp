@@ -36,7 +36,7 @@ Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const T
                 if (src != dst) most = std::max(most, demand[src * ranks_ + dst]);
             }
         }
-        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up;
+        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up + (most > 0 ? costs.message_overhead_s + costs.scale_up_latency_s : 0.0);
     }
     cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
     crowd_ = crowd_factor();

@@ -7,10 +7,14 @@
 #include <vector>
 
 #include "interlock/arithmetic.hpp"
+#include "interlock/two_tier/shared_ports.hpp"
 #include "interlock/two_tier/wires.hpp"
 
 namespace interlock {
 namespace {
+
+constexpr double kNoLimit = 1e300;
+constexpr double kSharedAlone = 1.02;  // of a lane's time on NICs of its own, that waiting for arrivals must add to be counted
 
 /// Work that reaches a port at some time.
 struct Job {
@@ -31,6 +35,7 @@ struct LaneFlow {
     double bytes = 0;
     std::int32_t slices = 0, flows = 0;  // flows: slices on the wire at once, of equal parts of it
     std::vector<double> slice_bytes;     // in the order in which they leave
+    std::array<std::int32_t, 2> after = {-1, -1};  // lanes that must be over before it begins
     [[nodiscard]] double bytes_in_flight() const { return bytes * flows / std::max(1, slices); }
 };
 
@@ -114,7 +119,14 @@ public:
           opened_s_(ports.ranks(), 1e300),
           wire_bytes_(table_.wires.size(), 0.0),
           ready_s_(table_.wires.size(), 0.0),
-          arrives_s_(table_.wires.size(), 0.0) {}
+          arrives_s_(table_.wires.size(), 0.0) {
+        // Uplinks are ports here: what NICs get of them is found, not given. In a window lanes are alike, each a slice at a time.
+        if (decision.pace == Pace::kWindow) return;
+        for (std::size_t rank = 0; rank < ports.ranks(); ++rank) {
+            rate_[ports.out(rank)] = ports.nic[rank];
+            rate_[ports.in(rank)] = ports.nic[rank] * ports.efficiency;
+        }
+    }
 
     double run() {
         Moves before(ports_, table_.num_waves), after(ports_, table_.num_waves);
@@ -151,7 +163,7 @@ private:
     }
     void add_loop(std::int32_t out, std::int32_t in, double bytes, std::int32_t parts) {
         const std::size_t port = ports_.out(to_size(out));
-        lanes_.push_back({out, in, bytes, parts, parts, {}});
+        lanes_.push_back({out, in, bytes, parts, parts, {}, {-1, -1}});
         jobs_[port].push_back({costs_.stage_overhead_s, bytes / rate_[port] + parts * costs_.message_overhead_s});
     }
 
@@ -167,17 +179,21 @@ private:
             }
         }
         double end = 0;
+        std::vector<bool> has_own = sends_at_once_;
+        for (const Wire& wire : table_.wires) has_own[to_size(wire.src)] = true;
         const auto around = [&](const Route& route, double bytes) {
             add_near(route.from, route.to, -bytes, 0);
-            const std::int32_t slices = relay_slices(static_cast<std::int64_t>(bytes), decision_.least_part_bytes);
+            const std::int32_t slices = relay_slices(static_cast<std::int64_t>(bytes), route, decision_.hop_costs);
             const std::int32_t first = route.relay >= 0 ? route.relay : route.out, second = route.relay >= 0 ? route.relay : route.in;
             add_near(route.from, first, bytes, slices);
             if (first != second || route.relay < 0) add_loop(first, second, bytes, slices);
             add_near(second, route.to, bytes, slices);
-            // Each slice leaves when the one before it is there.
-            const double slice_s = costs_.scale_up_latency_s + costs_.message_overhead_s;
+            // Each slice leaves when one before it is there.
+            const double slice_s = (route.relay >= 0 ? costs_.scale_up_latency_s : costs_.scale_out_latency_s) + costs_.message_overhead_s;
             if (first != route.from || second != route.to) {
-                end = std::max(end, costs_.stage_overhead_s + bytes / ports_.link_rate() + (slices + 1) * slice_s);
+                // A relay that has nothing of its own opens the stage when the first slice is there.
+                const double opened_s = has_own[to_size(first)] && has_own[to_size(second)] ? 0.0 : costs_.stage_overhead_s;
+                end = std::max(end, costs_.stage_overhead_s + opened_s + bytes / ports_.link_rate() + (slices / kRelayFlows + 1) * slice_s);
             }
         };
         for (const HeavyPair& pair : decision_.heavy_pairs) {
@@ -199,7 +215,7 @@ private:
         const double wires_s = longest_wire_s();
         moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
             clock_s[port] += seconds;
-            const double others = decision_.pace == Pace::kExclusive ? 0 : passes_s[port] / std::max(wires_s, at_once_s_[port] + gives_s[port] + passes_s[port]);
+            const double others = passes_s[port] / std::max(wires_s, at_once_s_[port] + gives_s[port] + passes_s[port]);
             const double shared_s = clock_s[port] + std::min(at_once_s_[port], clock_s[port]);
             const double done_s = costs_.stage_overhead_s + shared_s / (1 - others) + costs_.scale_up_latency_s;
             moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
@@ -266,19 +282,22 @@ private:
         for (std::size_t id = 0; id < table_.wires.size(); ++id) {
             const Wire& wire = table_.wires[id];
             std::int32_t& lane = lane_at[to_size(wire.src) * ranks + to_size(wire.dst)];
-            if (lane < 0) {
+            if (lane < 0 || (decision_.pace == Pace::kWindow && wire.slice == 0)) {
                 lane = to_int32(lanes_.size());
                 lanes_.push_back({.src = wire.src, .dst = wire.dst, .slice_bytes = {}});
+                if (decision_.pace == Pace::kWindow) {
+                    for (std::size_t n = 0; n < 2; ++n) lanes_.back().after[n] = wire.after[n] == kNoWire ? -1 : lane_of[to_size(wire.after[n])];
+                }
             }
             lane_of[id] = lane;
             lanes_[to_size(lane)].bytes += wire_bytes_[id];
             ++lanes_[to_size(lane)].slices;
             lanes_[to_size(lane)].slice_bytes.push_back(wire_bytes_[id]);
-            lanes_[to_size(lane)].flows += wire.after[0] == kNoWire;
+            if (lanes_[to_size(lane)].flows == 0 || wire.after[0] == kNoWire) ++lanes_[to_size(lane)].flows;
             const std::size_t port = ports_.out(to_size(wire.src));
             jobs_[port].push_back({ready_s_[id], wire_bytes_[id] / rate_[port] + costs_.message_overhead_s});
         }
-        const std::vector<double> lane_end = end_lanes();
+        const std::vector<Span> spans = end_lanes();
         // Backwards, so that of the slices on the wire together the last is met first.
         std::vector<double> left(lanes_.size()), together(lanes_.size());
         std::vector<std::int32_t> slice(lanes_.size());
@@ -292,7 +311,7 @@ private:
             if (slice[lane] == flow.slices || slice[lane] % std::max(1, flow.flows) == 0) together[lane] = left[lane] / flow.bytes;
             --slice[lane];
             left[lane] -= wire_bytes_[id];
-            const double paced_s = costs_.stage_overhead_s + (lane_end[lane] - costs_.stage_overhead_s) * together[lane];
+            const double paced_s = spans[lane].start_s + (spans[lane].end_s - spans[lane].start_s) * together[lane];
             const double rate = std::min(rate_[ports_.out(to_size(flow.src))], rate_[ports_.in(to_size(flow.dst))]);
             const double alone_s = ready_s_[id] + wire_bytes_[id] / rate + costs_.message_overhead_s;
             arrives_s_[id] = std::max(paced_s, alone_s) + costs_.scale_out_latency_s;
@@ -310,77 +329,58 @@ private:
             }
             last = std::max(last, arrives_s_[id]);
         }
-        for (const double end : lane_end) last = std::max(last, end + costs_.scale_out_latency_s);
+        for (const Span& span : spans) last = std::max(last, span.end_s + costs_.scale_out_latency_s);
         return last;
     }
 
-    /// When each lane is over: the queues of its ports are, and all its slices have followed each other.
-    std::vector<double> end_lanes() {
+    /// When each lane begins and is over: its flows share ports evenly with those of others, as a fluid.
+    std::vector<Span> end_lanes() {
         const std::size_t ranks = ports_.ranks();
-        std::vector<double> load(ports_.count(), 0.0), end(ports_.count(), 0.0), lane_end(lanes_.size(), 0.0);
-        // Flows share a port evenly: lanes in the order in which they end, those with least for each flow first.
-        const auto bytes_per_flow = [&](std::size_t lane) { return lanes_[lane].bytes / std::max(1, lanes_[lane].flows); };
-        std::vector<std::size_t> by_end(lanes_.size());
-        std::iota(by_end.begin(), by_end.end(), std::size_t{0});
-        std::ranges::sort(by_end, {}, bytes_per_flow);
-        std::vector<double> flows(ports_.count(), 0.0), sent(ports_.count(), 0.0);  // of lanes that have not ended; by those that have
-        std::vector<std::vector<std::int32_t>> into(costs_.fan_in > 0 ? ranks : 0);
-        for (const std::size_t lane : by_end) {
-            const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);
+        std::vector<double> load(ports_.count(), 0.0), flows(ports_.count(), 0.0), rate(ports_.count(), 0.0);
+        std::vector<SharingLane> sharing;
+        sharing.reserve(lanes_.size());
+        for (const LaneFlow& lane : lanes_) {
+            sharing.push_back({{}, 0, lane.bytes, static_cast<double>(std::max(1, lane.flows)), kNoLimit, lane.after});
+            SharingLane& made = sharing.back();
+            double alone = kNoLimit;
+            const RoutePorts on = wire(lane.src, lane.dst);
             for (const std::size_t port : on.all()) {
-                load[port] += lanes_[lane].bytes;
-                flows[port] += std::max(1, lanes_[lane].flows);
+                made.port[to_size(made.num_ports++)] = to_int32(port);
+                load[port] += lane.bytes;
+                flows[port] += made.flows;
+                alone = std::min(alone, rate_[port]);
             }
-            if (!into.empty()) into[to_size(lanes_[lane].dst)].push_back(to_int32(lane));
+            const double most_s = lane.bytes / alone + lane.slices * (costs_.scale_out_latency_s + costs_.message_overhead_s);
+            if (lane.slices > lane.flows && most_s * alone > kSharedAlone * lane.bytes) {
+                made.most_rate = lane.bytes / alone_seconds(lane, alone, costs_.scale_out_latency_s, costs_.message_overhead_s);
+            }
         }
         // A NIC begins the messages of all its flows before the first byte leaves: nothing arrives until then.
-        std::vector<double> begun_s(ports_.count(), 1e300);
-        for (const LaneFlow& lane : lanes_) {
-            const RoutePorts on = wire(lane.src, lane.dst);
-            for (const std::size_t port : on.all()) begun_s[port] = std::min(begun_s[port], costs_.message_overhead_s * flows[ports_.out(to_size(lane.src))]);
+        std::vector<double> begun_s(ports_.count(), kNoLimit);
+        for (const SharingLane& lane : sharing) {
+            for (const std::int32_t port : lane.ports()) begun_s[to_size(port)] = std::min(begun_s[to_size(port)], costs_.message_overhead_s * flows[to_size(lane.port.front())]);
         }
-        for (std::size_t port = 0; port < end.size(); ++port) {
+        // What a NIC sends waits for hops and pays for messages: it is as much slower.
+        for (std::size_t port = 0; port < rate.size(); ++port) {
             if (load[port] <= 0) continue;
-            const bool is_crowded = !into.empty() && port >= ranks && port < 2 * ranks;
-            const double busy_s = is_crowded ? crowd_seconds(into[port - ranks], rate_[port]) : load[port] / rate_[port];
-            end[port] = port < ranks ? end_of(jobs_[port]) : costs_.stage_overhead_s + begun_s[port] + busy_s;
+            const double busy_s = port < ranks ? end_of(jobs_[port]) - costs_.stage_overhead_s : begun_s[port] + load[port] / rate_[port];
+            rate[port] = load[port] / busy_s;
         }
-        for (const std::size_t lane : by_end) {
-            const RoutePorts on = wire(lanes_[lane].src, lanes_[lane].dst);
-            const LaneFlow& flow = lanes_[lane];
-            double rate = rate_[on.all().front()];
-            for (const std::size_t port : on.all()) {
-                const double part = (sent[port] + flows[port] * bytes_per_flow(lane)) / load[port];
-                lane_end[lane] = std::max(lane_end[lane], costs_.stage_overhead_s + (end[port] - costs_.stage_overhead_s) * part);
-                rate = std::min(rate, rate_[port]);
-                sent[port] += flow.bytes;
-                flows[port] -= std::max(1, flow.flows);
+        const auto lose = [&](std::span<const std::int32_t> active, std::span<double> now) {
+            if (costs_.fan_in == 0) return;
+            std::vector<double> senders(ranks, 0.0), in_flight(ranks, 0.0);
+            for (const std::int32_t lane : active) {
+                const LaneFlow& flow = lanes_[to_size(lane)];
+                senders[to_size(flow.dst)] += 1;
+                in_flight[to_size(flow.dst)] += flow.bytes_in_flight();
             }
-            const double most_s = flow.bytes / rate + flow.slices * (costs_.scale_out_latency_s + costs_.message_overhead_s);
-            if (flow.slices <= flow.flows || costs_.stage_overhead_s + most_s <= lane_end[lane]) continue;
-            lane_end[lane] = std::max(lane_end[lane], costs_.stage_overhead_s + alone_seconds(flow, rate, costs_.scale_out_latency_s, costs_.message_overhead_s));
-        }
-        return lane_end;
-    }
-
-    /// Seconds of a receiver that loses by many senders: who has least to send is done first, and the loss shrinks.
-    /// @param into lanes in the order in which they end
-    double crowd_seconds(std::span<const std::int32_t> into, double rate) const {
-        const auto bytes_per_flow = [&](std::int32_t lane) { return lanes_[to_size(lane)].bytes / std::max(1, lanes_[to_size(lane)].flows); };
-        double flows = 0, in_flight = 0, seconds = 0, before = 0;
-        for (const std::int32_t lane : into) {
-            flows += lanes_[to_size(lane)].flows;
-            in_flight += lanes_[to_size(lane)].bytes_in_flight();
-        }
-        for (std::size_t n = 0; n < into.size(); ++n) {
-            const LaneFlow& flow = lanes_[to_size(into[n])];
-            const auto senders = to_int32(into.size() - n);
-            seconds += (bytes_per_flow(into[n]) - before) * flows / (rate * costs_.congestion.goodput(senders, in_flight / senders));
-            before = bytes_per_flow(into[n]);
-            flows -= flow.flows;
-            in_flight -= flow.bytes_in_flight();
-        }
-        return seconds;
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                if (senders[rank] > 0) now[ports_.in(rank)] *= costs_.congestion.goodput(static_cast<std::int32_t>(senders[rank]), in_flight[rank] / senders[rank]);
+            }
+        };
+        std::vector<Span> spans = share_ports(sharing, rate, costs_.scale_out_latency_s, lose);
+        for (Span& span : spans) span = {costs_.stage_overhead_s + span.start_s, costs_.stage_overhead_s + span.end_s};
+        return spans;
     }
 
     /// One partner at a time, in the order of the wires; each rank opens one stage after the other.
@@ -408,6 +408,11 @@ private:
             const RoutePorts on = wire(turn.src, turn.dst);
             for (const std::size_t port : on.all()) load[port] += wire_bytes_[id];
         }
+        // Who only passes on opens the stage when the first slice is there.
+        for (std::size_t id = 0; id < table_.wires.size(); ++id) {
+            const std::size_t dst = to_size(table_.wires[id].dst);
+            opened_s_[dst] = stage[dst] >= 0 ? 0.0 : std::min(opened_s_[dst], arrives_s_[id] + costs_.stage_overhead_s);
+        }
         for (const LaneFlow& loop : lanes_) {
             const RoutePorts on = wire(loop.src, loop.dst);
             for (const std::size_t port : on.all()) load[port] += loop.bytes;
@@ -426,11 +431,9 @@ private:
             double& ready = moves.moment_s(moves.at(wire.restore_wave, wire.dst, piece.receiver));
             ready = std::max(ready, arrives_s_[to_size(piece.wire)]);
         }
-        if (decision_.pace != Pace::kExclusive) {
-            moves.for_each_move([&](std::size_t move, std::int32_t, std::size_t from, std::size_t, double) {
-                moves.moment_s(move) = std::max(moves.moment_s(move), opened_s_[from]);
-            });
-        }
+        moves.for_each_move([&](std::size_t move, std::int32_t, std::size_t from, std::size_t, double) {
+            moves.moment_s(move) = std::max(moves.moment_s(move), opened_s_[from]);
+        });
         moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
             jobs_[port].push_back({moves.moment_s(move), seconds});
         });

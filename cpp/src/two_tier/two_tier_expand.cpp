@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -284,18 +285,20 @@ private:
                 leg(route.out, route.in, MessagePhase::kScaleOut);
                 leg(route.in, route.to, MessagePhase::kLocal);
             }
-            const std::int64_t slices = relay_slices(taken, plan_.least_part_bytes);
+            const std::int64_t slices = relay_slices(taken, route, plan_.hop_costs);
             const std::int64_t parts = num_legs == 1 ? std::min<std::int64_t>(slices, kLoopParts) : slices;
-            std::int32_t before = kNone;
+            std::array<std::int32_t, to_size(kRelayFlows)> before;  // first legs of the slices before
+            before.fill(kNone);
             for (std::int64_t slice = 0; slice < parts; ++slice) {
-                const std::int64_t start = first + portion(taken, slice, parts);
-                const std::int64_t length = first + portion(taken, slice + 1, parts) - start;
+                const std::int64_t start = first + slice_start(taken, slice, parts);
+                const std::int64_t length = first + slice_start(taken, slice + 1, parts) - start;
                 if (length == 0) continue;
                 for (std::size_t n = 0; n < num_legs; ++n) {
                     begin(legs[n].from, legs[n].to);
                     if (n > 0) add_dep(next_id_ - 1);
-                    if (n == 0 && num_legs > 1 && before != kNone) add_dep(before);
-                    if (n == 0) before = next_id_;
+                    auto& earlier = before[to_size(slice % kRelayFlows)];
+                    if (n == 0 && num_legs > 1 && earlier != kNone) add_dep(earlier);
+                    if (n == 0) earlier = next_id_;
                     add_piece(to_int32(src), to_int32(dst), start, length, num_routed_);
                     end(legs[n].phase, 0, static_cast<std::int32_t>(slice), 0);
                 }
@@ -493,8 +496,13 @@ private:
 
 }  // namespace
 
-std::int32_t relay_slices(std::int64_t bytes, std::int64_t least_part_bytes) {
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(bytes / (4 * least_part_bytes), 1, kRelaySlices));
+std::int32_t relay_slices(std::int64_t bytes, const Route& route, const HopCosts& costs) {
+    // The last slice has nothing to hide behind on its second hop, and each costs a message: best where both grow alike.
+    const auto all = static_cast<double>(bytes);
+    const double best = costs.message_bytes > 0 ? std::sqrt(all / costs.message_bytes) : kRelaySlices;
+    const double wait = route.relay >= 0 ? costs.link_wait_bytes : costs.nic_wait_bytes;
+    const double most = wait > 0 ? all / wait : kRelaySlices;  // finer ones would not fill the wire
+    return static_cast<std::int32_t>(std::clamp<double>(std::min(best, most), 1, kRelaySlices));
 }
 
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {

@@ -55,7 +55,7 @@ public:
             if (detour.assignment.is_whole) predicted_s[3] = must_follow ? follow(detour) : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
-        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
+        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged = make_staged(stages_s);
@@ -63,7 +63,7 @@ public:
             if (staged.pace == Pace::kExclusive) {
                 predicted_s[2] = must_follow ? follow(staged) : ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s});
             } else {
-                predicted_s[2] = ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
+                predicted_s[2] = may_follow ? follow(staged) : ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
             }
         }
         require(is_any(),
@@ -100,6 +100,9 @@ private:
         decision.slice_bytes.assign(tiles_.servers, 0);
         decision.tile_bytes = tiles_.bytes;
         decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
+        const double rate = std::min(ports_.link_rate(), std::ranges::max(rates_.nic));
+        const double message_bytes = costs_.message_overhead_s * rate;
+        decision.hop_costs = {message_bytes, message_bytes + costs_.scale_up_latency_s * rate, message_bytes + costs_.scale_out_latency_s * rate};
         decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * ledger_.cut_s() * rates_.scale_up);
         return decision;
     }
@@ -303,6 +306,7 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.has_links,
             decision.loops_in_turn,
             decision.flow_bytes,
+            decision.hop_costs,
             &decision.assignment,
             rank} {
     if (decision.way == Way::kDetour) plan_.typical_lane_bytes = decision.pair_bytes;

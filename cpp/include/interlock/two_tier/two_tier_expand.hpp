@@ -30,6 +30,11 @@ enum class Pace : std::int32_t {
 
 inline constexpr std::int32_t kEveryone = -1;
 
+/// What going around costs, in bytes that pass in that time: a message, and one whose arrival by link or by NICs is waited for.
+struct HopCosts {
+    double message_bytes = 0, link_wait_bytes = 0, nic_wait_bytes = 0;
+};
+
 /// A two-tier All-to-Allv, decided but not written out.
 struct TwoTierPlan {
     std::size_t servers = 0, width = 0;
@@ -47,6 +52,7 @@ struct TwoTierPlan {
     bool has_links = false;             ///< whether each two GPUs of a server have a link of their own
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
+    HopCosts hop_costs;
     const Assignment* assignment = nullptr;    ///< what takes which NICs, and which bytes inside servers do not go straight
     /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut.
     std::int32_t only_rank = kEveryone;
@@ -72,8 +78,9 @@ ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const T
 /// on between others, 2 * ranks and more, is one of its own.
 RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
-/// Slices of what goes around a link inside a server: each hops on when it has come.
-std::int32_t relay_slices(std::int64_t bytes, std::int64_t least_part_bytes);
+/// Slices of what goes around a link inside a server: each hops on when it has come, `kRelayFlows` on their first hop at once.
+std::int32_t relay_slices(std::int64_t bytes, const Route& route, const HopCosts& costs);
+inline constexpr std::int32_t kRelayFlows = 2;  ///< one keeps the link busy while the arrival of the other is on its way
 
 /// Slices that a stretch of `lane_bytes` is cut into.
 std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);

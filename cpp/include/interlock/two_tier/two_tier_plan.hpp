@@ -55,6 +55,7 @@ struct TwoTierDecision {
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
     Assignment assignment;  ///< of a detour all of it; of others what does not go straight inside servers
     std::int64_t flow_bytes = 1;
+    HopCosts hop_costs;
     std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
 };
 
