@@ -444,11 +444,11 @@ def _plan_step(
     start = time.perf_counter()
     is_single = sum(task.is_move for task in step.tasks) == 1
 
-    def lone(of: Problem) -> Schedule:
+    def lone(of: Problem) -> CompactSchedule:
         """A move's own plan; where it is one of several, collectives by the quick planner."""
         if of.demand is None and not is_single and registry.get("tiers").supports(of) is None:
-            return registry.get("tiers").build(of, seed=seed).expand()
-        return solve(of, "auto", seed=seed).schedule
+            return registry.get("tiers").build(of, seed=seed)
+        return solve(of, "auto", seed=seed).compact
 
     way = WAYS[name](problem, LonePlans(problem, lone))
     took = time.perf_counter() - start

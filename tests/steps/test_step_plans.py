@@ -12,9 +12,12 @@ import interlock as il
 from interlock._native import _core
 from interlock.algorithms import registry
 from interlock.problem import Problem
-from interlock.schedule import Schedule
+from interlock.schedule import CompactSchedule, Schedule
+from interlock.simulate import simulate
 from interlock.steps import LonePlans
-from interlock.steps.ways import _Search, stream
+from interlock.steps.ledger import Ledger
+from interlock.steps.ways import _likely, _Search, stream
+from interlock.validate import check
 from steps.cases import layer
 
 WAYS = ("serial", "concurrent", "joint")
@@ -93,6 +96,74 @@ def test_a_try_that_can_win_is_not_broken_off() -> None:
         level = rng.integers(0, 4, len(end_s)).astype(np.int32)[task]
         makespan_s = run(level, none_s, np.inf)
         assert run(level, none_s, makespan_s * just_later) == makespan_s
+
+
+def test_joint_is_serial_where_that_is_as_long_as_the_critical_path() -> None:
+    given = layer()
+    step = il.step(given.cluster)
+    dispatch = step.move("dispatch", given.tasks[0].what)
+    step.compute("experts", "1 ms", after=dispatch)
+    step.move("gradients", given.tasks[3].what, ready="1 us")
+
+    plans = {way: il.plan(step, algorithm=way) for way in WAYS}
+    times = {way: plan.simulate(tolerance=1e-3).makespan_s for way, plan in plans.items()}
+    assert times["joint"] == times["serial"] < 0.99 * times["concurrent"]
+    assert plans["joint"].reason.startswith("serial: dispatch then gradients; simulated 0 orders")
+
+
+def test_shares_of_a_move_that_holds_links_alone_are_valid() -> None:
+    problem = layer(servers=4, size="64 MB", fan_in=1).problem()
+    lone = LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).compact if of.demand else tiers(of))
+    for shares in (1, 2, 4):
+        made = _Search(problem, lone, np.inf)._assembled(shares)[0]
+        assert made.rows.exclusive.any() and made.share.max() == shares - 1
+        assert check(made.rows, problem).valid
+
+
+def test_moves_come_in_the_order_of_computations_that_exclude_each_other() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    step = il.step(cluster)
+    for chunk, size in enumerate(("4.1 MB", "4 MB", "4.2 MB")):
+        dispatch = step.move(f"dispatch {chunk}", il.traffic.uniform(cluster, size))
+        step.move(
+            f"combine {chunk}",
+            il.traffic.uniform(cluster, size),
+            after=step.compute(f"{chunk}", "90 us", after=dispatch, alone=True),
+        )
+
+    # The quickest dispatch has the first computation, and all the others behind it.
+    problem = step.problem()
+    search = _Search(problem, LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).compact), np.inf)
+    assert next(_likely(problem, search.after, search.lone.seconds))[:3] == ((3,), (0,), (6,))
+
+
+def test_it_does_not_matter_which_task_is_given_last() -> None:
+    given, turned = layer(), il.step(layer().cluster, "turned")
+    for task in reversed(given.tasks):
+        if task.is_move:
+            turned.move(task.name, task.what, after=task.after, ready=task.ready_s)
+        else:
+            turned.compute(task.name, task.seconds, after=task.after)
+
+    makespans_s = [il.plan(step).simulate().makespan_s for step in (given, turned)]
+    assert makespans_s[1] == pytest.approx(makespans_s[0], rel=0.01)
+
+
+def test_a_move_alone_takes_what_its_plan_predicts_and_no_less_than_its_busiest_port() -> None:
+    problem = layer().problem()
+    plans: list[CompactSchedule] = []
+
+    def plan(of: Problem) -> CompactSchedule:
+        plans.append(il.plan(of.cluster, of.demand).compact if of.demand else tiers(of))
+        return plans[-1]
+
+    lone = LonePlans(problem, plan)
+    dispatch_s, experts_s, combine_s, gradients_s = lone.seconds.tolist()
+    assert (dispatch_s, combine_s) == (plans[0].predicted_s, plans[1].predicted_s) and experts_s == 60e-6
+    assert gradients_s == simulate(plans[2], problem.topology, tolerance=1e-3).makespan_s
+    least_s = Ledger.of(problem, lone, problem.step.after).least_s[[0, 2, 3]]
+    taken_s = np.array([simulate(each, problem.topology).makespan_s for each in plans])
+    assert (least_s <= taken_s).all() and (least_s > 0.5 * taken_s).all()
 
 
 @pytest.mark.parametrize("way", WAYS)

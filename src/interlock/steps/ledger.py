@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.problem import Problem
+from interlock.ragged import Ragged
 from interlock.schedule import resolved_paths
 from interlock.steps.lone import LonePlans
 
@@ -27,11 +28,13 @@ class Ledger:
     """What each task asks of each channel that two or more of them use."""
 
     problem: Problem
+    after: Ragged  # what each task waits for
     seconds: Floats  # [num_tasks], of each alone
+    least_s: Floats  # [num_tasks], of each by its busiest channel: never more than it takes
     work_s: Floats  # [num_channels, num_tasks]
 
     @classmethod
-    def of(cls, problem: Problem, lone: LonePlans) -> Ledger:
+    def of(cls, problem: Problem, lone: LonePlans, after: Ragged) -> Ledger:
         """Read off the rows of the lone plans."""
         assert problem.step is not None
         topology = problem.topology
@@ -44,7 +47,8 @@ class Ledger:
                 work_s[number] = np.bincount(path.values, bytes_, topology.num_links) / topology.bandwidth_bytes_per_s
         busiest = work_s.max(axis=1, initial=0.0)
         matters = ((work_s > 0.02 * busiest[:, None]) & (work_s > 0)).sum(axis=0) > 1
-        return cls(problem, lone.seconds, np.ascontiguousarray(work_s[:, matters].T))
+        least_s = np.maximum(busiest, [task.seconds for task in problem.step.tasks])
+        return cls(problem, after, lone.seconds, least_s, np.ascontiguousarray(work_s[:, matters].T))
 
     def makespan_s(self, levels: Sequence[Sequence[int]]) -> float:
         """When all tasks have ended, with the moves of earlier levels first at every channel."""
@@ -55,5 +59,5 @@ class Ledger:
             level_of[list(numbers)] = level
         ready_s = np.array([task.ready_s for task in step.tasks])
         return _core.step_makespan_s(
-            self.work_s, self.seconds, ready_s, level_of, step.after.offsets, step.after.values
+            self.work_s, self.seconds, ready_s, level_of, self.after.offsets, self.after.values
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem, demand_problem, task_problem
-from interlock.schedule import Schedule
+from interlock.schedule import CompactSchedule
 from interlock.simulate import simulate
 from interlock.steps.rows import Part
 from interlock.traffic import Demand
@@ -19,7 +19,7 @@ __all__ = ["LonePlans"]
 
 ALONE = 1e-3  # tolerance with which a lone move is simulated
 
-Planner = Callable[[Problem], Schedule]
+Planner = Callable[[Problem], CompactSchedule]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class LonePlans:
     problem: Problem
     plan: Planner
     _parts: dict[tuple[int, int], list[Part]] = field(default_factory=dict)
+    _predicted_s: dict[int, float | None] = field(default_factory=dict)
 
     def parts(self, task: int, shares: int = 1) -> list[Part]:
         """The rows of a move, cut into so many nearly equal shares where it is a demand."""
@@ -42,23 +43,27 @@ class LonePlans:
 
     @cached_property
     def seconds(self) -> NDArray[np.float64]:
-        """How long each task takes by itself, ``[num_tasks]``."""
+        """How long each task takes by itself, ``[num_tasks]``: as its plan predicts, or else simulated."""
         assert self.problem.step is not None
-        taken_s = []
-        for number, task in enumerate(self.problem.step.tasks):
-            if not task.is_move:
-                taken_s.append(task.seconds)
-                continue
-            rows = self.parts(number)[0].rows
-            taken_s.append(
-                simulate(rows, self.problem.topology, tolerance=ALONE).makespan_s if rows.num_messages else 0.0
-            )
-        return np.array(taken_s)
+        return np.array(
+            [
+                self._alone_s(number) if task.is_move else task.seconds
+                for number, task in enumerate(self.problem.step.tasks)
+            ]
+        )
+
+    def _alone_s(self, task: int) -> float:
+        rows = self.parts(task)[0].rows
+        predicted_s = self._predicted_s[task]
+        if predicted_s is None and rows.num_messages:
+            return simulate(rows, self.problem.topology, tolerance=ALONE).makespan_s
+        return predicted_s or 0.0
 
     def _whole(self, task: int) -> list[Part]:
         step, cluster = self.problem.step, self.problem.cluster
         assert step is not None and cluster is not None
-        rows = self.plan(task_problem(cluster, step.tasks[task]))
+        made = self.plan(task_problem(cluster, step.tasks[task]))
+        rows, self._predicted_s[task] = made.expand(), made.predicted_s
         first, end = step.first_item[task : task + 2].tolist()
         return [Part(task, rows, np.arange(first, end, dtype=np.int32), np.zeros(end - first, np.int64))]
 
@@ -78,7 +83,7 @@ class LonePlans:
             before, upto = whole * share // shares, whole * (share + 1) // shares
             mine = upto - before
             mine.flags.writeable = False
-            rows = self.plan(demand_problem(cluster, Demand(mine, demand.name)))
+            rows = self.plan(demand_problem(cluster, Demand(mine, demand.name))).expand()
             here = np.flatnonzero(mine.reshape(-1))
             parts.append(Part(task, rows, number[here], before.reshape(-1)[here], share))
         return parts

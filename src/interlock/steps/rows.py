@@ -47,6 +47,7 @@ class _Writer:
         self.deps: list[Ragged] = []
         self.num_rows = 0
         self.num_stages = 0
+        self.next_order: dict[int, int] = {}
 
     def waits(self, ranks: Sequence[int], seconds: float, deps: Sequence[int], task: int = -1) -> list[int]:
         """Rows that take so long at each of the ranks, after the rows `deps`."""
@@ -82,8 +83,10 @@ class _Writer:
             moved = Pieces(
                 pieces.offsets, part.item[pieces.item], pieces.offset + part.offset[pieces.item], pieces.length
             )
-            rows = _replace(rows, pieces=moved, stage=rows.stage + np.int32(self.num_stages))
+            order = rows.order + self.next_order.get(task, 0)  # links take one share after the other
+            rows = _replace(rows, pieces=moved, stage=rows.stage + np.int32(self.num_stages), order=order)
             self.num_stages = int(rows.stage.max(initial=-1)) + 1
+            self.next_order[task] = int(order.max(initial=-1)) + 1
         self.blocks.append(rows)
         self.deps.append(deps)
         is_meeting = (rows.kind == Kind.WAIT) & (part is not None)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.problem import Problem
+from interlock.problem.step import in_order
+from interlock.ragged import Ragged
 from interlock.schedule import Schedule, resolved_paths
 from interlock.simulate import simulate
 from interlock.simulate.network import FlowArrays, flow_arrays
@@ -51,8 +53,7 @@ class StepPlan:
 def serial(problem: Problem, lone: LonePlans) -> StepPlan:
     """One stream of moves: first ready, first served; ties by the order they were given; computation overlaps."""
     order, _ = stream(problem, lone.seconds)
-    before = {later: [earlier] for earlier, later in pairwise(order)}
-    made = assemble_step(problem, _whole(problem, lone), _with_alone(problem, lone.seconds, before))
+    made = assemble_step(problem, _whole(problem, lone), _with_alone(problem, lone.seconds, _one_by_one(order)))
     return StepPlan(made.rows, f"serial: {' then '.join(_names(problem, order))}")
 
 
@@ -67,11 +68,12 @@ def joint(problem: Problem, lone: LonePlans) -> StepPlan:
     assert problem.step is not None
     if sum(task.is_move for task in problem.step.tasks) < 2:
         return concurrent(problem, lone)
-    _, stream_s = stream(problem, lone.seconds)
+    order, stream_s = stream(problem, lone.seconds)
     search = _Search(problem, lone, stream_s)
     best_s = search.run()
     told = f"; simulated {len(search.seen)} orders, concurrent {search.concurrent_s * 1e6:.0f} us"
-    if (1 - DECIDED) * stream_s < best_s:  # lone moves one after the other, each simulated with the same tolerance
+    least_s, after = search.ledger.least_s, _after(problem, _with_alone(problem, lone.seconds, _one_by_one(order)))
+    if float((heads_s(problem, after, least_s) + least_s).max()) < best_s:  # it could be quicker
         one = serial(problem, lone)
         one_s = simulate(one.schedule, problem, tolerance=DECIDED).makespan_s
         if one_s < best_s:
@@ -127,24 +129,29 @@ def stream(problem: Problem, seconds: Floats) -> tuple[list[int], float]:
     return order, end_s
 
 
-def tails_s(problem: Problem, seconds: Floats) -> Floats:
+def tails_s(after: Ragged, seconds: Floats) -> Floats:
     """The longest chain of tasks after each, by their own seconds."""
-    assert problem.step is not None
     tail_s = np.zeros(len(seconds))
-    for number in reversed(problem.step.in_order):
-        for before in problem.step.after[number].tolist():
+    for number in reversed(in_order([row.tolist() for row in after])):
+        for before in after[number].tolist():
             tail_s[before] = max(tail_s[before], tail_s[number] + seconds[number])
     return tail_s
 
 
-def heads_s(problem: Problem, seconds: Floats) -> Floats:
+def heads_s(problem: Problem, after: Ragged, seconds: Floats) -> Floats:
     """When each task could start at the earliest, by the seconds of those before it."""
     assert problem.step is not None
     head_s = np.array([task.ready_s for task in problem.step.tasks])
-    for number in problem.step.in_order:
-        for before in problem.step.after[number].tolist():
+    for number in in_order([row.tolist() for row in after]):
+        for before in after[number].tolist():
             head_s[number] = max(head_s[number], head_s[before] + seconds[before])
     return head_s
+
+
+def _after(problem: Problem, more: dict[int, list[int]]) -> Ragged:
+    """What each task is after, and what `more` names besides."""
+    assert problem.step is not None
+    return Ragged.from_lists(sorted({*row.tolist(), *more.get(n, ())}) for n, row in enumerate(problem.step.after))
 
 
 Levels = tuple[tuple[int, ...], ...]  # tasks by urgency, ascending within a level; those of one share links
@@ -158,8 +165,10 @@ class _Search:
         self.problem, self.lone = problem, lone
         self.seen: set[tuple[Levels, int]] = set()
         self.num_events = 0
-        self.tail_s = tails_s(problem, lone.seconds)
-        self.longest_s = float((heads_s(problem, lone.seconds) + lone.seconds + self.tail_s).max())
+        self.after = _after(problem, _with_alone(problem, lone.seconds, {}))
+        self.ledger = Ledger.of(problem, lone, self.after)
+        self.tail_s = tails_s(self.after, self.ledger.least_s)
+        self.longest_s = float((heads_s(problem, self.after, lone.seconds) + lone.seconds).max())
         self.stream_s = stream_s
         self._made: dict[int, tuple[StepSchedule, FlowArrays]] = {}
         self._waits: tuple[Floats, NDArray[np.int32], NDArray[np.int32]] | None = None
@@ -169,12 +178,11 @@ class _Search:
 
     def run(self) -> float:
         """Search until nothing near is better, all is well or enough was tried; seconds of the best."""
-        ledger = Ledger.of(self.problem, self.lone)
 
         def priced(options: Iterable[Levels]) -> list[tuple[float, Levels]]:
-            return sorted((ledger.makespan_s(levels), levels) for levels in set(options))
+            return sorted((self.ledger.makespan_s(levels), levels) for levels in set(options))
 
-        for guessed_s, levels in priced(_likely(self.problem, self.lone.seconds)):
+        for guessed_s, levels in priced(_likely(self.problem, self.after, self.lone.seconds)):
             self._gains(guessed_s, levels, 1)
         found = True
         while found:
@@ -201,7 +209,8 @@ class _Search:
         to be is broken off."""
         least_s = min(self.found_s, self.stream_s)
         is_enough = len(self.seen) >= (LEAST_TRIED if self.num_events >= MOST_EVENTS else MOST_TRIED)
-        if (levels, shares) in self.seen or is_enough or least_s <= CLOSE * self.longest_s or guessed_s > self.found_s:
+        is_known = (levels, shares) in self.seen or (levels, shares) == ((self.moves,), 1)
+        if is_known or is_enough or least_s <= CLOSE * self.longest_s or guessed_s > self.found_s:
             return False
         self.seen.add((levels, shares))
         made, arrays = self._assembled(shares)
@@ -209,7 +218,7 @@ class _Search:
         task = made.rows.tasks.task
         level = np.minimum(self._first_levels(levels, shares)[task] + made.share, MOST_LEVELS - 1).astype(np.int32)
         start_s, waiting, waited_for, makespan_s, num_events = _core.admit_flows(
-            *arrays.arguments, DECIDED, level, self.tail_s[task], BETTER * self.found_s
+            *arrays.arguments, DECIDED, level, np.append(self.tail_s, 0.0)[task], BETTER * self.found_s
         )
         self.num_events += num_events
         if makespan_s >= BETTER * self.found_s:
@@ -241,11 +250,11 @@ class _Search:
         return makespan_s
 
 
-def _likely(problem: Problem, seconds: Floats) -> Iterator[Levels]:
+def _likely(problem: Problem, after: Ragged, seconds: Floats) -> Iterator[Levels]:
     """By the longest chain behind each task; the critical ones against the rest; one against all."""
     assert problem.step is not None
     moves = [number for number, task in enumerate(problem.step.tasks) if task.is_move]
-    tail_s, head_s = tails_s(problem, seconds), heads_s(problem, seconds)
+    tail_s, head_s = tails_s(after, seconds), heads_s(problem, after, seconds)
     by_tail = sorted(moves, key=lambda number: (-tail_s[number], head_s[number], number))
     by_chain = sorted(moves, key=lambda number: (-tail_s[number] - seconds[number], number))
     yield tuple((number,) for number in by_tail)
@@ -290,7 +299,7 @@ def _with_alone(problem: Problem, seconds: Floats, before: dict[int, list[int]])
     numbers = [number for number, task in enumerate(problem.step.tasks) if task.alone]
     if len(numbers) < 2:
         return before
-    head_s = heads_s(problem, seconds)
+    head_s = heads_s(problem, problem.step.after, seconds)
     rank = {number: place for place, number in enumerate(problem.step.in_order)}
     numbers.sort(key=lambda number: (head_s[number], rank[number]))
     for place, number in enumerate(numbers):
@@ -298,6 +307,10 @@ def _with_alone(problem: Problem, seconds: Floats, before: dict[int, list[int]])
         earlier = [each for each in numbers[:place] if mine & set(problem.step.tasks[each].ranks)]
         before[number] = [*before.get(number, []), *earlier]
     return before
+
+
+def _one_by_one(order: Sequence[int]) -> dict[int, list[int]]:
+    return {later: [earlier] for earlier, later in pairwise(order)}
 
 
 def _names(problem: Problem, numbers: Sequence[int]) -> list[str]:
