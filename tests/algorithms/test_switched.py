@@ -33,6 +33,19 @@ def test_auto_is_near_the_bound_and_not_behind_what_needs_no_search(seed: int, m
         assert proof.makespan_s <= 1.01 * theirs.makespan_s, other
 
 
+def test_auto_searches_where_uplinks_are_unlike_and_ranks_are_few() -> None:
+    ranks, leaves, spines = 24, 4, [28, 29]
+    up = [(rank, ranks + rank // 6, 50e9) for rank in range(ranks)]
+    up += [
+        (ranks + leaf, spine, 150e9 if spine == 28 or leaf % 2 else 50e9) for leaf in range(leaves) for spine in spines
+    ]
+    src, dst, rate = (list(column) for column in zip(*up, strict=True))
+    fabric = il.topology.from_edges(src + dst, dst + src, bandwidth=rate * 2, num_ranks=ranks)
+    collective = il.all_to_all("64 MiB")
+    direct, found = (il.synthesize(fabric, collective, name).certificate(tolerance=1e-3) for name in ("direct", "auto"))
+    assert found.valid and found.makespan_s <= 0.9 * direct.makespan_s
+
+
 def test_a_slow_rank_owns_nothing() -> None:
     fabric = il.topology.from_edges(
         [*range(8), *[8] * 8],

@@ -38,9 +38,9 @@ MET = 1.005  # of the bound: nothing is left to find
 # Clusters: what `tiers` leaves to find, near the bound, no library's way reaches; larger ones would take seconds.
 NEAR = 1.15
 MOST_RANKS_BESIDE_TIERS = 32
-# A search where ranks share links takes seconds; not for less than this, nor on more than so many pairs.
+# A search where ranks share links takes seconds; not for less than this, nor for more pairs of ends.
 WORTH_A_SEARCH = 1.25
-MOST_MOVES_SEARCHED = 600
+MOST_PAIRS_SEARCHED = 600  # 24 ranks: up to 10 s
 # All-to-Allv: what is tried without a search, the first that supports the problem if there is no time to compare.
 FOR_DEMAND = ("adaptive", "rails-split", "forward", "no-stage", "direct")
 FIRST = "the first of the list that supports the problem"
@@ -90,7 +90,7 @@ def compare(
             return contest.result()
     if problem.cluster is not None and contest.enter_as_demand():
         return contest.result()
-    if _rows(problem) <= MOST_ROWS:
+    if sum(_ends(problem)) <= MOST_ROWS:
         for name in QUICK:
             if name in registry.names() and registry.get(name).supports(problem) is None:
                 contest.enter(name)
@@ -169,7 +169,7 @@ class _Contest:
         return (
             self.best is None
             or not is_switched
-            or (not self.is_near(WORTH_A_SEARCH) and _rows(self.problem) <= MOST_MOVES_SEARCHED)
+            or (not self.is_near(WORTH_A_SEARCH) and max(_ends(self.problem)) <= MOST_PAIRS_SEARCHED)
         )
 
     def result(self) -> Compared:
@@ -178,9 +178,7 @@ class _Contest:
         return Compared(name, compact, self.seconds)
 
 
-def _rows(problem: Problem) -> int:
-    """Pairs of item and rank that contributes or receives."""
+def _ends(problem: Problem) -> list[int]:
+    """Pairs of item and rank that contributes, and of item and rank that receives."""
     sets = (problem.items.contributors, problem.items.destinations)
-    return sum(
-        len(each) * len(each.shared) if each.shared is not None else len(each.to_ragged().values) for each in sets
-    )
+    return [len(each) * len(each.shared) if each.shared is not None else len(each.to_ragged().values) for each in sets]
