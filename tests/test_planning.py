@@ -122,6 +122,15 @@ def test_simulating_the_ways_is_never_slower_than_predicting(algorithm: str) -> 
             il.plan(cluster, demand, effort="simulate", **refused)  # type: ignore[arg-type]
 
 
+def test_simulating_tries_others_that_are_quick_to_make() -> None:
+    cluster = il.cluster("h200", servers=8, fabric="roce-pfc")
+    demand = il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu="1 MB", seed=1)
+    plan = il.plan(cluster, demand, effort="simulate")
+    assert "rails-split" in plan.reason
+    other = il.plan(cluster, demand, algorithm="rails-split").simulate(1e-3).makespan_s
+    assert plan.simulate(1e-3).makespan_s <= other * 1.001
+
+
 def test_a_plan_that_was_compared_says_how_long_it_takes() -> None:
     broken = il.cluster("h200", servers=2, faults=[il.dead_nic(server=0, gpu=5)])
     plan = il.plan(broken, il.traffic.zipf(broken, 0.8, "4 MB", seed=1))
