@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import interlock as il
-from interlock.algorithms.neighbours import _grid_cycles, _server_cycles
+from interlock.algorithms.neighbours import _grid_cycles, _search_ring, _server_cycles
 from interlock.algorithms.tiers import _scenes, _ways, follow, ledger_s
 from interlock.collectives import collective
 from interlock.planning import solve
@@ -65,6 +65,17 @@ def test_uplinks_that_flows_are_hashed_to_are_in_the_prediction(seed: int) -> No
         il.plan(clos.with_(fabric=fabric), demand, algorithm="adaptive") for fabric in (blind, FABRICS["infiniband"])
     )
     assert many.predicted_s == pytest.approx(plain.predicted_s)
+
+
+def test_rings_of_one_way_links_are_searched_to_the_end() -> None:
+    """0 - 3 has the fewest ways on and leads nowhere; without the link back to 0 every way has been tried in vain."""
+    table = np.zeros((4, 4), np.bool_)
+    for a, b in [(0, 1), (0, 2), (0, 3), (1, 3), (2, 1), (3, 0)]:
+        table[a, b] = True
+    found = _search_ring(table)
+    assert found is not None and found.tolist() == [0, 2, 1, 3]
+    table[3, 0] = False
+    assert _search_ring(table) is None
 
 
 KINDS = ["broadcast", "reduce", "all-gather", "reduce-scatter", "all-reduce", "scatter", "gather"]
