@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import interlock as il
+from interlock.algorithms.channels import _gate_shifts
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.synthesis import budget as budgets
 from interlock.algorithms.synthesis import greedy_rounds
 from interlock.algorithms.synthesis.answers import SlotAnswer
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.budget import Bound, Budget, check_counts, in_order
-from interlock.algorithms.synthesis.list_schedule import _stages
+from interlock.algorithms.synthesis.list_schedule import ListScheduler, Merging, _stages
 from interlock.errors import InvalidInput
 from interlock.schedule import Chunks
 
@@ -156,3 +158,27 @@ def test_whole_numbers_are_asked_for_where_an_algorithm_counts() -> None:
     for name, value in (("count", None), ("count", True), ("count", 1.5), ("most", 1.5), ("most", "3")):
         with pytest.raises(InvalidInput, match=f"{name}={value} must be a whole number"):
             made.check_parameters({name: value})
+
+
+@pytest.mark.parametrize("rails", range(1, 9))
+@pytest.mark.parametrize("servers", range(2, 9))
+def test_a_channel_comes_in_and_goes_on_by_different_rails(servers: int, rails: int) -> None:
+    """No two crossings in a row are on one rail, from the one into server 0 round to it again."""
+    shifts = _gate_shifts(servers, rails)
+    assert (shifts is None) is (rails < 2 or (servers % 2 == 1 and rails < 3))
+    if shifts is not None:
+        assert len(shifts) == servers + 1 and shifts[0] == shifts[-1] == 0
+        assert all(a % rails != b % rails for a, b in pairwise(shifts))
+        assert all(0 <= shift < rails for shift in shifts)
+
+
+def test_messages_of_several_chunks_are_as_long_as_the_best_or_as_their_overheads_allow() -> None:
+    ring = arcs_of(il.topology.from_edges([0, 1, 2], [1, 2, 0], [1e9] * 3, message_overhead=1e-6))
+    chunks = Chunks(np.zeros(1, np.int32), np.zeros(1, np.int64), np.full(1, 10**6))
+    ticks = ring.ticks(10, 1e7)
+    best = np.array([5.0, 7.0, 9.0])
+    known, unknown = ListScheduler(ring, ticks, chunks, best), ListScheduler(ring, ticks, chunks)
+    merging = Merging(8, most_overheads=20.0, most_of_best=3.0)
+    assert known._most_ticks(merging).tolist() == [15.0, 21.0, 27.0]
+    assert np.array_equal(unknown._most_ticks(merging), 20.0 * ticks.overhead)
+    assert known._most_ticks(Merging(8, most_of_best=np.inf)) is None and unknown._most_ticks(Merging(8)) is None

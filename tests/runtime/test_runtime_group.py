@@ -206,9 +206,10 @@ def expected_sum(problem: il.Problem, sources: list[torch.Tensor], rank: int) ->
     parts = [torch.zeros(0, dtype=torch.int32)]
     for item in layouts[rank].output.item.tolist():
         size = int(problem.items.size_bytes[item]) // 4
-        starts = [int(layouts[peer].input.find(np.array([item]))[1][0]) // 4 for peer in range(problem.num_ranks)]
-        givers = problem.items.contributors[item].tolist()
-        parts.append(torch.stack([sources[peer][starts[peer] : starts[peer] + size] for peer in givers]).sum(dim=0))
+        held = [(sources[peer], layouts[peer].input) for peer in problem.items.contributors[item].tolist()]
+        starts = [int(mine.start[np.searchsorted(mine.item, item)]) // 4 for _, mine in held]
+        given = [source[start : start + size] for (source, _), start in zip(held, starts, strict=True)]
+        parts.append(torch.stack(given).sum(dim=0))
     return torch.cat([part.to(torch.int32) for part in parts])
 
 

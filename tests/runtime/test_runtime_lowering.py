@@ -74,7 +74,8 @@ def summed(problem: il.Problem, layouts: list[Layout], sources: list[torch.Tenso
     for item in layouts[rank].output.item.tolist():
         total = torch.zeros(int(problem.items.size_bytes[item]), dtype=torch.uint8)
         for contributor in problem.items.contributors[item].tolist():
-            start = int(layouts[contributor].input.find(np.array([item]))[1][0])
+            mine = layouts[contributor].input
+            start = int(mine.start[np.searchsorted(mine.item, item)])
             total += sources[contributor].narrow(0, start, len(total))
         parts.append(total)
     return torch.cat(parts)

@@ -23,14 +23,6 @@ class Region:
     length: NDArray[np.int64]
     size_bytes: int  # of the whole buffer
 
-    def find(self, items: NDArray[np.integer]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Whether each item is in this buffer, and where it begins (0 where it is not)."""
-        if len(self.item) == 0:
-            return np.zeros(len(items), np.bool_), np.zeros(len(items), np.int64)
-        place = np.minimum(np.searchsorted(self.item, items), len(self.item) - 1)
-        here = self.item[place] == items
-        return here, np.where(here, self.start[place], 0)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairStarts:
