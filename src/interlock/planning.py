@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
@@ -62,6 +62,7 @@ CACHED_PLANS = 64
 SIMULATE = ("adaptive", "auto")  # algorithms with ways that effort="simulate" compares
 MOST_GUIDED = 16  # ranks up to which effort="simulate" tries synthesis
 SIMULATED = 1e-3  # tolerance with which it compares
+WORTH_ALONE = 1.05  # what a move of a step must gain by holding links alone, since all others wait for it there
 TIMING_TOLERANCE = 1e-3  # of candidates that are compared
 PIECE_COLUMNS = ("message", "item", "offset", "length")
 
@@ -442,17 +443,24 @@ def _plan_step(
     check_seed(seed)
     problem = step.problem()
     start = time.perf_counter()
-    is_single = sum(task.is_move for task in step.tasks) == 1
-
-    def lone(of: Problem) -> CompactSchedule:
-        """A move's own plan; where it is one of several, collectives by the quick planner."""
-        if of.demand is None and not is_single and registry.get("tiers").supports(of) is None:
-            return registry.get("tiers").build(of, seed=seed)
-        return solve(of, "auto", seed=seed).compact
-
-    way = WAYS[name](problem, LonePlans(problem, lone))
+    has_others = sum(task.is_move for task in step.tasks) > 1
+    way = WAYS[name](problem, LonePlans(problem, partial(move_of_step, seed=seed, has_others=has_others)))
     took = time.perf_counter() - start
     return Plan(problem, Chosen(way.schedule, name, lambda: way.reason), name, seed=seed, decide_s=took)
+
+
+def move_of_step(problem: Problem, *, seed: int = 0, has_others: bool = True) -> CompactSchedule:
+    """A move's own plan; where it has others beside it, collectives by the quick planner, and demands in stages only
+    where all at once would be much slower."""
+    if has_others and problem.demand is None and registry.get("tiers").supports(problem) is None:
+        return registry.get("tiers").build(problem, seed=seed)
+    made = solve(problem, "auto", seed=seed).compact
+    chosen = _unwrapped(made)
+    if has_others and isinstance(chosen, TwoTierPlan) and chosen.way is Way.STAGED:
+        shared = solve(problem, "adaptive", seed=seed, way="burst").compact
+        if shared.predicted_s is not None and shared.predicted_s <= WORTH_ALONE * chosen.predicted_s:
+            return shared
+    return made
 
 
 def check_effort(effort: str) -> None:

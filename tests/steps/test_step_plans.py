@@ -11,7 +11,8 @@ import pytest
 import interlock as il
 from interlock._native import _core
 from interlock.algorithms import registry
-from interlock.problem import Problem
+from interlock.planning import move_of_step
+from interlock.problem import Problem, read_step
 from interlock.schedule import CompactSchedule, Schedule
 from interlock.simulate import simulate
 from interlock.steps import LonePlans
@@ -53,8 +54,7 @@ def test_joint_is_never_behind_and_here_it_is_ahead() -> None:
 def test_joint_takes_as_long_as_its_search_found() -> None:
     plan = il.plan(layer())
     problem = plan.problem
-    lone = LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).schedule if of.demand else tiers(of))
-    search = _Search(problem, lone, np.inf)
+    search = _Search(problem, LonePlans(problem, move_of_step), np.inf)
 
     assert search.concurrent_s == il.plan(layer(), algorithm="concurrent").simulate(tolerance=1e-3).makespan_s
     assert search.run() == pytest.approx(plan.simulate(tolerance=1e-3).makespan_s, rel=1e-9)
@@ -135,6 +135,21 @@ def test_moves_come_in_the_order_of_computations_that_exclude_each_other() -> No
     problem = step.problem()
     search = _Search(problem, LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).compact), np.inf)
     assert next(_likely(problem, search.after, search.lone.seconds))[:3] == ((3,), (0,), (6,))
+
+
+def test_moves_of_a_step_hold_links_alone_only_where_that_gains_much() -> None:
+    step = read_step("deepseek-pair")
+    combine = step.tasks[5].what
+    assert isinstance(combine, il.Demand)
+    assert il.plan(step.cluster, combine).schedule.exclusive.any()  # alone it gains a little
+
+    plan = il.plan(step)
+    assert plan.schedule.tasks is not None
+    assert not plan.schedule.exclusive[plan.schedule.tasks.task == 5].any()
+    assert plan.simulate(tolerance=1e-3).makespan_s < 1.05 * plan.bound.seconds
+    # Where the fabric bears one sender at a time it gains much.
+    picky = il.plan(layer(servers=8, size="64 MB", fan_in=1), algorithm="concurrent").schedule
+    assert picky.tasks is not None and picky.exclusive[picky.tasks.task == 0].any()
 
 
 def test_it_does_not_matter_which_task_is_given_last() -> None:
