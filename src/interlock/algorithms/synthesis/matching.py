@@ -18,7 +18,7 @@ from interlock.algorithms.synthesis.list_schedule import TimedTransfers
 
 __all__ = ["can_match", "matched", "random_matching", "reach_each_other", "tries_by_parts", "wanted"]
 
-MOST_STARTS = 16
+MOST_STARTS = 16  # seeds of each number of chunks: no effort beside trees
 PARTS = (1, 2, 4, 8)  # chunks per item of which the best is taken where none are asked for
 
 

@@ -36,7 +36,6 @@ MOST_TRANSFERS = 1_000_000  # in one schedule: a cap on time
 TOO_MANY_ARCS = 500  # for trees laid with more care, unless these are far from the bound
 FAR_FROM_BOUND = 1.15  # of the quick bound, which is often a few percent below what is possible
 CHUNKS_PER_ARC = (64, 128)  # so that a link of a sixteenth of the speed still has some
-SUMS_PER_ARC = (128, 256)
 HASTE = 0.3  # how much time on the way weighs beside price
 PASSES = 6  # times that every tree is laid anew, at the prices that the others left
 PACE = 0.1  # how strictly sums keep their order
@@ -65,7 +64,7 @@ def tree_per_chunk(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Ans
     arcs = graph.arcs
     has_sums = goal.direction is Direction.IN_AND_OUT
     hops = 2 * goal.num_ranks * len(goal.size_bytes) if has_sums else goal.num_moves
-    for per_arc in SUMS_PER_ARC if has_sums else CHUNKS_PER_ARC:
+    for per_arc in CHUNKS_PER_ARC:
         parts = goal.parts or max(1, round(per_arc * len(arcs) / hops))
         chunks = cut(goal.size_bytes, parts)
         if not _is_worthwhile(arcs, chunks, parts, hops * parts, budget):
