@@ -28,7 +28,7 @@ def test_a_reversed_schedule_is_valid_and_reversed_again_it_is_the_first(algorit
     flip = np.arange(there.num_messages)[::-1]
     assert np.array_equal(back.src.values, there.dst.values[flip])
     assert np.array_equal(back.dst.values, there.src.values[flip])
-    assert back.stage.min() == 0
+    assert back.stage.min() == 0 and back.order.min() == 0
     again = reverse_copies(back, other, problem)
     for name in COLUMNS:
         assert np.array_equal(getattr(again, name), getattr(there, name)), name

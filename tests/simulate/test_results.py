@@ -151,3 +151,12 @@ def test_a_multicast_without_links_is_refused() -> None:
 def test_a_message_names_the_message_that_it_waited_for(forwarding: str) -> None:
     schedule = bare_schedule([0, 1, 2, 3], [1, 2, 3, 0], [10] * 4, deps=[[], [0], [1], []])
     assert simulate(schedule, crossbar(4, [10.0] * 8), forwarding=forwarding).waited_for.tolist() == [-1, 0, 1, -1]
+
+
+def test_an_exact_result_leaves_nothing_idle_and_may_be_shown_in_one_bin() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    plan = il.plan(cluster, il.traffic.uniform(cluster, "1 MB"), algorithm="direct")
+    assert plan.simulate().idle_share == 0.0
+    assert plan.simulate().utilisation(1).shape == (cluster.topology.num_links, 1)
+    with pytest.raises(il.InvalidInput, match="num_bins=0 must be at least 1"):
+        plan.simulate().utilisation(0)
