@@ -14,7 +14,6 @@ namespace interlock {
 namespace {
 
 constexpr double kNoLimit = 1e300;
-constexpr double kSharedAlone = 1.02;  // of a lane's time on NICs of its own, that waiting for arrivals must add to be counted
 
 /// Work that reaches a port at some time.
 struct Job {
@@ -39,30 +38,14 @@ struct LaneFlow {
     [[nodiscard]] double bytes_in_flight() const { return bytes * flows / std::max(1, slices); }
 };
 
-/// When all slices of a lane have left NICs that it has for itself: each leaves when an earlier one has arrived.
+/// Seconds of a lane on NICs that it has for itself: each slice leaves when one before it has arrived.
 double alone_seconds(const LaneFlow& lane, double rate, double latency_s, double overhead_s) {
-    std::vector<double> on_wire(lane.slice_bytes.begin(), lane.slice_bytes.begin() + std::min(lane.flows, lane.slices));
-    std::vector<double> arrivals;  // that let a slice go, latest first
-    std::size_t next = on_wire.size();
-    double now = 0;
-    for (double& bytes : on_wire) bytes += overhead_s * rate;
-    while (!on_wire.empty() || !arrivals.empty()) {
-        const double arrives = arrivals.empty() ? 1e300 : arrivals.back();
-        const auto first = std::ranges::min_element(on_wire);
-        const double leaves = on_wire.empty() ? 1e300 : now + *first * static_cast<double>(on_wire.size()) / rate;
-        const double until = std::min(arrives, leaves), sent = (until - now) * rate / static_cast<double>(std::max<std::size_t>(1, on_wire.size()));
-        now = until;
-        if (arrives <= leaves) {
-            for (double& bytes : on_wire) bytes -= sent;
-            arrivals.pop_back();
-            if (next < lane.slice_bytes.size()) on_wire.push_back(lane.slice_bytes[next++] + overhead_s * rate);
-            continue;
-        }
-        on_wire.erase(first);
-        for (double& bytes : on_wire) bytes -= sent;
-        if (next < lane.slice_bytes.size()) arrivals.insert(arrivals.begin(), now + latency_s);
+    double seconds = 0;
+    for (const double bytes : lane.slice_bytes) {
+        const double wire_s = bytes / rate + overhead_s;
+        seconds += std::max(wire_s, (wire_s + latency_s) / lane.flows);
     }
-    return now;
+    return seconds;
 }
 
 /// Moves inside servers of one phase, one per (server, wave, from, to), as they will be written.
@@ -350,8 +333,7 @@ private:
                 flows[port] += made.flows;
                 alone = std::min(alone, rate_[port]);
             }
-            const double most_s = lane.bytes / alone + lane.slices * (costs_.scale_out_latency_s + costs_.message_overhead_s);
-            if (lane.slices > lane.flows && most_s * alone > kSharedAlone * lane.bytes) {
+            if (lane.slices > lane.flows) {
                 made.most_rate = lane.bytes / alone_seconds(lane, alone, costs_.scale_out_latency_s, costs_.message_overhead_s);
             }
         }
