@@ -66,7 +66,7 @@ FILES: list[tuple[str, str | bytes, str]] = [
     ("c.toml", "servers = [", "is not TOML"),
     ("c.toml", "servers = 2\nservers = 3", "is not TOML"),
     ("c.toml", "x = " + "[" * 100_000, "is not TOML: nested too deeply"),
-    ("c.toml", "servers = " + "9" * 5000, "is not TOML"),
+    ("c.toml", "servers = " + "9" * 5000, "more than 1000 digits in a row"),
     ("c.toml", "name = 'x'", "servers is missing"),
     ("c.toml", "servers = 'two'", "servers='two' must be a whole number"),
     ("c.toml", "servers = 2\nserver = 3", "unknown key 'server'; did you mean 'servers'?"),
