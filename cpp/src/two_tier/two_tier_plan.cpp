@@ -72,7 +72,7 @@ public:
             auto best = static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
             // Of ways that cannot be told apart, sending straight is simplest, and the lanes of a burst follow traffic that drifts.
             for (const std::int32_t simpler : {0, 1}) {
-                if (best == 3 && predicted_s[simpler] < (1 + kToldApart) * predicted_s[3]) best = simpler;
+                if (best >= 2 && predicted_s[simpler] < (1 + kToldApart) * predicted_s[best]) best = simpler;
             }
             return best;
         };

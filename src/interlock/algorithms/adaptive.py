@@ -16,8 +16,8 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 4. `queue_seconds`: bytes are followed through the queues of all ports, or where ports inside servers have time, and
    beyond 128 ranks, `Ledger` sums them up: the price of a way;
 5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
-6. the least price wins; a detour must win by 1.5 %. `expand_two_tier` writes out messages and pieces when they are
-   asked for.
+6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
+   they are asked for.
 
 docs/reference/adaptive.md explains them, with an example by hand.
 """
