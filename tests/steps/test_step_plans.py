@@ -138,15 +138,16 @@ def test_moves_come_in_the_order_of_computations_that_exclude_each_other() -> No
 
 
 def test_moves_of_a_step_hold_links_alone_only_where_that_gains_much() -> None:
-    step = read_step("deepseek-pair")
-    combine = step.tasks[5].what
-    assert isinstance(combine, il.Demand)
-    assert il.plan(step.cluster, combine).schedule.exclusive.any()  # alone it gains a little
+    cluster = il.cluster("h200", servers=2)
+    demand = il.traffic.zipf(cluster, 0.8, "4 MB", seed=5)
+    assert il.plan(cluster, demand).schedule.exclusive.any()  # alone it gains a little
 
-    plan = il.plan(step)
-    assert plan.schedule.tasks is not None
-    assert not plan.schedule.exclusive[plan.schedule.tasks.task == 5].any()
-    assert plan.simulate(tolerance=1e-3).makespan_s < 1.05 * plan.bound.seconds
+    step = il.step(cluster)
+    step.move("dispatch", demand)
+    step.move("other", demand.transposed())
+    assert not il.plan(step, algorithm="concurrent").schedule.exclusive.any()
+    pair = il.plan(read_step("deepseek-pair"))
+    assert pair.simulate(tolerance=1e-3).makespan_s < 1.05 * pair.bound.seconds
     # Where the fabric bears one sender at a time it gains much.
     picky = il.plan(layer(servers=8, size="64 MB", fan_in=1), algorithm="concurrent").schedule
     assert picky.tasks is not None and picky.exclusive[picky.tasks.task == 0].any()
