@@ -11,6 +11,8 @@ namespace {
 constexpr double kAlike = 0.02;     // ports whose flows get shares that differ by less are full at once
 constexpr double kStep = 0.03;      // of the busiest port's time, within which lanes may end before shares are made again
 
+/// Rates of many lanes at once. The simulator's `MaxMinShare` goes from flow to flow, exactly: for the lanes of a detour between 16
+/// servers that took twice as long, and prices need no such digits.
 class Fluid {
 public:
     Fluid(std::span<const SharingLane> lanes, std::span<const double> rate) : lanes_(lanes), rate_(rate.begin(), rate.end()), left_(rate_.size()), flows_(rate_.size()), share_(rate_.size()), lane_rate_(lanes.size()) {}
