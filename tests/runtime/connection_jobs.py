@@ -1,10 +1,12 @@
-"""What tests of paced connections run on ranks."""
+"""What tests of connections run on ranks."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
+import time
 
 import numpy as np
 import torch
@@ -14,7 +16,8 @@ from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
 from interlock.lab.soak import random_demand
 from interlock.runtime import Placement
-from interlock.runtime.connections import SO_MAX_PACING_RATE, UNPACED, _sockets
+from interlock.runtime.connections import SO_MAX_PACING_RATE, UNPACED, _sockets, connect
+from interlock.runtime.peers import MoveFailed
 from runtime.jobs import expected, filled
 
 
@@ -33,6 +36,28 @@ def paced_rates(context: RankContext, cluster: il.Cluster) -> tuple[bool, list[f
     session.share(row.tolist(), column.tolist())  # nobody closes while others still look
     session.close()
     return torch.equal(target, expected(matrix, context.rank)), wanted, found, len(_rates())
+
+
+def open_and_close(context: RankContext, times: int) -> None:
+    """Connections that every rank drops as soon as it has them."""
+    for turn in range(times):
+        connect(context.group, f"open_and_close{turn}")
+
+
+def open_beside_a_death(context: RankContext, victim: int) -> float:
+    """Seconds until connections fail of which one rank dies when all have come to make them."""
+    if context.rank == victim:
+        store = context.group.get_group_store()
+        store.set(f"interlock/death/called{victim}", "")
+        others = [f"interlock/death/called{rank}" for rank in range(context.num_ranks)]
+        store.wait(others)
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin_s = time.monotonic()
+    try:
+        connect(context.group, "death")
+    except MoveFailed:
+        return time.monotonic() - begin_s
+    raise AssertionError("connected with a dead rank")
 
 
 def _rates() -> list[int]:

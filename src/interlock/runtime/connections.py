@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -24,12 +25,14 @@ from interlock.runtime.peers import backend_errors
 
 if TYPE_CHECKING:
     import torch.distributed as dist
+    from torch._C._distributed_c10d import Store
 
 __all__ = ["Connections", "connect", "open_connections", "told_width"]
 
 SO_MAX_PACING_RATE = 47
 UNPACED = (1 << 64) - 1
 OPEN_FILES = Path("/proc/self/fd")
+GLOO_WAITS = 5  # times its timeout, for a connection
 
 Share = Callable[[Sequence[int]], NDArray[np.int64]]
 
@@ -75,8 +78,7 @@ def open_connections(group: dist.ProcessGroup, name: str, share: Share) -> Conne
     All ranks must call it. `share` gives every rank's row of `told_width` numbers.
     """
     before = _sockets()
-    with backend_errors():
-        connected = connect(group, name)
+    connected = connect(group, name)
     made = {descriptor: inode for descriptor, inode in _sockets().items() if before.get(descriptor) != inode}
     ends = {descriptor: ends for descriptor in made if (ends := _ends(descriptor)) is not None}
     width = told_width(group.size())
@@ -93,15 +95,31 @@ def open_connections(group: dist.ProcessGroup, name: str, share: Share) -> Conne
 
 
 def connect(group: dist.ProcessGroup, name: str) -> dist.ProcessGroup:
-    """A gloo backend over the group's ranks, interface and timeout; it sends and receives as a group does."""
+    """A gloo backend over the group's ranks, interface and timeout; it sends and receives as a group does.
+
+    All ranks must call it, and none goes on before all are connected: gloo takes a peer that closes one connection
+    while others are still being made for a failure.
+    """
     import torch
     import torch.distributed as dist
 
     theirs = group._get_backend(torch.device("cpu")).options
-    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    options._devices, options._timeout, options._threads = theirs._devices, theirs._timeout, 1  # type: ignore[attr-defined]
     store = dist.PrefixStore(f"interlock/{name}", group.get_group_store())  # type: ignore[attr-defined]
-    return cast("dist.ProcessGroup", dist.ProcessGroupGloo(store, group.rank(), group.size(), options))
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._devices, options._threads = theirs._devices, 1  # type: ignore[attr-defined]
+    options._timeout = theirs._timeout / GLOO_WAITS
+    with backend_errors():
+        _meet(store, "called", group, theirs._timeout)
+        made = dist.ProcessGroupGloo(store, group.rank(), group.size(), options)
+        _meet(store, "connected", group, theirs._timeout)
+        made._set_default_timeout(theirs._timeout)
+    return cast("dist.ProcessGroup", made)
+
+
+def _meet(store: Store, where: str, group: dist.ProcessGroup, timeout: timedelta) -> None:
+    """Go on when every rank has come here."""
+    store.set(f"{where}{group.rank()}", "")
+    store.wait([f"{where}{rank}" for rank in range(group.size())], timeout)
 
 
 def _sockets() -> dict[int, int]:

@@ -92,15 +92,12 @@ class StepRunner:
         self.names = [task.name for task in problem.step.tasks]
         self._runner = Runner(group, timeout_s)
         self._runner.compare(plan)
-        self._group = self._runner.guard(self._connect, "opening connections")
+        name = f"step{self._runner._number}"
+        self._group = self._runner.guard(lambda: connect(group, name), "opening connections")
         self._actions = _actions(schedule, problem, self.rank)
         self._memory = self._memories()
         self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-step")
         self._call: _Call | None = None
-
-    def _connect(self) -> dist.ProcessGroup:
-        with backend_errors():
-            return connect(self._runner.group, f"step{self._runner._number}")
 
     def begin(self, tensors: Mapping[str, Tensors]) -> None:
         """Start the step: tasks that wait for nothing go. `tensors` gives each move's source and target at this rank.
