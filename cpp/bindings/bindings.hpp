@@ -11,6 +11,7 @@ void bind_program(nanobind::module_& m);
 void bind_rail_shares(nanobind::module_& m);
 void bind_task_sim(nanobind::module_& m);
 void bind_step_ledger(nanobind::module_& m);
+void bind_tier_slices(nanobind::module_& m);
 void bind_schedule_check(nanobind::module_& m);
 void bind_slot_delivery(nanobind::module_& m);
 void bind_fast(nanobind::module_& m);

@@ -43,6 +43,7 @@ NB_MODULE(_core, m) {
     interlock::bindings::bind_rail_shares(m);
     interlock::bindings::bind_task_sim(m);
     interlock::bindings::bind_step_ledger(m);
+    interlock::bindings::bind_tier_slices(m);
     interlock::bindings::bind_schedule_check(m);
     interlock::bindings::bind_slot_delivery(m);
     interlock::bindings::bind_fast(m);

@@ -14,7 +14,7 @@ servers, rails and process groups are shares of that line.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -72,6 +72,7 @@ class Scene:
     servers: Ids  # that hold members, ascending
     root: int  # rank; of rooted collectives
     carriers: Carriers
+    _ledgers: dict[TierWay, list[Tier]] = field(default_factory=dict)  # by way, whatever its slices
 
     @classmethod
     def of(cls, problem: Problem, carries: NDArray[np.bool_] | None = None) -> Scene:
@@ -126,6 +127,13 @@ class Scene:
         """Whether one rank plays a special part."""
         assert self.problem.collective is not None
         return self.problem.collective.is_rooted
+
+    def ledger(self, way: TierWay) -> list[Tier]:
+        """The tiers that slices pass, whatever their number."""
+        key = replace(way, weights=())
+        if key not in self._ledgers:
+            self._ledgers[key] = _tiers_of(self, key)
+        return self._ledgers[key]
 
     def place_of(self, ranks: NDArray[np.integer]) -> Ids:
         """The place in `servers` of each rank's server."""
@@ -257,9 +265,9 @@ def _ways(scene: Scene) -> list[TierWay]:
     relays = (True, False) if scene.is_rooted and scene.kind not in TO_ONE and count > 2 else (False,)
     waits_for_none = scene.kind is not CollectiveKind.ALL_GATHER
     ways = [
-        TierWay(ramp(slices), radices, passes_on, under_way)
-        for slices in SLICES
-        for under_way in ((1, 2) if slices > 1 and waits_for_none else (1,))
+        TierWay(weights, radices, passes_on, under_way)
+        for weights in map(ramp, SLICES)
+        for under_way in ((1, 2) if len(weights) > 1 and waits_for_none else (1,))
         for radices in rounds
         for passes_on in relays
     ]
@@ -286,7 +294,7 @@ def _is_affordable(scene: Scene, way: TierWay) -> bool:
     waits = scene.carriers.rank.size * len(way.weights) * max(radices) ** 2 * len(radices)
     intervals, count = scene.carriers.rank.shape
     owners = 1 if scene.is_rooted else count
-    tiers_of = _ledger(scene, way)
+    tiers_of = scene.ledger(way)
     inside = next((tier.messages for tier in tiers_of if tier.ports != "nic"), 1)
     messages = len(way.weights) * sum(tier.messages for tier in tiers_of)
     rows = intervals * len(way.weights) * owners * count * (1 + inside)
@@ -296,15 +304,15 @@ def _is_affordable(scene: Scene, way: TierWay) -> bool:
 
 def _messages(scene: Scene, way: TierWay) -> int:
     """Of one rank."""
-    return len(way.weights) * sum(tier.messages for tier in _ledger(scene, way))
+    return len(way.weights) * sum(tier.messages for tier in scene.ledger(way))
 
 
 def ledger_s(scene: Scene, way: TierWay) -> float:
     """Predicted seconds of a way."""
-    return slices_s(_ledger(scene, way), way.weights)
+    return slices_s(scene.ledger(way), way.weights)
 
 
-def _ledger(scene: Scene, way: TierWay) -> list[Tier]:
+def _tiers_of(scene: Scene, way: TierWay) -> list[Tier]:
     """Tiers of the busiest server: in, between, out; a collective of one direction has no in, or no out."""
     cluster, kind = scene.cluster, scene.kind
     count = len(scene.servers)

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from interlock._native import _core
+
 __all__ = ["Tier", "ramp", "slices_s"]
 
 
@@ -41,19 +45,12 @@ def slices_s(tiers: Sequence[Tier], weights: Sequence[float]) -> float:
     >>> slices_s([Tier("up", 1.0, 1, 0.0, 0.0), Tier("nic", 1.0, 1, 0.0, 0.0)], (1.0, 1.0))
     1.5
     """
-    total, count = sum(weights), len(weights)
-    arrived = [0.0] * count
-    left = dict.fromkeys((tier.ports for tier in tiers), 0.0)
-    last = 0.0
-    for turn in range(count + len(tiers) - 1):
-        for which in range(max(0, turn - count + 1), min(turn + 1, len(tiers))):
-            tier, number = tiers[which], turn - which
-            busy_s = tier.messages * tier.overhead_s + tier.busy_s * weights[number] / total
-            end = max(arrived[number], left[tier.ports]) + busy_s
-            arrives = end + tier.latency_s
-            if tier.under_way is not None:
-                arrives += (tier.under_way - 1) * busy_s
-                end += max(0.0, tier.latency_s - (tier.under_way - 1) * busy_s)
-            arrived[number], left[tier.ports] = arrives, end
-            last = max(last, arrives)
-    return last
+    number: dict[str, int] = {}
+    return _core.tier_slices_s(
+        np.array([tier.busy_s for tier in tiers]),
+        np.array([tier.messages * tier.overhead_s for tier in tiers]),
+        np.array([tier.latency_s for tier in tiers]),
+        np.array([number.setdefault(tier.ports, len(number)) for tier in tiers], np.int32),
+        np.array([tier.under_way or 0 for tier in tiers], np.int32),
+        np.array(weights),
+    )
