@@ -23,6 +23,7 @@ FILE = Path(__file__).parent.parent / "golden" / "plans.json"
 def networks() -> dict[str, il.Cluster | il.Topology]:
     """Small ones, each unlike the others."""
     hurt = (il.dead_nic(0, 1), il.slow_nic(1, 2, "100 Gb/s"), il.missing_gpu(2, 0))
+    limping = (il.slow_nic(0, 1, "100 Gb/s"), il.slow_nic(2, 0, "200 Gb/s"), il.slow_nic(2, 2, "300 Gb/s"))
     ends = np.array([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2), (1, 3)])
     rates = np.array([50, 25, 50, 100, 25, 50, 75], float) * 1e9
     both = np.concatenate([ends, ends[:, ::-1]])
@@ -45,6 +46,17 @@ def networks() -> dict[str, il.Cluster | il.Topology]:
         "grid 2x4": il.topology.mesh(2, 4, bandwidth="50 GB/s", latency="1 us"),
         "all of 6": il.topology.fully_connected(6, bandwidth="50 GB/s", latency="1 us"),
         "seven unlike links": il.topology.from_edges(both[:, 0], both[:, 1], np.tile(rates, 2), "1 us"),
+        "limping 4x3": il.Cluster("limping", 4, 3, scale_out="rail", faults=limping, message_overhead_s=5e-7),
+        "eight servers of 2": il.Cluster("eight", 8, 2, message_overhead_s=1e-6),
+        "busy grid 3x3": il.topology.mesh(3, 3, bandwidth="50 GB/s", latency="1 us", message_overhead="1 us"),
+        "busy leaves": il.topology.clos(2, 3, 2, bandwidth="50 GB/s", latency="1 us", message_overhead="1 us"),
+        "one way round": il.topology.from_edges(
+            [0, 1, 2, 3, 0, 2], [1, 2, 3, 0, 2, 0], "50 GB/s", "1 us", message_overhead="1 us"
+        ),
+        "busy torus 2x3": il.topology.torus(2, 3, bandwidth="50 GB/s", latency="1 us", message_overhead="2 us"),
+        "busy unlike links": il.topology.from_edges(
+            both[:, 0], both[:, 1], np.tile(rates, 2), "1 us", message_overhead="0.5 us"
+        ),
     }
 
 

@@ -277,3 +277,25 @@ def test_a_header_said_to_be_longer_than_the_limit_is_not_read(saved: Path, leng
     saved.write_bytes(whole + bytes(max(0, MAX_HEADER_BYTES + 64 - len(whole))))
     with pytest.raises(InvalidInput, match=f"header of {length} bytes is too long"):
         read_schedule(saved)
+
+
+def test_files_up_to_the_limits_are_read(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = saved.stat().st_size
+    header = int.from_bytes(saved.read_bytes()[len(MAGIC) :][:8], "little")
+    columns = len(json.loads(saved.read_bytes()[len(MAGIC) + 24 :][:header])["columns"])
+    limits = {"MAX_FILE_BYTES": size, "MAX_HEADER_BYTES": header, "MAX_COLUMNS": columns}
+    for name, least in limits.items():
+        monkeypatch.setattr(f"interlock.schedule.files.{name}", least)
+    assert read_schedule(saved).seed == 0
+    for name, least in limits.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(f"interlock.schedule.files.{name}", least - 1)
+            with pytest.raises(InvalidInput, match=r"at most|too long"):
+                read_schedule(saved)
+
+
+def test_what_is_not_said_when_writing_is_nothing(saved: Path, tmp_path: Path) -> None:
+    plan = il.load(saved)
+    write_schedule(tmp_path / "x.ilk", plan.schedule, plan.problem, algorithm="pxn")
+    back = read_schedule(tmp_path / "x.ilk")
+    assert (back.seed, back.parameters, back.version) == (0, {}, "interlock")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import interlock as il
+from interlock.planning import solve
 from interlock.problem import demand_problem
 from interlock.schedule import reverse_copies
 from interlock.validate import check
@@ -56,3 +57,27 @@ def test_what_waits_for_a_barrier_comes_before_it_on_the_way_back() -> None:
     back = reverse_copies(staged, problem, other)
     assert back.barriers.tolist() == [1]
     assert np.array_equal(back.stage, 2 - staged.stage[::-1])
+
+
+def test_paths_that_name_links_take_the_opposite_ones() -> None:
+    """Also where two links join the same nodes: the second one way belongs to the second the other way."""
+    src, dst = [0, 1, 1, 2, 0, 1, 2, 0], [1, 0, 2, 1, 1, 0, 0, 2]
+    graph = il.topology.from_edges(src, dst, "1 GB/s", "1 us")
+    demand = il.traffic.zipf(graph, 0.8, "1 MB", seed=3)
+    problem, other = demand_problem(graph, demand), demand_problem(graph, demand.transposed())
+    there = solve(problem, "guided").schedule
+    assert {1, 5} <= set(there.path.values.tolist())  # both of the parallel links are in use
+    back = reverse_copies(there, problem, other)
+    assert check(there, problem).valid and check(back, other).valid
+    opposite = {0: 1, 1: 0, 4: 5, 5: 4, 2: 3, 3: 2, 6: 7, 7: 6}
+    taken = [row.tolist() for row in there.path][::-1]
+    assert [row.tolist() for row in back.path] == [[opposite[link] for link in row[::-1]] for row in taken]
+
+
+def test_a_link_without_an_opposite_has_no_way_back() -> None:
+    graph = il.topology.from_edges([0, 1, 2], [1, 2, 0], "1 GB/s", "1 us")
+    demand = il.traffic.uniform(graph, "1 MB")
+    problem = demand_problem(graph, demand)
+    there = solve(problem, "guided").schedule
+    with pytest.raises(il.InvalidInput, match="a link has no opposite"):
+        reverse_copies(there, problem, demand_problem(graph, demand.transposed()))

@@ -12,7 +12,7 @@ import interlock as il
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule import Layout, PortLoads, Schedule, SlotSchedule, TranslatedSchedule
-from interlock.schedule.levels import levels
+from interlock.schedule.levels import is_in_order, levels
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.timeline import tracks
 from simulate.strategies import bare_schedule, crossbar
@@ -37,6 +37,31 @@ def test_a_rank_has_the_messages_that_it_sends_or_receives(plan: il.Plan) -> Non
     for rank in range(4):
         own = [row for row in whole if rank in row[:2]]
         assert own and ends(plan.compact.rows_of(rank)) == own
+
+
+@pytest.mark.parametrize("plan", plans(), ids=["slots", "translated"])
+def test_a_compact_form_knows_how_many_rows_it_has(plan: il.Plan) -> None:
+    rows, compact = plan.compact.expand(), plan.compact
+    assert (compact.num_messages, compact.num_pieces) == (rows.num_messages, rows.num_pieces)
+    assert compact.num_stages == rows.num_stages
+
+
+@pytest.mark.parametrize(
+    ("deps", "stage", "barriers", "wanted"),
+    [
+        ([[], [0], [1]], [0, 0, 0], (), True),
+        ([[], [], [2]], [0, 0, 0], (), False),  # on itself
+        ([[], [2], []], [0, 0, 0], (), False),
+        ([[], [], []], [0, 1, 0], (), True),  # stages alone hold nothing back
+        ([[], [], []], [0, 1, 0], (1,), False),
+        ([[], [], []], [0, 1, 1], (1,), True),
+        ([[], [], []], [1, 0, 2], (2,), True),
+    ],
+)
+def test_rows_are_in_order_where_each_comes_after_what_it_waits_for(
+    deps: list[list[int]], stage: list[int], barriers: tuple[int, ...], wanted: bool
+) -> None:
+    assert is_in_order(bare_schedule([0] * 3, [1] * 3, [1] * 3, deps=deps, stage=stage, barriers=barriers)) is wanted
 
 
 @pytest.mark.parametrize(

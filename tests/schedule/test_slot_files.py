@@ -10,6 +10,7 @@ import pytest
 
 import interlock as il
 from interlock.schedule import SlotSchedule, read_schedule, write_schedule
+from interlock.schedule.problem_columns import columns_of_slots, slots_of_columns
 from interlock.validate import check
 
 
@@ -74,3 +75,19 @@ def test_table_that_misses_a_rank_reads_and_is_found_invalid(plan: il.Plan, tmp_
     assert plan.slots is not None
     back = read_schedule(saved(plan, tmp_path, table=plan.slots.table[:-1].copy()))
     assert not check(back.schedule, back.problem).valid
+
+
+@pytest.mark.parametrize("column", ["item", "offset", "length"])
+def test_chunks_lack_nothing(plan: il.Plan, column: str) -> None:
+    assert plan.slots is not None
+    columns, said = columns_of_slots(plan.slots), {"num_slots": len(plan.slots.table), "num_reducing": 0}
+    assert len(slots_of_columns(columns, said, plan.problem).chunks) == 6
+    name = f"chunks.{column}"
+    for wrong in (
+        {key: value for key, value in columns.items() if key != name},
+        columns | {name: columns[name].astype(np.float64)},
+    ):
+        with pytest.raises(il.InvalidInput, match=f"lacks column '{name}' of type"):
+            slots_of_columns(wrong, said, plan.problem)
+    with pytest.raises(il.InvalidInput, match="an item, an offset and a length each"):
+        slots_of_columns(columns | {name: columns[name][:-1]}, said, plan.problem)

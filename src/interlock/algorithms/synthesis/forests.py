@@ -44,9 +44,9 @@ def pack(
     wanted: Mask,
     *,
     passes: int,
-    slack: float = 0.2,
+    slack: float,
     haste: float = 1.0,
-    seed: int = 0,
+    seed: int,
     free_roots: NDArray[np.int32] | None = None,
 ) -> Forest:
     """Lay a tree per root; see `pack_trees` of the core for `passes`, `slack` and `haste`."""

@@ -77,8 +77,8 @@ def route(
     size_bytes: NDArray[np.int64],
     *,
     passes: int,
-    batch: int = 1,
-    seed: int = 0,
+    batch: int,
+    seed: int,
     delay_ticks: NDArray[np.int64] | None = None,
 ) -> tuple[Ragged, int]:
     """Arcs from each source to its destination, and the ticks of the busiest resource."""
