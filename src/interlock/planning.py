@@ -62,7 +62,6 @@ CACHED_PLANS = 64
 SIMULATE = ("adaptive", "auto")  # algorithms with ways that effort="simulate" compares
 MOST_GUIDED = 16  # ranks up to which effort="simulate" tries synthesis
 SIMULATED = 1e-3  # tolerance with which it compares
-WORTH_ALONE = 1.05  # what a move of a step must gain by holding links alone, since all others wait for it there
 TIMING_TOLERANCE = 1e-3  # of candidates that are compared
 PIECE_COLUMNS = ("message", "item", "offset", "length")
 
@@ -450,17 +449,10 @@ def _plan_step(
 
 
 def move_of_step(problem: Problem, *, seed: int = 0, has_others: bool = True) -> CompactSchedule:
-    """A move's own plan; where it has others beside it, collectives by the quick planner, and demands in stages only
-    where all at once would be much slower."""
+    """A move's own plan; where it has others beside it, collectives by the quick planner."""
     if has_others and problem.demand is None and registry.get("tiers").supports(problem) is None:
         return registry.get("tiers").build(problem, seed=seed)
-    made = solve(problem, "auto", seed=seed).compact
-    chosen = _unwrapped(made)
-    if has_others and isinstance(chosen, TwoTierPlan) and chosen.way is Way.STAGED:
-        shared = solve(problem, "adaptive", seed=seed, way="burst").compact
-        if shared.predicted_s is not None and shared.predicted_s <= WORTH_ALONE * chosen.predicted_s:
-            return shared
-    return made
+    return solve(problem, "auto", seed=seed).compact
 
 
 def check_effort(effort: str) -> None:
