@@ -35,7 +35,7 @@ RUNS = {
     "report": ([], 5),
     "sweep": ([], 5),
     "synthesis": ([], 10),
-    "synthesis_quality": ([], 15),
+    "synthesis_quality": (["--seed", "4000", "--graphs", "1"], 15),
     "ways": (["--seed", "7200"], 12),
 }
 
