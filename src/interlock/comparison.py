@@ -19,12 +19,13 @@ from interlock.errors import InvalidInput
 from interlock.files import FilePath, check_target, show_page
 from interlock.html_text import table_html
 from interlock.interrupts import interruptions
-from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve
+from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve, solve_supported
 from interlock.planning import plan as plan_step
 from interlock.problem import Problem, Step, Task, collective_problem, demand_problem
 from interlock.schedule import CompactSchedule
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
+from interlock.traffic.generators import check_seed
 from interlock.units import Quantity, format_bandwidth, format_bytes, format_seconds, parse_bytes
 
 __all__ = [
@@ -356,6 +357,7 @@ def compare_problem(
     `effort` as for `plan`, for "adaptive" and "auto".
     """
     check_effort(effort)
+    check_seed(seed)
     names, refused = candidates(problem, algorithms)
     if baseline is not None and baseline not in names:
         registry.get(baseline)
@@ -366,7 +368,8 @@ def compare_problem(
     for name in names:
         tell(f"planning {name}")
         with interruptions() as seen:
-            made = (fastest_simulated if effort == "simulate" and name in SIMULATE else solve)(problem, name, seed=seed)
+            plan = fastest_simulated if effort == "simulate" and name in SIMULATE else solve_supported
+            made = plan(problem, name, seed=seed)
             _ = made.plan_s  # timed now, while nothing else runs
             unproven.append(made)
         if seen:  # a search answers Ctrl-C with the best it has; a comparison ends
@@ -407,7 +410,7 @@ def _choice_of_auto(
     if own is not None:
         return choice_in(own)
     if problem.demand is not None and problem.cluster is not None:
-        return choice_in(solve(problem, "auto", seed=seed))
+        return choice_in(solve_supported(problem, "auto", seed=seed))
     plans = {plan.algorithm: plan for _, plan in made}
     seconds = {id(plan.compact): row.makespan_s for row, plan in made}
 

@@ -55,7 +55,18 @@ if TYPE_CHECKING:
     from interlock.simulate import Result
     from interlock.validate import Report
 
-__all__ = ["Certificate", "Plan", "check_effort", "fastest_simulated", "load", "plan", "planner", "solve", "synthesize"]
+__all__ = [
+    "Certificate",
+    "Plan",
+    "check_effort",
+    "fastest_simulated",
+    "load",
+    "plan",
+    "planner",
+    "solve",
+    "solve_supported",
+    "synthesize",
+]
 
 MESSAGE_COLUMNS = ("src", "dst", "kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
 CACHED_PLANS = 64
@@ -520,6 +531,21 @@ def solve(
     reason = chosen.supports(problem)
     if reason is not None:
         raise InvalidInput(f"algorithm {algorithm!r} does not support {problem.name}: {reason}")
+    return solve_supported(problem, algorithm, previous=previous, seed=seed, report=report, align=align, **parameters)
+
+
+def solve_supported(
+    problem: Problem,
+    algorithm: str,
+    *,
+    previous: Plan | None = None,
+    seed: int = 0,
+    report: Callable[[float], None] | None = None,
+    align: int = 1,
+    **parameters: object,
+) -> Plan:
+    """`solve` for a caller that has checked the rest and knows that the algorithm supports the problem."""
+    chosen = registry.get(algorithm)
     start = time.perf_counter()
     if previous is not None and not parameters and problem.demand and problem.cluster and chosen.prepare:
         compact = chosen.prepare(problem.cluster)(problem.demand, previous.compact)

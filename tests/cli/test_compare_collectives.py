@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +132,15 @@ def test_what_auto_takes_is_said_first(
 def test_nothing_is_planned_twice_to_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[str] = []
 
-    def solve(problem: il.Problem, algorithm: str, **given: Any) -> il.Plan:
-        planned.append(algorithm)
-        return planning.solve(problem, algorithm, **given)
+    def watched(solve: Callable[..., il.Plan]) -> Callable[..., il.Plan]:
+        def solve_and_note(problem: il.Problem, algorithm: str, **given: Any) -> il.Plan:
+            planned.append(algorithm)
+            return solve(problem, algorithm, **given)
 
-    monkeypatch.setattr(comparison, "solve", solve)
+        return solve_and_note
+
+    monkeypatch.setattr(comparison, "solve", watched(planning.solve))
+    monkeypatch.setattr(comparison, "solve_supported", watched(planning.solve_supported))
     graph = il.topology.ring(4, bandwidth="50 GB/s")
     made = il.compare(graph, il.all_gather("1 MiB"))
     assert made.auto is not None and len(set(planned)) == len(planned) == len(made.results)

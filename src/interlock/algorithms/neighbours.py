@@ -49,7 +49,7 @@ def embedded_ring(topology: Topology, members: NDArray[np.int32]) -> NDArray[np.
     if len(members) == 1:
         return members
     table = adjacency(topology)[np.ix_(members, members)]
-    for order in _candidate_orders(topology, len(members), table):
+    for order in _candidate_orders(len(members), table):
         if table[order, np.roll(order, -1)].all():
             return members[order]
     return None
@@ -86,7 +86,7 @@ def _factorizations(count: int) -> list[tuple[int, ...]]:
     return made
 
 
-def _candidate_orders(topology: Topology, count: int, table: Table) -> Iterator[NDArray[np.int64]]:
+def _candidate_orders(count: int, table: Table) -> Iterator[NDArray[np.int64]]:
     yield np.arange(count)
     for dims in grid_dims(table, wraps=False)[:4]:
         yield from _grid_cycles(dims)

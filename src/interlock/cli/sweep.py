@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from interlock.cli.show import command_line, print_csv, print_json, print_table,
 from interlock.errors import InvalidInput
 from interlock.files import write_text
 from interlock.interrupts import keep
+
+if TYPE_CHECKING:
+    from interlock.report.sweep import Grid, Row
 
 __all__ = ["command"]
 
@@ -49,56 +52,68 @@ def command(
 
       interlock sweep grid.toml -o results --dask tcp://10.0.0.1:8786
     """
-    from interlock.report.sweep import read_grid, sweep
-    from interlock.report.sweep_page import summarise, sweep_page
+    from interlock.report.sweep import read_grid
+    from interlock.report.sweep_page import sweep_page
 
     one_format(as_json, as_csv)
     if dask is not None:
         refuse({"--workers": workers}, "a Dask scheduler has its own")
     grid = read_grid(file)
     folder = output or file.with_suffix(".sweep")
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInput(f"-o {folder} is a file; a sweep needs a folder")
-    if not folder.parent.is_dir():
-        raise InvalidInput(f"-o {folder}: there is no folder {folder.parent}")
-    count, finished = len(grid.points()), 0
-    keep(f"no point was finished; {folder} has those of earlier runs")
-    with progress_of(count, "sweeping") as show:
-
-        def step(words: str) -> None:
-            nonlocal finished
-            finished += 1
-            keep(f"stopped after {finished} of {count} points, which are kept in {folder}; run again to go on")
-            show(words)
-
-        rows = sweep(grid, folder, workers=workers, dask=dask, progress=step)
+    _check_folder(folder)
+    rows = _swept(grid, folder, workers, dask)
     write_text(folder / "summary.html", sweep_page(rows, file.stem, command_line()))
     if as_json:
         print_json({"rows": rows, "times_are": "simulated"})
     elif as_csv:
         print_csv(rows)
     else:
-        summary = summarise(rows)
-        lines = []
-        for place in summary.places:
-            uneven = summary.unevenness.get(place)
-            parts = (
-                ["-", "-"]
-                if uneven is None
-                else [
-                    f"{uneven.received_gini:.2f}, {uneven.received_peak:.2f}",
-                    f"{uneven.pairs_gini:.2f}, {uneven.pairs_peak:.2f}",
-                ]
-            )
-            for size_bytes in summary.sizes_bytes:
-                name = summary.winner(place, size_bytes)
-                ratio = "-" if name is None else f"{summary.over_bound[place, size_bytes, name]:.3f}"
-                lines.append([place[0], place[1], *parts, str(size_bytes), name or "-", ratio])
-        notes = [f"{len(rows)} points, simulated; the folder has table.json and summary.html."]
-        notes.append(
-            "Of what ranks receive and of pairs of ranks: Gini coefficient, largest over mean; mean of the draws."
-        )
-        header = ["cluster", "traffic", "receive", "pairs", "bytes per GPU", "fastest", "over bound"]
-        print_table(f"sweep {file.stem}", header, lines, notes, words=("cluster",), drop=("pairs", "receive"))
+        _print_summary(rows, file.stem)
     say_written(folder)
     return 0 if all("refused" in row or row["valid"] for row in rows) else 1
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"-o {folder} is a file; a sweep needs a folder")
+    if not folder.parent.is_dir():
+        raise InvalidInput(f"-o {folder}: there is no folder {folder.parent}")
+
+
+def _swept(grid: Grid, folder: Path, workers: int | None, dask: str | None) -> list[Row]:
+    """A row per point; Ctrl-C tells how many points are kept."""
+    from interlock.report.sweep import sweep
+
+    count, finished = len(grid.points()), 0
+    keep(f"no point was finished; {folder} has those of earlier runs")
+    with progress_of(count, "sweeping") as show:
+
+        def step(point: str) -> None:
+            nonlocal finished
+            finished += 1
+            keep(f"stopped after {finished} of {count} points, which are kept in {folder}; run again to go on")
+            show(point)
+
+        return sweep(grid, folder, workers=workers, dask=dask, progress=step)
+
+
+def _print_summary(rows: list[Row], name: str) -> None:
+    """The fastest algorithm for every cluster, traffic and size."""
+    from interlock.report.sweep_page import summarise
+
+    summary = summarise(rows)
+    lines = []
+    for place in summary.places:
+        uneven = summary.unevenness.get(place)
+        received = "-" if uneven is None else f"{uneven.received_gini:.2f}, {uneven.received_peak:.2f}"
+        pairs = "-" if uneven is None else f"{uneven.pairs_gini:.2f}, {uneven.pairs_peak:.2f}"
+        for size_bytes in summary.sizes_bytes:
+            fastest = summary.winner(place, size_bytes)
+            ratio = "-" if fastest is None else f"{summary.over_bound[place, size_bytes, fastest]:.3f}"
+            lines.append([place[0], place[1], received, pairs, str(size_bytes), fastest or "-", ratio])
+    notes = [
+        f"{len(rows)} points, simulated; the folder has table.json and summary.html.",
+        "Of what ranks receive and of pairs of ranks: Gini coefficient, largest over mean; mean of the draws.",
+    ]
+    header = ["cluster", "traffic", "receive", "pairs", "bytes per GPU", "fastest", "over bound"]
+    print_table(f"sweep {name}", header, lines, notes, words=("cluster",), drop=("pairs", "receive"))

@@ -55,7 +55,7 @@ def check_slot_schedule(schedule: SlotSchedule, problem: Problem) -> Report:
     else:
         roots = _core.slot_table_roots(schedule.table[:split], schedule.link_src, len(item), problem.num_ranks)
         if (roots < 0).any():
-            return _report(schedule, problem, [_without_root(schedule, int(np.flatnonzero(roots < 0)[0]))], 1, 0)
+            return _report(problem, [_without_root(schedule, int(np.flatnonzero(roots < 0)[0]))], 1, 0)
         everyone = Ragged.from_lists([range(problem.num_ranks)])
         parts = [
             (
@@ -69,16 +69,14 @@ def check_slot_schedule(schedule: SlotSchedule, problem: Problem) -> Report:
         for found, is_reversed in parts
         for violation in found.violations
     ]
-    return _report(schedule, problem, violations, *_totals([found for found, _ in parts]))
+    return _report(problem, violations, *_totals([found for found, _ in parts]))
 
 
 def _totals(parts: list[SlotReport]) -> tuple[int, int]:
     return sum(part.num_violations for part in parts), sum(part.num_transfers for part in parts)
 
 
-def _report(
-    schedule: SlotSchedule, problem: Problem, violations: list[Violation], total: int, num_transfers: int
-) -> Report:
+def _report(problem: Problem, violations: list[Violation], total: int, num_transfers: int) -> Report:
     return Report(tuple(violations), total, np.zeros(problem.num_ranks, np.int64), EXACT_SETS, 2 * num_transfers)
 
 

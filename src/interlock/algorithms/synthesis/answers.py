@@ -99,7 +99,7 @@ class TimedAnswer:
 
     def backwards(self) -> TimedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
-        held = held_ticks(self.timed, self.arcs, self.ticks, self.chunks)
+        held = held_ticks(self.timed, self.ticks, self.chunks)
         return replace(self, arcs=self.arcs.reversed(), timed=self.timed.backwards(held))
 
     def then(self, other: Answer) -> Answer:
@@ -134,7 +134,7 @@ class TranslatedAnswer:
     def backwards(self) -> TranslatedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
         own = Chunks(*(getattr(self.chunks, name)[self.chunk_image[0]] for name in ("item", "offset", "length")))
-        held = held_ticks(self.timed, self.quotient.arcs, self.ticks, own)
+        held = held_ticks(self.timed, self.ticks, own)
         return replace(self, quotient=self.quotient.reversed(), timed=self.timed.backwards(held))
 
     def then(self, other: Answer) -> Answer:
@@ -197,7 +197,7 @@ class InSwitchAnswer:
 Answer = SlotAnswer | TimedAnswer | TranslatedAnswer | InSwitchAnswer
 
 
-def held_ticks(timed: TimedTransfers, arcs: ArcSet, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
+def held_ticks(timed: TimedTransfers, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
     """From start to arrival of each transfer: that of its whole message."""
     own = ticks.of_bytes(timed.arc, chunks.length[timed.chunk])
     of_message = np.zeros(int(timed.message.max(initial=-1)) + 1, np.int64)

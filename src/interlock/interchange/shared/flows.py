@@ -67,7 +67,7 @@ def lower_flows(
     is_inferred = any(flow.names is None for flow in flows)
     if is_inferred:
         notes.append("the file does not say which bytes a message carries; they were inferred from its dependencies")
-        _infer(flows, num_ranks, intent, file)
+        _infer(flows, intent, file)
     for flow in flows:
         flow.after += [earlier for earlier in flow.taken_after if _overlap(flow, flows[earlier])]
     ends: dict[tuple[int, int], int] = {}
@@ -75,7 +75,7 @@ def lower_flows(
         for first, second, offset, length in flow.names or ():
             ends[first, second] = max(offset + length, ends.get((first, second), 0))
     problem, item_of_region = problem_of_regions(intent, num_ranks, file, ends)
-    schedule, violations = _schedule(flows, item_of_region, problem.items.size_bytes, file)
+    schedule, violations = _schedule(flows, item_of_region, problem.items.size_bytes)
     return ForeignSchedule(format_name, schedule, problem, tuple(violations), tuple(notes), is_inferred)
 
 
@@ -87,7 +87,7 @@ def _overlap(a: UnnamedFlow, b: UnnamedFlow) -> bool:
 
 
 def _schedule(
-    flows: list[UnnamedFlow], item_of_region: dict[tuple[int, int], int], sizes: np.ndarray, file: str
+    flows: list[UnnamedFlow], item_of_region: dict[tuple[int, int], int], sizes: np.ndarray
 ) -> tuple[Schedule, list[str]]:
     item: list[int] = []
     offset: list[int] = []
@@ -137,7 +137,7 @@ def _schedule(
     )
 
 
-def _infer(flows: list[UnnamedFlow], num_ranks: int, intent: Intent, file: str) -> None:
+def _infer(flows: list[UnnamedFlow], intent: Intent, file: str) -> None:
     """Give every flow names."""
     order = _feeding_order(flows, file)
     if intent.demand is not None:
