@@ -58,7 +58,8 @@ Csr<T> as_csr(const Array1<std::int64_t>& offsets, const Array1<T>& values) {
 /// Hands a vector to NumPy without copying; the array owns it from then on.
 template <typename T, typename Allocator>
 Column<T> column(std::vector<T, Allocator>&& values) {
-    if (values.empty()) values.reserve(1);  // without any memory NumPy makes an array of its own, which can be written to
+    if (values.empty())
+        values.reserve(1);  // without any memory NumPy makes an array of its own, which can be written to
     auto* owned = new std::vector<T, Allocator>(std::move(values));
     nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T, Allocator>*>(p); });
     return Column<T>(owned->data(), {owned->size()}, owner);

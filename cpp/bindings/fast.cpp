@@ -20,7 +20,8 @@ void bind_fast(nb::module_& m) {
                     "demand_bytes must be square, with the same number of ranks on every server");
             return to_columns(without_gil([&] {
                 const auto count = static_cast<std::size_t>(servers);
-                return fast_rows(as_span(demand_bytes), count, ranks / count, as_span(out_gpu), as_span(in_gpu), is_exclusive);
+                return fast_rows(as_span(demand_bytes), count, ranks / count, as_span(out_gpu), as_span(in_gpu),
+                                 is_exclusive);
             }));
         },
         "demand_bytes"_exact, "servers"_a, "out_gpu"_exact, "in_gpu"_exact, "is_exclusive"_a,

@@ -76,7 +76,8 @@ void bind_flow_sim(nb::module_& m) {
         });
     define<const I32&, const F64&, double>(
         m, "admit_flows",
-        "A run in which less urgent messages stand back, level 0 first: (start_s, waiting message, the message it waited "
+        "A run in which less urgent messages stand back, level 0 first: (start_s, waiting message, the message it "
+        "waited "
         "for, makespan_s, num_events); broken off, its makespan infinite, once what is left, by "
         "tails and channels, cannot end before give_up_s.",
         [](FlowProblem problem, const I32& level, const F64& tail_s, double give_up_s) {

@@ -58,14 +58,18 @@ void bind_program(nb::module_& m) {
         "stage"_exact, "size_bytes"_exact, "exclusive"_exact, "order"_exact, "round"_exact, "dep_offsets"_exact,
         "deps"_exact, "piece_offsets"_exact, "item"_exact, "offset"_exact, "length"_exact, "barriers"_exact,
         "item_bytes"_exact, "input"_exact, "output"_exact, "own"_exact,
-        "What one rank runs of a schedule: its columns by name, and bytes of input, output and scratch. `item_bytes` is empty "
+        "What one rank runs of a schedule: its columns by name, and bytes of input, output and scratch. `item_bytes` "
+        "is empty "
         "where items are only copied.");
     m.def(
         "align_cuts",
         [](const I64& piece_offsets, const I64& size_bytes, const I32& item, const I64& offset, const I64& length,
            std::int64_t align) {
-            const auto copied = [](std::span<const std::int64_t> values) { return std::vector(values.begin(), values.end()); };
-            auto sizes = copied(as_span(size_bytes)), offsets = copied(as_span(offset)), lengths = copied(as_span(length));
+            const auto copied = [](std::span<const std::int64_t> values) {
+                return std::vector(values.begin(), values.end());
+            };
+            auto sizes = copied(as_span(size_bytes)), offsets = copied(as_span(offset)),
+                 lengths = copied(as_span(length));
             {
                 const nb::gil_scoped_release nogil;
                 as_csr(piece_offsets, item).check(sizes.size(), "pieces");
@@ -74,7 +78,8 @@ void bind_program(nb::module_& m) {
             return std::make_tuple(column(std::move(sizes)), column(std::move(offsets)), column(std::move(lengths)));
         },
         "piece_offsets"_exact, "size_bytes"_exact, "item"_exact, "offset"_exact, "length"_exact, "align"_a,
-        "Sizes of messages, and offsets and lengths of pieces, with every cut of an item moved to a multiple of `align` or 16 "
+        "Sizes of messages, and offsets and lengths of pieces, with every cut of an item moved to a multiple of "
+        "`align` or 16 "
         "bytes, unless a part would become empty.");
 }
 

@@ -12,14 +12,17 @@
 namespace interlock::bindings {
 
 /// Names by dtype, in the order in which `RankProgram` joins them.
-inline constexpr std::array kWideColumns = {"send_bytes", "send_start", "receive_bytes", "receive_start", "pack_start", "pack_to",
-                                            "pack_bytes", "unpack_start", "unpack_to", "unpack_bytes", "start_from", "start_to",
-                                            "start_bytes", "zero_start", "zero_bytes", "own_from", "own_to", "own_bytes"};
-inline constexpr std::array kNarrowColumns = {"send_peer", "send_tag", "send_stage", "send_round", "receive_peer", "receive_tag",
-                                              "receive_stage", "receive_round", "receive_place", "pack_offsets", "unpack_offsets",
-                                              "wait_offsets", "wait_on", "release_offsets", "release_to"};
-inline constexpr std::array kByteColumns = {"send_buffer", "send_phase", "receive_buffer", "receive_phase", "receive_adds",
-                                            "receive_queued", "pack_buffer", "unpack_buffer", "start_buffer", "zero_buffer"};
+inline constexpr std::array kWideColumns = {
+    "send_bytes",  "send_start",   "receive_bytes", "receive_start", "pack_start", "pack_to",
+    "pack_bytes",  "unpack_start", "unpack_to",     "unpack_bytes",  "start_from", "start_to",
+    "start_bytes", "zero_start",   "zero_bytes",    "own_from",      "own_to",     "own_bytes"};
+inline constexpr std::array kNarrowColumns = {"send_peer",     "send_tag",        "send_stage",     "send_round",
+                                              "receive_peer",  "receive_tag",     "receive_stage",  "receive_round",
+                                              "receive_place", "pack_offsets",    "unpack_offsets", "wait_offsets",
+                                              "wait_on",       "release_offsets", "release_to"};
+inline constexpr std::array kByteColumns = {"send_buffer",  "send_phase",     "receive_buffer", "receive_phase",
+                                            "receive_adds", "receive_queued", "pack_buffer",    "unpack_buffer",
+                                            "start_buffer", "zero_buffer"};
 
 /// Adds columns that lie end to end, as slices of one array: made here, each takes a third of what it takes in Python.
 template <typename T, std::size_t N>
@@ -35,7 +38,8 @@ void add_columns(const nb::dict& into, JoinedColumns<T>&& joined, const std::arr
     std::int64_t first = 0;
     for (std::size_t n = 0; n < N; ++n) {
         const std::int64_t last = joined.ends[n];
-        nb::object made = first == last && empty.is_valid() ? empty : nb::steal(PySequence_GetSlice(values.ptr(), first, last));
+        nb::object made =
+            first == last && empty.is_valid() ? empty : nb::steal(PySequence_GetSlice(values.ptr(), first, last));
         if (!made.is_valid() || PyDict_SetItem(into.ptr(), keys[n], made.ptr()) != 0) throw nb::python_error();
         if (first == last) empty = std::move(made);
         first = last;
@@ -50,7 +54,8 @@ inline auto program_columns(RankProgram&& made) {
     add_columns(columns, std::move(made.wide), kWideColumns);
     add_columns(columns, std::move(made.narrow), kNarrowColumns);
     add_columns(columns, std::move(made.bytes), kByteColumns);
-    return std::make_tuple(std::move(columns), std::make_tuple(made.input_bytes, made.output_bytes, made.scratch_bytes));
+    return std::make_tuple(std::move(columns),
+                           std::make_tuple(made.input_bytes, made.output_bytes, made.scratch_bytes));
 }
 
 }  // namespace interlock::bindings

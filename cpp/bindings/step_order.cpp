@@ -25,7 +25,8 @@ void bind_step_order(nb::module_& m) {
                                    column(std::move(order.earliest_s)), order.is_cyclic);
         },
         "dep_offsets"_exact, "deps"_exact, "task"_exact, "seconds"_exact, "after_offsets"_exact, "after"_exact,
-        "Rows that may start before a task theirs is after has ended: (row, task, earliest_s of every row, is_cyclic).");
+        "Rows that may start before a task theirs is after has ended: (row, task, earliest_s of every row, "
+        "is_cyclic).");
 }
 
 }  // namespace interlock::bindings

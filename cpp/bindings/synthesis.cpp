@@ -191,13 +191,15 @@ void bind_path_routing(nb::module_& m) {
            std::int32_t batch, double haste, std::uint64_t seed, const I64& delay_ticks) {
             auto paths = without_gil([&] {
                 const ArcGraph graph = as_graph(columns);
-                return route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)}, {passes, batch, haste, seed, as_span(delay_ticks)});
+                return route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)},
+                                   {passes, batch, haste, seed, as_span(delay_ticks)});
             });
             return std::make_tuple(column(std::move(paths.offsets)), column(std::move(paths.arcs)),
                                   column(std::move(paths.load_ticks)));
         },
         "graph"_exact, "src"_exact, "dst"_exact, "bytes"_exact, "passes"_a, "batch"_a, "haste"_a, "seed"_a,
-        "delay_ticks"_exact, "One path per demand, so that the busiest resource is as little busy as possible: offsets, arcs, load of each "
+        "delay_ticks"_exact,
+        "One path per demand, so that the busiest resource is as little busy as possible: offsets, arcs, load of each "
         "resource.");
 }
 
@@ -222,7 +224,8 @@ void bind_list_schedule(nb::module_& m) {
                                     opening_ticks};
                 require(lateness.size() == task_orbit.size(), "every task needs a lateness");
                 for (const std::int64_t ticks : as_span(lateness)) {
-                    require(ticks >= -(std::int64_t{1} << 62) && ticks <= std::int64_t{1} << 62, "lateness must be within 2^62");
+                    require(ticks >= -(std::int64_t{1} << 62) && ticks <= std::int64_t{1} << 62,
+                            "lateness must be within 2^62");
                 }
                 std::vector<std::int64_t> priority = remaining_ticks(work);
                 for (std::size_t task = 0; task < priority.size(); ++task) priority[task] -= lateness.data()[task];
@@ -232,8 +235,9 @@ void bind_list_schedule(nb::module_& m) {
                                   made.makespan_ticks);
         },
         "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "shares"_exact, "overhead_ticks"_exact,
-        "latency_ticks"_exact, "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact, "lateness"_exact,
-        "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "senders"_exact, "opening_ticks"_a, "rounds"_a,
+        "latency_ticks"_exact, "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact,
+        "lateness"_exact, "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "senders"_exact, "opening_ticks"_a,
+        "rounds"_a,
         "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
         "lateness, then the order is refined backwards and forwards.");
 }
@@ -272,7 +276,8 @@ void bind_translate(nb::module_& m) {
         },
         "next"_exact, "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "orbit_ticks"_exact,
         "latency_ticks"_exact, "num_chunks"_a, "seed"_a,
-        "One rank's share of an All-Gather that all ranks follow, moved by symmetries: routes, chunks, starts, makespan.");
+        "One rank's share of an All-Gather that all ranks follow, moved by symmetries: routes, chunks, starts, "
+        "makespan.");
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ namespace {
 Table<std::int64_t> to_table(std::span<const Segment> segments) {
     std::vector<std::int64_t> rows;
     rows.reserve(5 * segments.size());
-    for (const Segment& s : segments) rows.insert(rows.end(), {s.src_server, s.dst_server, s.stage, s.first_byte, s.bytes});
+    for (const Segment& s : segments)
+        rows.insert(rows.end(), {s.src_server, s.dst_server, s.stage, s.first_byte, s.bytes});
     return table(std::move(rows), segments.size(), 5);
 }
 
@@ -39,7 +40,8 @@ Table<std::int64_t> to_table(std::span<const HeavyPair> pairs) {
 Table<std::int64_t> to_table(std::span<const RouteBytes> routes) {
     std::vector<std::int64_t> rows;
     rows.reserve(6 * routes.size());
-    for (const auto& [route, bytes] : routes) rows.insert(rows.end(), {route.from, route.to, route.out, route.in, route.relay, bytes});
+    for (const auto& [route, bytes] : routes)
+        rows.insert(rows.end(), {route.from, route.to, route.out, route.in, route.relay, bytes});
     return table(std::move(rows), routes.size(), 6);
 }
 
@@ -51,10 +53,12 @@ void require_whole_servers(const Array2<std::int64_t>& demand_bytes, std::int32_
 
 void require_demand_of(const TwoTierDecision& decision, const Array2<std::int64_t>& demand_bytes) {
     const std::size_t ranks = decision.servers * decision.width;
-    require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks], as decided for");
+    require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
+            "demand_bytes must be [ranks, ranks], as decided for");
 }
 
-/// @param rank whose server's rows and columns alone are read; kEveryone: all are, as where lanes that cross rails are listed
+/// @param rank whose server's rows and columns alone are read; kEveryone: all are, as where lanes that cross rails are
+/// listed
 void require_bytes(const Array2<std::int64_t>& demand_bytes, std::size_t width, std::int32_t rank) {
     const std::size_t ranks = demand_bytes.shape(0);
     const std::int64_t* bytes = demand_bytes.data();
@@ -96,7 +100,11 @@ Congestion to_congestion(const F64& losses, std::int32_t fan_in, double referenc
     require(losses.size() == 9, "losses must be 9 numbers");
     require_finite(as_span(losses), "losses must be finite and not negative");
     const double* loss = losses.data();
-    return {fan_in > 0, {loss[0], loss[1], loss[2], loss[3]}, {loss[4], loss[5], loss[6], loss[7]}, reference_bytes, loss[8]};
+    return {fan_in > 0,
+            {loss[0], loss[1], loss[2], loss[3]},
+            {loss[4], loss[5], loss[6], loss[7]},
+            reference_bytes,
+            loss[8]};
 }
 
 template <typename T>
@@ -105,11 +113,24 @@ Column<T> copied(const std::vector<T>& values) {
 }
 
 std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
-    return {static_cast<std::int64_t>(decision.servers), static_cast<std::int64_t>(decision.way), decision.num_stages,
-            static_cast<std::int64_t>(decision.pace), decision.window, decision.local_window, decision.num_rounds,
-            decision.crosses_rails ? 1 : 0, decision.least_part_bytes, decision.most_port_bytes,
-            decision.loops_in_turn ? 1 : 0, decision.is_pair_burst ? 1 : 0, decision.has_links ? 1 : 0, decision.flow_bytes, decision.pair_bytes,
-            static_cast<std::int64_t>(decision.hop_costs.message_bytes), static_cast<std::int64_t>(decision.hop_costs.link_wait_bytes), static_cast<std::int64_t>(decision.hop_costs.nic_wait_bytes)};
+    return {static_cast<std::int64_t>(decision.servers),
+            static_cast<std::int64_t>(decision.way),
+            decision.num_stages,
+            static_cast<std::int64_t>(decision.pace),
+            decision.window,
+            decision.local_window,
+            decision.num_rounds,
+            decision.crosses_rails ? 1 : 0,
+            decision.least_part_bytes,
+            decision.most_port_bytes,
+            decision.loops_in_turn ? 1 : 0,
+            decision.is_pair_burst ? 1 : 0,
+            decision.has_links ? 1 : 0,
+            decision.flow_bytes,
+            decision.pair_bytes,
+            static_cast<std::int64_t>(decision.hop_costs.message_bytes),
+            static_cast<std::int64_t>(decision.hop_costs.link_wait_bytes),
+            static_cast<std::int64_t>(decision.hop_costs.nic_wait_bytes)};
 }
 
 void bind_decision(nb::module_& m) {
@@ -119,7 +140,10 @@ void bind_decision(nb::module_& m) {
         .def_ro("num_stages", &TwoTierDecision::num_stages)
         .def_ro("num_rounds", &TwoTierDecision::num_rounds, "Parts of the traffic between which scratch is emptied.")
         .def_prop_ro(
-            "predicted_s", [](const TwoTierDecision& self) { return std::vector<double>(self.predicted_s, self.predicted_s + kNumWays); },
+            "predicted_s",
+            [](const TwoTierDecision& self) {
+                return std::vector<double>(self.predicted_s, self.predicted_s + kNumWays);
+            },
             "Seconds by way, infinite where one is impossible or was not considered.")
         .def(
             "segments", [](const TwoTierDecision& self) { return to_table(std::span<const Segment>(self.segments)); },
@@ -130,7 +154,8 @@ void bind_decision(nb::module_& m) {
             "has_routes", [](const TwoTierDecision& self) { return !self.assignment.far.empty(); },
             "Whether every pair between servers has routes of its own.")
         .def_prop_ro(
-            "may_loop", [](const TwoTierDecision& self) { return !self.heavy_pairs.empty() || !self.assignment.near.empty(); },
+            "may_loop",
+            [](const TwoTierDecision& self) { return !self.heavy_pairs.empty() || !self.assignment.near.empty(); },
             "Whether bytes inside servers may take NICs.")
         .def(
             "columns",
@@ -162,7 +187,8 @@ void bind_decision(nb::module_& m) {
                 }));
             },
             "demand_bytes"_exact,
-            "Rows of the plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of pieces, item, "
+            "Rows of the plan: src, dst, phase, stage, slice, size_bytes, order, offsets of deps, deps, offsets of "
+            "pieces, item, "
             "offset, length.")
         .def(
             "program",
@@ -171,22 +197,27 @@ void bind_decision(nb::module_& m) {
                std::int64_t own_to, std::int64_t own_bytes) {
                 require_demand_of(self, demand_bytes);
                 require(own_bytes >= 0 && own_bytes <= std::int64_t{1} << 61, "own_bytes must be between 0 and 2^61");
-                require_bytes(demand_bytes, self.width, self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
+                require_bytes(demand_bytes, self.width,
+                              self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
                 return program_columns(without_gil([&] {
-                    const auto span_of = [](const auto& array) { return array ? as_span(*array) : std::span<const std::int64_t>{}; };
+                    const auto span_of = [](const auto& array) {
+                        return array ? as_span(*array) : std::span<const std::int64_t>{};
+                    };
                     const PairStarts starts{span_of(input_start), span_of(output_start), own_from, own_to, own_bytes};
                     return two_tier_program(as_span(demand_bytes), self, rank, starts);
                 }));
             },
-            "demand_bytes"_exact, "rank"_a, "input_start"_exact = nb::none(), "output_start"_exact = nb::none(), "own_from"_a = 0,
-            "own_to"_a = 0, "own_bytes"_a = 0,
-            "What one rank runs, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and from each rank "
+            "demand_bytes"_exact, "rank"_a, "input_start"_exact = nb::none(), "output_start"_exact = nb::none(),
+            "own_from"_a = 0, "own_to"_a = 0, "own_bytes"_a = 0,
+            "What one rank runs, as `lower_schedule` gives it, from the tiles of its server alone. Bytes for and from "
+            "each rank "
             "begin at `input_start` and `output_start`, or lie end to end where those are None.")
         .def(
             "port_loads",
             [](const TwoTierDecision& self, const Array2<std::int64_t>& demand_bytes) {
                 auto loads = without_gil([&] { return port_loads(as_span(demand_bytes), self); });
-                return std::make_tuple(column(std::move(loads.out_bytes)), column(std::move(loads.in_bytes)), loads.take_turns);
+                return std::make_tuple(column(std::move(loads.out_bytes)), column(std::move(loads.in_bytes)),
+                                       loads.take_turns);
             },
             "demand_bytes"_exact,
             "Bytes between servers that every rank's NIC sends and receives, and whether its partners take turns.")
@@ -227,17 +258,21 @@ void bind_two_tier(nb::module_& m) {
            double scale_up_latency_s, double scale_out_latency_s, double message_overhead_s, double stage_overhead_s,
            std::int32_t fan_in, double efficiency, const F64& losses, double reference_bytes, std::int32_t hash_radix,
            std::int32_t hash_uplinks, std::int64_t hash_seed) {
-            require(servers > 0 && nic.size() % static_cast<std::size_t>(servers) == 0, "servers must be above 0, with as many ranks on each");
-            require(present.size() == nic.size() && nominal_nic.size() == nic.size(), "nic, present and nominal_nic must be [ranks]");
+            require(servers > 0 && nic.size() % static_cast<std::size_t>(servers) == 0,
+                    "servers must be above 0, with as many ranks on each");
+            require(present.size() == nic.size() && nominal_nic.size() == nic.size(),
+                    "nic, present and nominal_nic must be [ranks]");
             require_finite(as_span(nic), "rates of NICs must be finite and not negative");
             require_finite(as_span(nominal_nic), "rates of NICs must be finite and not negative");
-            const double costs[] = {uplink, scale_up_latency_s, scale_out_latency_s, message_overhead_s, stage_overhead_s, reference_bytes};
+            const double costs[] = {uplink,           scale_up_latency_s, scale_out_latency_s, message_overhead_s,
+                                    stage_overhead_s, reference_bytes};
             require_finite(costs, "costs must be finite and not negative");
             require(fan_in >= 0, "fan_in must be at least 0");
-            require(scale_up > 0.0 && scale_up < 1e300 && efficiency > 0.0 && efficiency <= 1.0 && oversubscription >= 1.0 &&
-                        oversubscription < 1e300,
+            require(scale_up > 0.0 && scale_up < 1e300 && efficiency > 0.0 && efficiency <= 1.0 &&
+                        oversubscription >= 1.0 && oversubscription < 1e300,
                     "scale_up must be above 0, efficiency above 0 and at most 1, oversubscription at least 1");
-            require(scale_out >= 0 && scale_out <= 2 && hash_radix >= 0 && hash_uplinks >= 0 && hash_radix <= kMostNodes && hash_uplinks <= kMostNodes,
+            require(scale_out >= 0 && scale_out <= 2 && hash_radix >= 0 && hash_uplinks >= 0 &&
+                        hash_radix <= kMostNodes && hash_uplinks <= kMostNodes,
                     "scale_out must be 0, 1 or 2, hash_radix and hash_uplinks between 0 and 1,000,000");
             const auto copy = [](const auto& array) { return std::vector(array.data(), array.data() + array.size()); };
             auto made = std::make_unique<TwoTierNetwork>();
@@ -247,21 +282,28 @@ void bind_two_tier(nb::module_& m) {
             made->present = copy(present);
             made->costs = {scale_up_latency_s, scale_out_latency_s, message_overhead_s, stage_overhead_s, fan_in,
                            to_congestion(losses, fan_in, reference_bytes), crosses_rails, uplink, !is_mesh};
-            made->ports = {made->servers, nic.size() / made->servers, made->nic, made->present, scale_up, is_mesh, efficiency,
-                           static_cast<ScaleOut>(scale_out), oversubscription, made->nominal_nic, hash_radix, hash_uplinks, hash_seed};
+            made->ports = {made->servers,    nic.size() / made->servers,
+                           made->nic,        made->present,
+                           scale_up,         is_mesh,
+                           efficiency,       static_cast<ScaleOut>(scale_out),
+                           oversubscription, made->nominal_nic,
+                           hash_radix,       hash_uplinks,
+                           hash_seed};
             return made.release();  // Python's from here on
         },
         nb::kw_only(), "servers"_a, "nic"_exact, "nominal_nic"_exact, "present"_exact, "scale_up"_a, "is_mesh"_a,
         "scale_out"_a, "oversubscription"_a, "uplink"_a, "crosses_rails"_a, "scale_up_latency_s"_a,
         "scale_out_latency_s"_a, "message_overhead_s"_a, "stage_overhead_s"_a, "fan_in"_a, "efficiency"_a,
         "losses"_exact, "reference_bytes"_a, "hash_radix"_a, "hash_uplinks"_a, "hash_seed"_a,
-        "Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.");
+        "Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a "
+        "fabric.");
     m.def(
         "plan_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only,
            std::int32_t slices) {
             const std::size_t ranks = network.nic.size();
-            require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks]");
+            require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
+                    "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
             return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices);
         },
@@ -270,13 +312,16 @@ void bind_two_tier(nb::module_& m) {
         "direct_seconds",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network) {
             const std::size_t ranks = network.nic.size();
-            require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks, "demand_bytes must be [ranks, ranks]");
+            require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
+                    "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
-            const DirectPrice price = direct_price(as_span(demand_bytes), network.rates(), network.costs, network.ports);
+            const DirectPrice price =
+                direct_price(as_span(demand_bytes), network.rates(), network.costs, network.ports);
             return std::make_tuple(price.direct_s, price.least_s);
         },
         "demand_bytes"_exact, "network"_a,
-        "Seconds of sending every pair on its own, infinite where that cannot be, and seconds that no way takes less than.");
+        "Seconds of sending every pair on its own, infinite where that cannot be, and seconds that no way takes less "
+        "than.");
     m.def(
         "sum_tiles",
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
@@ -292,7 +337,8 @@ void bind_two_tier(nb::module_& m) {
         "sampled_drift",
         [](const Array2<std::int64_t>& before, const Array2<std::int64_t>& now, std::int32_t servers) {
             require_whole_servers(before, servers);
-            require(now.shape(0) == before.shape(0) && now.shape(1) == before.shape(1), "before and now must have one shape");
+            require(now.shape(0) == before.shape(0) && now.shape(1) == before.shape(1),
+                    "before and now must have one shape");
             const nb::gil_scoped_release nogil;
             const auto count = static_cast<std::size_t>(servers);
             return sampled_drift(as_span(before), as_span(now), count, before.shape(0) / count);

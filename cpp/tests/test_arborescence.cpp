@@ -21,8 +21,10 @@ struct Graph {
 Graph random_graph(std::uint64_t seed, std::int32_t num_nodes, std::size_t num_arcs) {
     Graph graph{num_nodes, {}, {}, {}};
     for (std::size_t arc = 0; arc < num_arcs; ++arc) {
-        graph.src.push_back(static_cast<std::int32_t>(scramble(seed * 7919 + 3 * arc) % static_cast<std::uint64_t>(num_nodes)));
-        graph.dst.push_back(static_cast<std::int32_t>(scramble(seed * 7919 + 3 * arc + 1) % static_cast<std::uint64_t>(num_nodes)));
+        graph.src.push_back(
+            static_cast<std::int32_t>(scramble(seed * 7919 + 3 * arc) % static_cast<std::uint64_t>(num_nodes)));
+        graph.dst.push_back(
+            static_cast<std::int32_t>(scramble(seed * 7919 + 3 * arc + 1) % static_cast<std::uint64_t>(num_nodes)));
         graph.cost.push_back(static_cast<double>(scramble(seed * 7919 + 3 * arc + 2) % 20));
     }
     return graph;
@@ -34,7 +36,8 @@ double cheapest_by_hand(const Graph& graph, std::int32_t root, std::int32_t node
         double sum = 0.0;
         for (std::int32_t start = 0; start < graph.num_nodes; ++start) {
             std::int32_t at = start, steps = 0;
-            while (at != root && steps++ <= graph.num_nodes) at = graph.src[static_cast<std::size_t>(into[static_cast<std::size_t>(at)])];
+            while (at != root && steps++ <= graph.num_nodes)
+                at = graph.src[static_cast<std::size_t>(into[static_cast<std::size_t>(at)])];
             if (at != root) return std::numeric_limits<double>::infinity();
             if (start != root) sum += graph.cost[static_cast<std::size_t>(into[static_cast<std::size_t>(start)])];
         }

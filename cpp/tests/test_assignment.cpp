@@ -28,7 +28,8 @@ Case random_case(std::size_t servers, std::size_t width, std::uint32_t seed) {
     Case made{servers, width, std::vector<double>(ranks, 100.0), std::vector<double>(ranks, 100.0),
               std::vector<std::uint8_t>(ranks, 1), std::vector<std::int64_t>(ranks * ranks, 0)};
     for (std::size_t pair = 0; pair < made.demand.size(); ++pair) {
-        if (pair / ranks != pair % ranks && random() % 3 != 0) made.demand[pair] = static_cast<std::int64_t>(random() % 10000);
+        if (pair / ranks != pair % ranks && random() % 3 != 0)
+            made.demand[pair] = static_cast<std::int64_t>(random() % 10000);
     }
     return made;
 }
@@ -107,14 +108,17 @@ void parcels_cover_every_pair() {
 
 /// Inside a mesh a heavy pair goes around its link, by GPUs that are there, and by NICs where they reach each other.
 void a_narrow_link_is_avoided() {
-    Case made{1, 4, std::vector<double>(4, 0.0), std::vector<double>(4, 0.0), {1, 1, 0, 1}, std::vector<std::int64_t>(16, 0)};
+    Case made{
+        1, 4, std::vector<double>(4, 0.0), std::vector<double>(4, 0.0), {1, 1, 0, 1}, std::vector<std::int64_t>(16, 0)};
     made.demand[1] = 3000;
     const RankLoads loads = rank_loads(sum_tiles(made.demand, 1, 4));
-    const Assignment spread = assign_bytes(made.demand, loads, made.ports(ScaleOut::kRail, true), {0, {}, 0, true, true});
+    const Assignment spread =
+        assign_bytes(made.demand, loads, made.ports(ScaleOut::kRail, true), {0, {}, 0, true, true});
     CHECK(spread.near.size() == 1 && spread.near[0].route.relay == 3);
     CHECK(spread.near[0].bytes >= 1490 && spread.near[0].bytes <= 1510);
     made.nic.assign(4, 100.0);
-    const Assignment looped = assign_bytes(made.demand, loads, made.ports(ScaleOut::kFlat, true), {0, {}, 0, true, true});
+    const Assignment looped =
+        assign_bytes(made.demand, loads, made.ports(ScaleOut::kFlat, true), {0, {}, 0, true, true});
     CHECK(looped.level_s < 0.75 * spread.level_s);
 }
 

@@ -35,7 +35,8 @@ struct State {
           holders(static_cast<std::size_t>(nodes), 1),
           missing(static_cast<std::size_t>(nodes), nodes - 1) {
         for (std::int32_t node = 0; node < nodes; ++node) {
-            held[static_cast<std::size_t>(node) * words(nodes) + static_cast<std::size_t>(node) / 64] |= std::uint64_t{1} << (node % 64);
+            held[static_cast<std::size_t>(node) * words(nodes) + static_cast<std::size_t>(node) / 64] |=
+                std::uint64_t{1} << (node % 64);
         }
     }
     static std::size_t words(std::int32_t chunks) { return (static_cast<std::size_t>(chunks) + 63) / 64; }

@@ -98,7 +98,8 @@ void latency_delays_successors_but_frees_the_orbit() {
     orbits.latency = {10, 0};
     const std::vector<std::int32_t> orbit{0, 0, 1}, after{2};
     const std::vector<std::int64_t> ticks{5, 5, 5}, offsets{0, 1, 1, 1};
-    const ListSchedule made = list_schedule(work_of(orbits, orbit, ticks, offsets, after), std::vector<std::int64_t>{2, 1, 0}, {});
+    const ListSchedule made =
+        list_schedule(work_of(orbits, orbit, ticks, offsets, after), std::vector<std::int64_t>{2, 1, 0}, {});
     CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 7, 17}));
     CHECK(made.makespan_ticks == 24);
 }
@@ -113,7 +114,8 @@ void a_fast_link_serves_the_next_before_the_first_has_ended() {
     CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 10, 5}));
     CHECK(made.makespan_ticks == 20);
     const std::vector<double> none_of_it{1.0, 0.0, 1.0, 0.5};
-    const OrbitWork wrong{3, {held, resources}, {held, none_of_it}, none, none, orbit, ticks, {offsets, after}, senders};
+    const OrbitWork wrong{3,      {held, resources}, {held, none_of_it}, none, none, orbit, ticks, {offsets, after},
+                          senders};
     CHECK_THROWS(list_schedule(wrong, std::vector<std::int64_t>{2, 1, 0}, {}), InvalidInput);
 }
 
@@ -128,7 +130,8 @@ void a_sender_opens_before_its_first_message() {
     CHECK(made.makespan_ticks == 214);
     // A sender's other orbits wait for it too.
     orbits.sender = {0, 0};
-    const ListSchedule both = list_schedule(work_of(orbits, orbit, ticks, apart, none), std::vector<std::int64_t>{2, 1, 0}, {});
+    const ListSchedule both =
+        list_schedule(work_of(orbits, orbit, ticks, apart, none), std::vector<std::int64_t>{2, 1, 0}, {});
     CHECK(both.start_ticks == (std::vector<std::int64_t>{100, 107, 100}));
 }
 

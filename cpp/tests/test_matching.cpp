@@ -15,11 +15,13 @@ int main() {
     }
     CHECK(matching.complete());
     const std::int32_t shift = matching.partner()[0];
-    for (std::int32_t v = 0; v < kCount; ++v) CHECK(matching.partner()[static_cast<std::size_t>(v)] == (v + shift) % kCount);
+    for (std::int32_t v = 0; v < kCount; ++v)
+        CHECK(matching.partner()[static_cast<std::size_t>(v)] == (v + shift) % kCount);
     // One lost edge turns the whole cycle.
     matching.remove_edge(64, (64 + shift) % kCount);
     CHECK(matching.complete());
-    for (std::int32_t v = 0; v < kCount; ++v) CHECK(matching.partner()[static_cast<std::size_t>(v)] == (v + 1 - shift) % kCount);
+    for (std::int32_t v = 0; v < kCount; ++v)
+        CHECK(matching.partner()[static_cast<std::size_t>(v)] == (v + 1 - shift) % kCount);
     matching.remove_edge(3, matching.partner()[3]);
     CHECK(!matching.complete());
     return 0;

@@ -23,7 +23,8 @@ struct Network {
     [[nodiscard]] Csr<std::int32_t> paths() const { return {offsets, hops}; }
 };
 
-Network random_network(std::mt19937_64& random, std::size_t num_channels, std::size_t num_flows, std::size_t most_hops) {
+Network random_network(std::mt19937_64& random, std::size_t num_channels, std::size_t num_flows,
+                       std::size_t most_hops) {
     Network made;
     for (std::size_t c = 0; c < num_channels; ++c) made.capacity.push_back(1.0 + static_cast<double>(random() % 9));
     for (std::size_t f = 0; f < num_flows; ++f) {

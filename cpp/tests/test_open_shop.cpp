@@ -16,7 +16,8 @@ std::vector<std::int64_t> random_work(std::int32_t ports, std::uint32_t seed, do
     std::mt19937 random(seed);
     std::vector<std::int64_t> work(static_cast<std::size_t>(ports * ports), 0);
     for (std::int64_t& amount : work) {
-        if (static_cast<double>(random() % 1000) < 1000 * density) amount = 1 + static_cast<std::int64_t>(random() % 200);
+        if (static_cast<double>(random() % 1000) < 1000 * density)
+            amount = 1 + static_cast<std::int64_t>(random() % 200);
     }
     return work;
 }
@@ -30,7 +31,8 @@ void check_runs(const std::vector<std::int64_t>& work, std::int32_t ports, const
     for (std::size_t r = 0; r < runs.size(); ++r) {
         CHECK(runs[r].work > 0);
         left[static_cast<std::size_t>(runs[r].sender) * n + static_cast<std::size_t>(runs[r].receiver)] -= runs[r].work;
-        for (const std::size_t port : {static_cast<std::size_t>(runs[r].sender), n + static_cast<std::size_t>(runs[r].receiver)}) {
+        for (const std::size_t port :
+             {static_cast<std::size_t>(runs[r].sender), n + static_cast<std::size_t>(runs[r].receiver)}) {
             CHECK(times.stage[r] > last[port]);
             last[port] = times.stage[r];
         }

@@ -25,7 +25,8 @@ LaneLoad own(std::vector<Parcel> parcels) {
 }  // namespace
 
 int main() {
-    // Two GPUs each. GPU 0 sends all its bytes to receiver 1, and GPU 1 to receiver 0: along rails everything moves again.
+    // Two GPUs each. GPU 0 sends all its bytes to receiver 1, and GPU 1 to receiver 0: along rails everything moves
+    // again.
     const std::vector<Lane> rails{{0, 0, 100}, {1, 1, 100}};
     std::vector<LaneLoad> loads{own({{0, 1, 0, 100}}), own({{1, 0, 0, 100}})};
     PortLoads ports{{0, 0, 0, 0}, {0, 0, 0, 0}};

@@ -13,7 +13,8 @@ int main() {
     std::vector<std::int64_t> shares(3 * 4);
     const std::vector<double> equal(3 * 4, 5e10);
     CHECK(rail_shares(std::vector<std::int64_t>{0, 41, 42}, equal, 0, 4, shares));
-    CHECK((std::vector<std::int64_t>(shares.begin() + 4, shares.end()) == std::vector<std::int64_t>{10, 11, 10, 10, 10, 10, 11, 11}));
+    CHECK((std::vector<std::int64_t>(shares.begin() + 4, shares.end()) ==
+           std::vector<std::int64_t>{10, 11, 10, 10, 10, 10, 11, 11}));
 
     // A dead rail carries nothing; the server's other rails stay even because other destinations use it more.
     std::vector<double> rates(3 * 4, 5e10);

@@ -34,7 +34,8 @@ void nothing_is_sent_before_it_is_held_nor_twice() {
         CHECK(made.link.size() == 7 * 8 - 8);
         constexpr std::int64_t kNever = -1;
         std::vector<std::int64_t> arrival(7 * 8, kNever), free_at(ring.src.size(), 0);
-        for (std::size_t chunk = 0; chunk < 8; ++chunk) arrival[static_cast<std::size_t>(origin[chunk]) * 8 + chunk] = 0;
+        for (std::size_t chunk = 0; chunk < 8; ++chunk)
+            arrival[static_cast<std::size_t>(origin[chunk]) * 8 + chunk] = 0;
         for (std::size_t i = 0; i < made.link.size(); ++i) {
             const auto link = static_cast<std::size_t>(made.link[i]), chunk = static_cast<std::size_t>(made.chunk[i]);
             const std::int64_t held = arrival[static_cast<std::size_t>(ring.src[link]) * 8 + chunk];

@@ -26,9 +26,11 @@ int main() {
         CHECK(rows.item.size() == 28 && rows.piece_offsets[7] == 28 && rows.piece_offsets[3] == 6);
         CHECK(rows.size_bytes[6] == 28 && rows.length[5] == 3 && rows.offset[5] == 20);
         // Ascending, each once: message 1 waits for 0, message 2 for 0 and 1, message 6 for 0, 4 and 5.
-        CHECK(rows.dep_offsets[2] == 1 && rows.dep_offsets[3] == 3 && rows.dep_offsets[7] == 15 && rows.deps.size() == 15);
+        CHECK(rows.dep_offsets[2] == 1 && rows.dep_offsets[3] == 3 && rows.dep_offsets[7] == 15 &&
+              rows.deps.size() == 15);
         CHECK(rows.deps[1] == 0 && rows.deps[2] == 1 && rows.deps[12] == 0 && rows.deps[13] == 4 && rows.deps[14] == 5);
-        CHECK(rows.stage[3] == 1 && rows.order[3] == 1 * 5 + 1 && rows.order[2] == 2 * 5 + 0 && rows.order[6] == 2 * 5 + 4);
+        CHECK(rows.stage[3] == 1 && rows.order[3] == 1 * 5 + 1 && rows.order[2] == 2 * 5 + 0 &&
+              rows.order[6] == 2 * 5 + 4);
     }
     return 0;
 }

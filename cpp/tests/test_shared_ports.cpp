@@ -15,7 +15,8 @@ namespace {
 constexpr double kNoLimit = 1e300;
 const auto kNoLoss = [](std::span<const std::int32_t>, std::span<double>) {};
 
-SharingLane lane(std::int32_t out, std::int32_t in, double bytes, double flows, double most_rate = kNoLimit, std::int32_t after = -1) {
+SharingLane lane(std::int32_t out, std::int32_t in, double bytes, double flows, double most_rate = kNoLimit,
+                 std::int32_t after = -1) {
     return {{out, in}, 2, bytes, flows, most_rate, {after, -1}};
 }
 
@@ -47,7 +48,8 @@ void a_limit_leaves_the_rest_to_others() {
 
 void lanes_wait_for_those_before() {
     const std::vector<double> rate = {10, 10, 10};
-    const auto spans = share_ports(std::vector<SharingLane>{lane(0, 1, 50, 1), lane(0, 2, 50, 1, kNoLimit, 0)}, rate, 1, kNoLoss);
+    const auto spans =
+        share_ports(std::vector<SharingLane>{lane(0, 1, 50, 1), lane(0, 2, 50, 1, kNoLimit, 0)}, rate, 1, kNoLoss);
     CHECK(is_near(spans[0].end_s, 5));
     CHECK(is_near(spans[1].start_s, 6));
     CHECK(is_near(spans[1].end_s, 11));
@@ -74,7 +76,8 @@ void no_port_is_overrun() {
         std::vector<double> load(12, 0.0);
         for (int id = 0; id < 60; ++id) {
             const auto out = static_cast<std::int32_t>(random() % 6), in = static_cast<std::int32_t>(6 + random() % 6);
-            lanes.push_back(lane(out, in, 1.0 + static_cast<double>(random() % 50), 1.0 + static_cast<double>(random() % 3)));
+            lanes.push_back(
+                lane(out, in, 1.0 + static_cast<double>(random() % 50), 1.0 + static_cast<double>(random() % 3)));
             load[static_cast<std::size_t>(out)] += lanes.back().bytes;
             load[static_cast<std::size_t>(in)] += lanes.back().bytes;
         }

@@ -10,7 +10,8 @@ struct Tasks {
     std::vector<double> duration, delay;
     std::vector<std::int64_t> priority, offsets{0};
 
-    void add(std::int32_t on, double seconds, std::vector<std::int32_t> after = {}, double later = 0.0, std::int64_t rank = 0) {
+    void add(std::int32_t on, double seconds, std::vector<std::int32_t> after = {}, double later = 0.0,
+             std::int64_t rank = 0) {
         resource.push_back(on);
         duration.push_back(seconds);
         delay.push_back(later);

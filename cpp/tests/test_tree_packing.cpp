@@ -82,7 +82,9 @@ void paired_trees_lead_both_ways() {
             const bool is_root = static_cast<std::int32_t>(node) == packing.root[tree];
             CHECK((packing.arc_into[tree * 5 + node] < 0) == is_root);
             CHECK((packing.arc_outof[tree * 5 + node] < 0) == is_root);
-            if (!is_root) CHECK(graph.src[static_cast<std::size_t>(packing.arc_outof[tree * 5 + node])] == static_cast<std::int32_t>(node));
+            if (!is_root)
+                CHECK(graph.src[static_cast<std::size_t>(packing.arc_outof[tree * 5 + node])] ==
+                      static_cast<std::int32_t>(node));
         }
     }
     // Roots that are free move apart: one root alone would load its two links in with every tree.

@@ -41,7 +41,8 @@ void trees_span_and_balance() {
     for (std::int32_t i = 0; i < 60; ++i) roots.push_back(i % 6);
     const std::vector<std::int64_t> bytes(roots.size(), 10);
     const Packing packing = sweep_trees(graph.view(), {roots, bytes, {}, {}, {}}, graph.options());
-    for (std::size_t tree = 0; tree < roots.size(); ++tree) CHECK(meets(packing.arc_into, graph.src, tree, 6, roots[tree]));
+    for (std::size_t tree = 0; tree < roots.size(); ++tree)
+        CHECK(meets(packing.arc_into, graph.src, tree, 6, roots[tree]));
     // The last node takes 50 trees over 5 slow arcs: 10 each, 40 ticks long.
     CHECK(std::ranges::max(packing.load_ticks) <= 440);
 }

@@ -46,7 +46,9 @@ void lanes_cover_the_tile() {
             if ((ends.empty() ? 0 : ends[0]) == kOverSender && lane == 0) CHECK(loads[lane].helped.empty());
             for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
                 // Bytes for a hot receiver leave first.
-                const auto hurries = [&](const Parcel& parcel) { return hot.is_any() && hot.hurries(parcel.sender, parcel.receiver); };
+                const auto hurries = [&](const Parcel& parcel) {
+                    return hot.is_any() && hot.hurries(parcel.sender, parcel.receiver);
+                };
                 CHECK(std::ranges::is_partitioned(*parcels, hurries));
             }
         }
@@ -131,7 +133,8 @@ void scaled_segments_cover_the_new_demand() {
     const Tiles tiles = sum_tiles(now, servers, width);
     std::vector<std::int64_t> covered(servers * servers, 0);
     for (const Segment& segment : scale_segments(stages.segments, tiles)) {
-        const auto tile = static_cast<std::size_t>(segment.src_server) * servers + static_cast<std::size_t>(segment.dst_server);
+        const auto tile =
+            static_cast<std::size_t>(segment.src_server) * servers + static_cast<std::size_t>(segment.dst_server);
         CHECK(segment.first_byte == covered[tile]);
         covered[tile] += segment.bytes;
         if (tile == 1) CHECK(segment.stage >= stages.num_stages);

@@ -5,7 +5,8 @@
 namespace interlock {
 namespace {
 
-constexpr std::uint64_t kOdd[4] = {0x9e3779b97f4a7c15ULL, 0xd6e8feb86659fd93ULL, 0xa0761d6478bd642fULL, 0xe7037ed1a0b428dbULL};
+constexpr std::uint64_t kOdd[4] = {0x9e3779b97f4a7c15ULL, 0xd6e8feb86659fd93ULL, 0xa0761d6478bd642fULL,
+                                   0xe7037ed1a0b428dbULL};
 
 std::uint64_t load(const std::byte* from) {
     std::uint64_t word = 0;

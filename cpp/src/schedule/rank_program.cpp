@@ -112,7 +112,8 @@ const PlacedItem* find(std::span<const PlacedItem> items, std::int64_t item) {
 
 class Lowering {
 public:
-    Lowering(RankPart part, const RankLayout& layout) : sends_(std::move(part.sends)), receives_(std::move(part.receives)), layout_(layout) {
+    Lowering(RankPart part, const RankLayout& layout)
+        : sends_(std::move(part.sends)), receives_(std::move(part.receives)), layout_(layout) {
         sent_.reserve(sends_.size());
         received_.reserve(receives_.size());
         packs_.reserve(sends_.pieces.size());
@@ -142,8 +143,8 @@ private:
         const std::size_t sends = sends_.size(), receives = receives_.size();
         const std::size_t copies = packs_.size() + unpacks_.size();
 
-        ColumnWriter<std::int64_t> wide(made.wide, 18,
-                                        2 * (sends + receives) + 3 * (copies + starts_.size() + owns_.size()) + 2 * zeros_.size());
+        ColumnWriter<std::int64_t> wide(
+            made.wide, 18, 2 * (sends + receives) + 3 * (copies + starts_.size() + owns_.size()) + 2 * zeros_.size());
         wide.add(sends_.rows, &RankRow::size_bytes);
         wide.add(sent_, &Landing::start);
         wide.add(receives_.rows, &RankRow::size_bytes);
@@ -163,8 +164,8 @@ private:
         wide.add(owns_, &Begin::bytes);
 
         const std::size_t rounds = (sends_.has_rounds ? sends : 0) + (receives_.has_rounds ? receives : 0);
-        ColumnWriter<std::int32_t> narrow(made.narrow, 15,
-                                          4 * sends + 5 * receives + rounds + 2 + 2 * (wait_offsets_.size() + wait_on_.size()));
+        ColumnWriter<std::int32_t> narrow(
+            made.narrow, 15, 4 * sends + 5 * receives + rounds + 2 + 2 * (wait_offsets_.size() + wait_on_.size()));
         for (const auto* rows : {&sends_, &receives_}) {
             narrow.add(rows->rows, &RankRow::peer);
             // Messages with each peer are numbered; both ends count alike, so they agree.
@@ -182,7 +183,8 @@ private:
         narrow.add(release_offsets_);
         narrow.add(release_to_);
 
-        ColumnWriter<std::uint8_t> bytes(made.bytes, 10, 2 * sends + 4 * receives + copies + starts_.size() + zeros_.size());
+        ColumnWriter<std::uint8_t> bytes(made.bytes, 10,
+                                         2 * sends + 4 * receives + copies + starts_.size() + zeros_.size());
         bytes.add(sent_, &Landing::buffer);
         bytes.add(sends_.rows, &RankRow::phase);
         bytes.add(received_, &Landing::buffer);
@@ -235,7 +237,9 @@ private:
             }
             received_.push_back({landing, to_int32(unpacks_.size()), buffer});
         }
-        const auto before = [](const Held& a, const Held& b) { return std::tie(a.item, a.offset) < std::tie(b.item, b.offset); };
+        const auto before = [](const Held& a, const Held& b) {
+            return std::tie(a.item, a.offset) < std::tie(b.item, b.offset);
+        };
         if (!layout_.is_pairs && !std::ranges::is_sorted(held_, before)) std::sort(held_.begin(), held_.end(), before);
         for (const auto& [item, start, length] : layout_.input) {
             if (layout_.is_pairs) break;
@@ -254,7 +258,9 @@ private:
     }
 
     /// Of what is passed on between pairs: it comes after the output's items.
-    [[nodiscard]] std::size_t number_of(std::int64_t item) const { return to_size(item - layout_.output.back().item - 1); }
+    [[nodiscard]] std::size_t number_of(std::int64_t item) const {
+        return to_size(item - layout_.output.back().item - 1);
+    }
 
     void keep(std::int64_t from, std::int64_t to, std::int64_t bytes) {
         if (bytes > 0) join(owns_, {from, to, bytes, Buffer::kOutput});
@@ -263,7 +269,8 @@ private:
     /// One more, or more of the last where both sides go on.
     static void join(std::vector<Begin>& parts, const Begin& next) {
         Begin* const last = parts.empty() ? nullptr : &parts.back();
-        if (last != nullptr && last->buffer == next.buffer && last->from + last->bytes == next.from && last->to + last->bytes == next.to) {
+        if (last != nullptr && last->buffer == next.buffer && last->from + last->bytes == next.from &&
+            last->to + last->bytes == next.to) {
             last->bytes += next.bytes;
         } else {
             parts.push_back(next);
@@ -315,7 +322,8 @@ private:
     /// One more copy of a receive's; neighbours on both sides are joined.
     void unpack(std::size_t first, std::int64_t from, Buffer buffer, std::int64_t to, std::int64_t bytes) {
         Copy* const last = unpacks_.size() > first ? &unpacks_.back() : nullptr;
-        if (last != nullptr && last->buffer == buffer && last->start + last->bytes == from && last->to + last->bytes == to) {
+        if (last != nullptr && last->buffer == buffer && last->start + last->bytes == from &&
+            last->to + last->bytes == to) {
             last->bytes += bytes;
         } else {
             unpacks_.push_back({from, to, bytes, buffer});
@@ -348,7 +356,8 @@ private:
             return;
         }
         const auto refuse = [&] {
-            throw InvalidInput("a message to rank " + std::to_string(peer) + " sends bytes that its source never holds");
+            throw InvalidInput("a message to rank " + std::to_string(peer) +
+                               " sends bytes that its source never holds");
         };
         if (layout_.is_pairs) {  // passed on as it came
             const std::size_t number = number_of(piece.item);
@@ -395,10 +404,12 @@ private:
             const std::size_t row = is_send ? step : step - num_sends;
             // Bytes that are only copied never overwrite anything: their receives need no order of their own.
             if (is_send || are_summed) {
-                for (const std::int32_t dep : rows.deps_of(row)) wait_on_.push_back(to_int32(row_of(dep) + (is_receive(dep) ? num_sends : 0)));
+                for (const std::int32_t dep : rows.deps_of(row))
+                    wait_on_.push_back(to_int32(row_of(dep) + (is_receive(dep) ? num_sends : 0)));
             }
             if (!barriers.empty()) {
-                segment[step] = static_cast<std::size_t>(std::ranges::upper_bound(barriers, rows[row].stage) - barriers.begin());
+                segment[step] =
+                    static_cast<std::size_t>(std::ranges::upper_bound(barriers, rows[row].stage) - barriers.begin());
                 if (segment[step] > 0) wait_on_.push_back(to_int32(num_moves + segment[step] - 1));
             }
             close();
@@ -422,7 +433,8 @@ private:
         }
     }
 
-    /// Whether a receive is let in in turn: those that hold their links alone, or wait for a message from another rank to this.
+    /// Whether a receive is let in in turn: those that hold their links alone, or wait for a message from another rank
+    /// to this.
     [[nodiscard]] bool is_queued(std::size_t row) const {
         return receives_[row].exclusive != 0 || std::ranges::any_of(receives_.deps_of(row), [&](std::int32_t dep) {
                    return is_receive(dep) && receives_[row_of(dep)].peer != receives_[row].peer;

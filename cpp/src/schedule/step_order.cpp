@@ -23,7 +23,8 @@ std::vector<std::int32_t> in_order(const Csr<std::int32_t>& deps) {
     for (std::size_t r = 0; r < num_rows; ++r) {
         open[r] = static_cast<std::int32_t>(deps[r].size());
         if (open[r] == 0) sequence.push_back(static_cast<std::int32_t>(r));
-        for (const std::int32_t dep : deps[r]) next[static_cast<std::size_t>(place[at(dep)]++)] = static_cast<std::int32_t>(r);
+        for (const std::int32_t dep : deps[r])
+            next[static_cast<std::size_t>(place[at(dep)]++)] = static_cast<std::int32_t>(r);
     }
     for (std::size_t k = 0; k < sequence.size(); ++k) {
         const std::size_t row = at(sequence[k]);
@@ -43,7 +44,8 @@ StepOrder check_step_order(const StepRows& rows) {
     rows.deps.check(num_rows, "deps");
     rows.after.check(num_tasks, "after");
     require(rows.seconds.size() == num_rows, "seconds must have one entry per row");
-    for (const std::int32_t dep : rows.deps.values) require(dep >= 0 && at(dep) < num_rows, "every dependency must be a row");
+    for (const std::int32_t dep : rows.deps.values)
+        require(dep >= 0 && at(dep) < num_rows, "every dependency must be a row");
     for (const std::int32_t task : rows.task)
         require(task >= -1 && task < static_cast<std::int32_t>(num_tasks), "every row must be of a task, or of none");
     for (const std::int32_t task : rows.after.values)
@@ -79,12 +81,14 @@ StepOrder check_step_order(const StepRows& rows) {
             if (listed[at(rows.task[d])]++ == 0) touched.push_back(rows.task[d]);
         }
         for (const std::int32_t task : touched) {
-            if (listed[at(task)] == num_last[at(task)]) ended[r * words + at(task) / 64] |= std::uint64_t{1} << (at(task) % 64);
+            if (listed[at(task)] == num_last[at(task)])
+                ended[r * words + at(task) / 64] |= std::uint64_t{1} << (at(task) % 64);
             listed[at(task)] = 0;
         }
         if (rows.task[r] < 0) continue;
         for (const std::int32_t before : rows.after[at(rows.task[r])]) {
-            const bool is_after = num_last[at(before)] == 0 || (ended[r * words + at(before) / 64] >> (at(before) % 64) & 1) != 0;
+            const bool is_after =
+                num_last[at(before)] == 0 || (ended[r * words + at(before) / 64] >> (at(before) % 64) & 1) != 0;
             const std::size_t pair = at(rows.task[r]) * num_tasks + at(before);
             if (is_after || is_named[pair]) continue;
             is_named[pair] = true;

@@ -61,8 +61,8 @@ private:
                          [&](std::size_t a, std::size_t b) { return step_.level[a] < step_.level[b]; });
     }
 
-    /// Puts the tasks of each level with work left at the channel into `sharing_`, least first, and calls visit with the
-    /// work of the levels before.
+    /// Puts the tasks of each level with work left at the channel into `sharing_`, least first, and calls visit with
+    /// the work of the levels before.
     template <typename Visit>
     void for_each_level(std::size_t channel, Visit visit) {
         double before_s = 0;
@@ -107,7 +107,8 @@ private:
                 double shared_s = 0;
                 for (std::size_t k = 0; k < sharing_.size(); ++k) {
                     const auto [left_s, task] = sharing_[k];
-                    const double more_s = std::min(left_s - shared_s, free_s / static_cast<double>(sharing_.size() - k));
+                    const double more_s =
+                        std::min(left_s - shared_s, free_s / static_cast<double>(sharing_.size() - k));
                     free_s -= more_s * static_cast<double>(sharing_.size() - k);
                     shared_s += more_s;
                     rest(channel, task) = left_s - shared_s;

@@ -39,7 +39,8 @@ void check(const TaskGraph& graph) {
     for (std::size_t t = 0; t < tasks; ++t) {
         require(graph.resource[t] >= 0 && static_cast<std::size_t>(graph.resource[t]) < graph.capacity.size(),
                 "a task names a resource that does not exist");
-        require(std::isfinite(graph.duration_s[t]) && graph.duration_s[t] >= 0.0, "durations must be finite and not negative");
+        require(std::isfinite(graph.duration_s[t]) && graph.duration_s[t] >= 0.0,
+                "durations must be finite and not negative");
         require(std::isfinite(graph.delay_s[t]) && graph.delay_s[t] >= 0.0, "delays must be finite and not negative");
     }
     for (const std::int32_t dep : graph.deps.values) {
@@ -52,7 +53,8 @@ struct Successors {
     std::vector<std::int64_t> offsets;
     std::vector<std::int32_t> values;
 
-    explicit Successors(const Csr<std::int32_t>& deps, std::size_t tasks) : offsets(tasks + 1, 0), values(deps.values.size()) {
+    explicit Successors(const Csr<std::int32_t>& deps, std::size_t tasks)
+        : offsets(tasks + 1, 0), values(deps.values.size()) {
         for (const std::int32_t dep : deps.values) ++offsets[static_cast<std::size_t>(dep) + 1];
         for (std::size_t t = 0; t < tasks; ++t) offsets[t + 1] += offsets[t];
         std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
@@ -102,7 +104,8 @@ TaskTimes run_tasks(const TaskGraph& graph) {
                 times.busy_s[r] += graph.duration_s[t];
                 times.makespan_s = std::max(times.makespan_s, times.finish_s[t]);
                 events.push({end_s, static_cast<std::int32_t>(t), true});
-                if (successors.offsets[t] < successors.offsets[t + 1]) events.push({times.finish_s[t], static_cast<std::int32_t>(t), false});
+                if (successors.offsets[t] < successors.offsets[t + 1])
+                    events.push({times.finish_s[t], static_cast<std::int32_t>(t), false});
             }
         }
         if (events.empty()) break;

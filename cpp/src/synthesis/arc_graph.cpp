@@ -29,7 +29,8 @@ void ArcGraph::check() const {
         require(arc_src[arc] >= 0 && arc_src[arc] < num_nodes && arc_dst[arc] >= 0 && arc_dst[arc] < num_nodes,
                 "arcs must join nodes of the graph");
         require(overhead_ticks[arc] >= 0 && ticks_per_byte[arc] > 0.0, "every arc must take time");
-        require(static_cast<double>(overhead_ticks[arc]) < kMostTicks && ticks_per_byte[arc] < kMostTicks, "no arc may take forever");
+        require(static_cast<double>(overhead_ticks[arc]) < kMostTicks && ticks_per_byte[arc] < kMostTicks,
+                "no arc may take forever");
         require(!arc_resources[arc].empty(), "every arc must hold at least one resource");
     }
     arc_shares.check(arcs, "arc_shares");
@@ -37,7 +38,8 @@ void ArcGraph::check() const {
     for (const std::int32_t resource : arc_resources.values) {
         require(resource >= 0 && resource < num_resources, "arcs must hold resources of the graph");
     }
-    for (const double share : arc_shares.values) require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
+    for (const double share : arc_shares.values)
+        require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
 }
 
 Adjacency::Adjacency(std::int32_t num_nodes, std::span<const std::int32_t> end)

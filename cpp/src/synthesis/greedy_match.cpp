@@ -87,7 +87,8 @@ private:
     }
 
     // The chunk with the fewest holders among the first few that the source has, the node lacks and nobody brings yet.
-    std::int32_t rarest(const std::uint64_t* source, const std::uint64_t* own, std::size_t word, std::size_t first) const {
+    std::int32_t rarest(const std::uint64_t* source, const std::uint64_t* own, std::size_t word,
+                        std::size_t first) const {
         std::int32_t best = -1, seen = 0;
         std::uint32_t fewest = std::numeric_limits<std::uint32_t>::max();
         for (std::size_t i = 0; i < words_; ++i) {
@@ -138,7 +139,8 @@ void check(const MatchGraph& graph, const Holdings& holdings, const MatchOptions
     for (std::size_t last = words - 1; last < holdings.held.size(); last += words) {
         require((holdings.held[last] & beyond) == 0, "nodes must hold no chunks beyond the last");
     }
-    require(options.first_round >= 0 && options.first_round <= std::int64_t{1} << 62, "first_round must be at most 2^62");
+    require(options.first_round >= 0 && options.first_round <= std::int64_t{1} << 62,
+            "first_round must be at most 2^62");
     require(options.candidates >= 1 && options.threads >= 1 && options.threads <= 1024,
             "candidates must be at least 1, threads between 1 and 1024");
 }

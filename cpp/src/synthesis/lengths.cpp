@@ -64,7 +64,8 @@ void check(const PairTraffic& traffic, std::int32_t rounds) {
                 "a link names a node that does not exist");
         require(traffic.rate[link] > 0.0 && traffic.rate[link] < 1e300, "rates must be above zero and finite");
     }
-    for (const double bytes : traffic.bytes) require(bytes >= 0.0 && bytes < 1e300, "bytes must be finite and not negative");
+    for (const double bytes : traffic.bytes)
+        require(bytes >= 0.0 && bytes < 1e300, "bytes must be finite and not negative");
 }
 
 }  // namespace
@@ -86,7 +87,8 @@ std::vector<double> crowded_lengths(const PairTraffic& traffic, std::int32_t rou
     for (std::int32_t round = 0; round <= rounds; ++round) {
         consider(length, routing.run(length, load));
         double fullest = 0.0;
-        for (std::size_t link = 0; link < num_links; ++link) fullest = std::max(fullest, load[link] / traffic.rate[link]);
+        for (std::size_t link = 0; link < num_links; ++link)
+            fullest = std::max(fullest, load[link] / traffic.rate[link]);
         if (fullest == 0.0) break;
         // Later rounds count more: the mean follows the lengths as they settle.
         const double weight = 2.0 / (round + 2.0);

@@ -17,8 +17,10 @@ void check(const OrbitWork& work) {
     work.orbit_resources.check(orbits, "orbit_resources");
     work.successors.check(tasks, "successors");
     work.orbit_shares.check(orbits, "orbit_shares");
-    require(std::ranges::equal(work.orbit_shares.offsets, work.orbit_resources.offsets), "every resource of an orbit needs a share");
-    for (const double share : work.orbit_shares.values) require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
+    require(std::ranges::equal(work.orbit_shares.offsets, work.orbit_resources.offsets),
+            "every resource of an orbit needs a share");
+    for (const double share : work.orbit_shares.values)
+        require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
     require(work.orbit_overhead_ticks.size() == orbits && work.orbit_latency_ticks.size() == orbits,
             "every orbit needs an overhead and a latency");
     require(work.task_ticks.size() == tasks, "every task needs a time");
@@ -27,7 +29,8 @@ void check(const OrbitWork& work) {
         require(resource >= 0 && resource < work.num_resources, "orbits must hold known resources");
     }
     for (std::size_t orbit = 0; orbit < orbits; ++orbit) {
-        require(work.orbit_overhead_ticks[orbit] >= 0 && work.orbit_latency_ticks[orbit] >= 0, "times must not be negative");
+        require(work.orbit_overhead_ticks[orbit] >= 0 && work.orbit_latency_ticks[orbit] >= 0,
+                "times must not be negative");
     }
     require(work.orbit_sender.size() == orbits, "every orbit needs a sender");
     for (const std::int32_t sender : work.orbit_sender) {
@@ -39,8 +42,8 @@ void check(const OrbitWork& work) {
         require(work.task_orbit[task] >= 0 && at(work.task_orbit[task]) < orbits, "tasks must name known orbits");
         require(work.task_ticks[task] >= 0, "times must not be negative");
         const std::size_t orbit = at(work.task_orbit[task]);
-        total += static_cast<double>(work.orbit_overhead_ticks[orbit]) + static_cast<double>(work.orbit_latency_ticks[orbit]) +
-                 static_cast<double>(work.task_ticks[task]);
+        total += static_cast<double>(work.orbit_overhead_ticks[orbit]) +
+                 static_cast<double>(work.orbit_latency_ticks[orbit]) + static_cast<double>(work.task_ticks[task]);
     }
     require(total < 4.0e18, "times of all tasks must be below 4e18 together");
     for (const std::int32_t next : work.successors.values) {
@@ -65,7 +68,8 @@ public:
           is_dirty_(work.orbit_resources.num_rows()),
           coming_(merging.patience_ticks > 0 ? work.orbit_resources.num_rows() : 0),
           is_busy_(at(work.num_resources)),
-          open_(work.opening_ticks > 0 && !work.orbit_sender.empty() ? at(std::ranges::max(work.orbit_sender)) + 1 : 0, kClosed) {
+          open_(work.opening_ticks > 0 && !work.orbit_sender.empty() ? at(std::ranges::max(work.orbit_sender)) + 1 : 0,
+                kClosed) {
         result_.start_ticks.assign(work.task_orbit.size(), 0);
         result_.message.assign(work.task_orbit.size(), -1);
         index_orbits_by_resource();
@@ -311,7 +315,8 @@ std::vector<std::int64_t> arrivals(const OrbitWork& work, const ListSchedule& ma
 ListSchedule turned_round(const OrbitWork& work, const ListSchedule& backward) {
     const std::vector<std::int64_t> arrival = arrivals(work, backward);
     ListSchedule forward{std::vector<std::int64_t>(arrival.size()), backward.message, backward.makespan_ticks};
-    std::vector<std::pair<std::int64_t, std::int32_t>> order(arrival.empty() ? 0 : 1 + at(std::ranges::max(backward.message)));
+    std::vector<std::pair<std::int64_t, std::int32_t>> order(
+        arrival.empty() ? 0 : 1 + at(std::ranges::max(backward.message)));
     for (std::size_t task = 0; task < arrival.size(); ++task) {
         forward.start_ticks[task] = backward.makespan_ticks - arrival[task];
         order[at(backward.message[task])] = {forward.start_ticks[task], backward.message[task]};
@@ -351,7 +356,8 @@ ListSchedule refine_schedule(const OrbitWork& work, std::span<const std::int64_t
         order = arrivals(work, backward);
         ListSchedule forward = list_schedule(work, order, merging);
         order = arrivals(work, forward);
-        if (work.opening_ticks == 0 && backward.makespan_ticks < best.makespan_ticks) best = turned_round(work, backward);
+        if (work.opening_ticks == 0 && backward.makespan_ticks < best.makespan_ticks)
+            best = turned_round(work, backward);
         if (forward.makespan_ticks < best.makespan_ticks) best = std::move(forward);
     }
     return best;

@@ -82,7 +82,8 @@ private:
         const std::span<const double> cost = prices_.costs(bytes / count);
         const double haste = options_.haste * prices_.mean();
         for (std::size_t arc = 0; arc < length_.size(); ++arc) {
-            length_[arc] = cost[arc] + haste * static_cast<double>(prices_.ticks(arc, bytes / count) + options_.delay_ticks[arc]);
+            length_[arc] =
+                cost[arc] + haste * static_cast<double>(prices_.ticks(arc, bytes / count) + options_.delay_ticks[arc]);
         }
         tree_.search(demand_.src[batch.first], length_);
         for (std::size_t i = batch.first; i < batch.last; i += batch.step) {

@@ -100,7 +100,8 @@ private:
         }
         if (free_.empty()) return;
         // All chunks start now, so the fastest link arrives first; among equals, any.
-        for (std::size_t last = free_.size(); last > 1; --last) std::swap(free_[below(random(), last)], free_[last - 1]);
+        for (std::size_t last = free_.size(); last > 1; --last)
+            std::swap(free_[below(random(), last)], free_[last - 1]);
         std::ranges::stable_sort(free_, {}, [&](std::int32_t link) {
             return links_.link_ticks[at(link)] + links_.link_latency_ticks[at(link)];
         });
@@ -163,18 +164,22 @@ RandomMatching match_randomly(const TimedLinks& links, std::span<const std::int3
                               std::span<const std::uint8_t> wanted, std::uint64_t seed) {
     const std::size_t count = links.link_src.size();
     require(links.num_nodes >= 1 && wanted.size() == at(links.num_nodes), "every node must want the chunks or not");
-    require(links.link_dst.size() == count && links.link_ticks.size() == count && links.link_latency_ticks.size() == count,
-            "every link needs two ends and its times");
+    require(
+        links.link_dst.size() == count && links.link_ticks.size() == count && links.link_latency_ticks.size() == count,
+        "every link needs two ends and its times");
     for (std::size_t link = 0; link < count; ++link) {
         require(links.link_src[link] >= 0 && links.link_src[link] < links.num_nodes && links.link_dst[link] >= 0 &&
                     links.link_dst[link] < links.num_nodes,
                 "links must join nodes of the graph");
         require(links.link_ticks[link] > 0 && links.link_latency_ticks[link] >= 0, "every link must take time");
         // Nodes get chunks one after the other at worst.
-        const double most = static_cast<double>(links.link_ticks[link]) + static_cast<double>(links.link_latency_ticks[link]);
-        require(most * static_cast<double>(wanted.size()) * static_cast<double>(origin.size()) < 0x1p62, "all transfers one after the other must end before tick 2^62");
+        const double most =
+            static_cast<double>(links.link_ticks[link]) + static_cast<double>(links.link_latency_ticks[link]);
+        require(most * static_cast<double>(wanted.size()) * static_cast<double>(origin.size()) < 0x1p62,
+                "all transfers one after the other must end before tick 2^62");
     }
-    for (const std::int32_t owner : origin) require(owner >= 0 && owner < links.num_nodes, "chunks must start at nodes");
+    for (const std::int32_t owner : origin)
+        require(owner >= 0 && owner < links.num_nodes, "chunks must start at nodes");
     return Matcher(links, origin, wanted, seed).run();
 }
 

@@ -100,7 +100,8 @@ private:
         }
     }
 
-    // Takes in a tree (or a pair) of one root if it is cheaper than what its bytes are worth, a shallow one if possible.
+    // Takes in a tree (or a pair) of one root if it is cheaper than what its bytes are worth, a shallow one if
+    // possible.
     bool improve(std::size_t offer, double tolerance) {
         const std::size_t demand = is_paired_ ? 0 : offer;
         const std::int32_t root = is_paired_ ? demand_.free_roots[offer] : demand_.root[offer];
@@ -165,7 +166,8 @@ private:
             made.root.push_back(tree_root_[tree]);
             made.share.push_back(share);
             made.arc_into.insert(made.arc_into.end(), arcs, middle);
-            if (is_paired_) made.arc_outof.insert(made.arc_outof.end(), middle, middle + static_cast<std::ptrdiff_t>(nodes_));
+            if (is_paired_)
+                made.arc_outof.insert(made.arc_outof.end(), middle, middle + static_cast<std::ptrdiff_t>(nodes_));
         }
         made.peak_ticks = peak(made);
         return made;

@@ -39,7 +39,8 @@ public:
     /// Nodes ranked by price and time together: now one, now another is the first that scarce arcs lead to.
     double find_by_price(std::int32_t root, std::span<const double> cost, double price_per_tick,
                          std::span<std::int32_t> arcs) {
-        for (std::size_t arc = 0; arc < length_.size(); ++arc) length_[arc] = cost[arc] + price_per_tick * hop_ticks_[arc];
+        for (std::size_t arc = 0; arc < length_.size(); ++arc)
+            length_[arc] = cost[arc] + price_per_tick * hop_ticks_[arc];
         return find_in(rank(root, length_), root, cost, price_per_tick, arcs);
     }
 
@@ -112,7 +113,8 @@ private:
         std::vector<double> rate(nodes_);
         const std::int64_t bytes = demand_.bytes.front();
         for (std::size_t arc = 0; arc < graph_.num_arcs(); ++arc) {
-            rate[at(graph_.arc_dst[arc])] += 1.0 / static_cast<double>(std::max<std::int64_t>(1, laid_.prices().ticks(arc, bytes)));
+            rate[at(graph_.arc_dst[arc])] +=
+                1.0 / static_cast<double>(std::max<std::int64_t>(1, laid_.prices().ticks(arc, bytes)));
         }
         return static_cast<double>(demand_.bytes.size()) / std::ranges::min(rate) * (laid_.is_paired() ? 2.0 : 1.0);
     }

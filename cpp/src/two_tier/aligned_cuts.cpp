@@ -47,7 +47,8 @@ std::int64_t moved(std::int64_t at, std::int64_t before, std::int64_t after, std
 void align_cuts(const MessagePieces& messages, std::int64_t align) {
     const std::size_t pieces = messages.item.size(), count = messages.size_bytes.size();
     require(align >= 1 && align < std::int64_t{1} << 32U, "align must be between 1 and 2^32");
-    require(messages.offset.size() == pieces && messages.length.size() == pieces && messages.piece_offsets.size() == count + 1,
+    require(messages.offset.size() == pieces && messages.length.size() == pieces &&
+                messages.piece_offsets.size() == count + 1,
             "every piece must have an item, offset and length");
     for (std::size_t p = 0; p < pieces; ++p) {
         require(messages.offset[p] >= 0 && messages.length[p] >= 0 && messages.offset[p] <= kMostBytes &&
@@ -69,7 +70,8 @@ void align_cuts(const MessagePieces& messages, std::int64_t align) {
         return place[static_cast<std::size_t>(std::ranges::lower_bound(cuts, Cut{item, at}) - cuts.begin())];
     };
     for (std::size_t m = 0; m < count; ++m) {
-        for (auto p = static_cast<std::size_t>(messages.piece_offsets[m]); p < static_cast<std::size_t>(messages.piece_offsets[m + 1]); ++p) {
+        for (auto p = static_cast<std::size_t>(messages.piece_offsets[m]);
+             p < static_cast<std::size_t>(messages.piece_offsets[m + 1]); ++p) {
             const std::int64_t start = place_of(messages.item[p], messages.offset[p]);
             const std::int64_t bytes = place_of(messages.item[p], messages.offset[p] + messages.length[p]) - start;
             messages.size_bytes[m] += bytes - messages.length[p];

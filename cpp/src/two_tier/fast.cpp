@@ -61,14 +61,22 @@ struct Moves {
 
 class Fast {
 public:
-    Fast(std::span<const std::int64_t> demand, std::size_t servers, std::size_t width, std::span<const std::int32_t> out_gpu,
-         std::span<const std::int32_t> in_gpu)
-        : demand_(demand), servers_(servers), width_(width), ranks_(servers * width), out_gpu_(out_gpu), in_gpu_(in_gpu) {
-        require(servers > 0 && width > 0 && width < (1U << 16U), "there must be a server, and from 1 to 65,535 ranks on each");
+    Fast(std::span<const std::int64_t> demand, std::size_t servers, std::size_t width,
+         std::span<const std::int32_t> out_gpu, std::span<const std::int32_t> in_gpu)
+        : demand_(demand),
+          servers_(servers),
+          width_(width),
+          ranks_(servers * width),
+          out_gpu_(out_gpu),
+          in_gpu_(in_gpu) {
+        require(servers > 0 && width > 0 && width < (1U << 16U),
+                "there must be a server, and from 1 to 65,535 ranks on each");
         require(out_gpu.empty() == in_gpu.empty(), "GPUs that carry must be given at both ends");
         for (const auto& gpus : {out_gpu, in_gpu}) {
-            require(gpus.empty() || gpus.size() == servers * ranks_, "GPUs that carry must be [servers, servers, width]");
-            for (const std::int32_t gpu : gpus) require(gpu >= 0 && to_size(gpu) < width, "a GPU that carries is out of range");
+            require(gpus.empty() || gpus.size() == servers * ranks_,
+                    "GPUs that carry must be [servers, servers, width]");
+            for (const std::int32_t gpu : gpus)
+                require(gpu >= 0 && to_size(gpu) < width, "a GPU that carries is out of range");
         }
     }
 
@@ -76,7 +84,8 @@ public:
         const Tiles tiles = sum_tiles(demand_, servers_, width_);
         item_ = number_items(demand_, ranks_);
         one_to_one_stages(tiles);
-        // At most one part per item, one more per GPU of a tile that takes over from another, and one more per stage and GPU.
+        // At most one part per item, one more per GPU of a tile that takes over from another, and one more per stage
+        // and GPU.
         parts_.resize(to_size(item_.back()) + 1 + (2 * servers_ * servers_ + ends_.size()) * width_);
         first_part_.reserve(servers_ * ranks_ + 1);
         for (Moves* moves : {&hops_, &fans_}) moves->end.resize(ranks_ * width_ + 1);
@@ -105,7 +114,8 @@ private:
             std::vector<std::int64_t> left = between;
             for (std::size_t stage = 0; stage < stages.weight.size(); ++stage) {
                 for (std::size_t src = 0; src < servers_; ++src) {
-                    const std::size_t dst = to_size(stages.partner[stage * servers_ + src]), tile = src * servers_ + dst;
+                    const std::size_t dst = to_size(stages.partner[stage * servers_ + src]),
+                                      tile = src * servers_ + dst;
                     senders_[stage * servers_ + dst] = to_int32(src);
                     if (left[tile] == 0) continue;
                     left[tile] -= std::min(left[tile], stages.weight[stage]);
@@ -123,8 +133,8 @@ private:
         });
     }
 
-    /// Every GPU carries an equal share of a tile: one above the mean keeps its first bytes and hands the rest to those below
-    /// it, in order.
+    /// Every GPU carries an equal share of a tile: one above the mean keeps its first bytes and hands the rest to those
+    /// below it, in order.
     void balance(std::size_t tile, std::int64_t tile_bytes) {
         const std::size_t src = tile / servers_ * width_, dst = tile % servers_ * width_;
         const auto count = static_cast<std::int64_t>(width_);
@@ -190,13 +200,15 @@ private:
     void pipeline(bool is_exclusive) {
         hops_.number();
         fans_.number();
-        const std::size_t moved = hops_.part.size() + fans_.part.size(), pieces = ranks_ * (width_ - 1) + num_parts_ + moved;
+        const std::size_t moved = hops_.part.size() + fans_.part.size(),
+                          pieces = ranks_ * (width_ - 1) + num_parts_ + moved;
         writer_.reserve(pieces, pieces, moved);  // as many messages as pieces, at most
         add_hops();
         add_local();  // behind the barrier: rows are in the order in which they may go
         const std::size_t first_wire = writer_.num_messages();
         add_wires();
-        // A NIC carries one stage at a time, in order; of several messages of a stage around a dead one, one after the other.
+        // A NIC carries one stage at a time, in order; of several messages of a stage around a dead one, one after the
+        // other.
         if (is_exclusive) writer_.order_by_stage(first_wire);
         add_fans();
     }
@@ -232,7 +244,9 @@ private:
             const std::size_t server = carrier / width_, gpu = carrier % width_;
             for (std::size_t to = 0; to < servers_; ++to) {
                 const std::size_t ways = (server * servers_ + to) * width_;
-                const auto parts_of = [&](std::size_t way) { return std::views::iota(first_part_[way], first_part_[way + 1]); };
+                const auto parts_of = [&](std::size_t way) {
+                    return std::views::iota(first_part_[way], first_part_[way + 1]);
+                };
                 if (out_gpu_.empty()) {
                     add_messages(parts_of(ways + gpu), carrier, to * width_ + gpu, MessagePhase::kScaleOut, stage_of);
                     continue;
@@ -261,7 +275,8 @@ private:
                 for (std::size_t gpu = 0; gpu < width_; ++gpu) {
                     std::size_t& p = next[from * width_ + gpu];
                     for (; p < first_part_[way(from) + gpu + 1] && to_size(parts_[p].stage) == stage; ++p) {
-                        if (parts_[p].landing != parts_[p].dst) fans_.put(pair(server, parts_[p].landing, parts_[p].dst), p);
+                        if (parts_[p].landing != parts_[p].dst)
+                            fans_.put(pair(server, parts_[p].landing, parts_[p].dst), p);
                     }
                 }
             }
@@ -277,7 +292,8 @@ private:
     void add_moves(const Moves& moves, std::size_t server, MessagePhase phase, StageOf stage_of) {
         for (std::size_t from = 0; from < width_; ++from) {
             for (std::size_t to = 0; to < width_; ++to) {
-                add_messages(moves.of(pair(server, from, to)), server * width_ + from, server * width_ + to, phase, stage_of);
+                add_messages(moves.of(pair(server, from, to)), server * width_ + from, server * width_ + to, phase,
+                             stage_of);
             }
         }
     }

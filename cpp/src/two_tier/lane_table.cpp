@@ -24,8 +24,9 @@ void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std:
     bytes[static_cast<std::size_t>(largest)] += tile_bytes - given;
 }
 
-/// Starts from shares by what the slower NIC of each rail can carry. Then servers with targets scale the shares of their
-/// tiles to meet them, and the others to keep every NIC within what it can carry: senders, then receivers, several times.
+/// Starts from shares by what the slower NIC of each rail can carry. Then servers with targets scale the shares of
+/// their tiles to meet them, and the others to keep every NIC within what it can carry: senders, then receivers,
+/// several times.
 class RailShares {
 public:
     RailShares(const Tiles& tiles, const NicTargets& targets, ShareRule rule)
@@ -34,7 +35,8 @@ public:
         for (std::size_t src = 0; src < servers_; ++src) {
             for (std::size_t dst = 0; dst < servers_; ++dst) {
                 for (std::size_t rail = 0; rail < width_; ++rail) {
-                    at(src, dst)[rail] = static_cast<double>(std::min(most_[src * width_ + rail], most_[dst * width_ + rail]));
+                    at(src, dst)[rail] =
+                        static_cast<double>(std::min(most_[src * width_ + rail], most_[dst * width_ + rail]));
                 }
                 normalise(at(src, dst));
             }
@@ -77,7 +79,8 @@ private:
             bytes += tile;
             for (std::size_t rail = 0; rail < width_; ++rail) load[rail] += tile * at(src, dst)[rail];
         }
-        for (std::size_t rail = 0; rail < width_; ++rail) wanted += static_cast<double>(targets[server * width_ + rail]);
+        for (std::size_t rail = 0; rail < width_; ++rail)
+            wanted += static_cast<double>(targets[server * width_ + rail]);
         for (std::size_t rail = 0; rail < width_; ++rail) {
             if (load[rail] <= 0) continue;
             if (wanted > 0) {
@@ -104,7 +107,8 @@ private:
 
 HotEnds LaneTable::hot(std::size_t src_server, std::size_t dst_server) const {
     if (hot_ends.empty()) return {};
-    return {std::span(hot_ends).subspan(src_server * width, width), std::span(hot_ends).subspan(dst_server * width, width)};
+    return {std::span(hot_ends).subspan(src_server * width, width),
+            std::span(hot_ends).subspan(dst_server * width, width)};
 }
 
 std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_server, std::int64_t tile_bytes,
@@ -151,7 +155,8 @@ LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& t
             if ((targets.hot_ends[src] & kFullSender) == 0) continue;
             for (std::size_t to = 0; to < width; ++to) {
                 const std::size_t dst = tile % servers * width + to;
-                if ((targets.hot_ends[dst] & kHotReceiver) != 0) pairs.push_back({demand_bytes[src * ranks + dst], from, to});
+                if ((targets.hot_ends[dst] & kHotReceiver) != 0)
+                    pairs.push_back({demand_bytes[src * ranks + dst], from, to});
             }
         }
         std::ranges::stable_sort(pairs, std::greater<>{}, &Pair::bytes);
@@ -164,7 +169,8 @@ LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& t
             split(tile_bytes, targets.in_bytes, tile % servers, in);
             const auto add = [&](std::size_t from, std::size_t to, std::int64_t most) {
                 const std::int64_t bytes = std::min({out[from], in[to], most});
-                if (bytes > 0) table.lanes.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), bytes});
+                if (bytes > 0)
+                    table.lanes.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), bytes});
                 out[from] -= bytes;
                 in[to] -= bytes;
             };

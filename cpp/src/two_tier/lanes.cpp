@@ -109,7 +109,8 @@ void LaneAssigner::take_own(std::size_t lane, std::int32_t sender, std::int32_t 
 }
 
 void LaneAssigner::take_helped(std::size_t lane, std::int32_t sender, std::int32_t receiver, std::int64_t most) {
-    const Parcel parcel = take(sender, receiver, std::min({most, surplus_[static_cast<std::size_t>(sender)], room_[lane]}));
+    const Parcel parcel =
+        take(sender, receiver, std::min({most, surplus_[static_cast<std::size_t>(sender)], room_[lane]}));
     if (parcel.bytes > 0) loads_[lane].helped.push_back(parcel);
     loads_[lane].helped_bytes += parcel.bytes;
     surplus_[static_cast<std::size_t>(sender)] -= parcel.bytes;
@@ -124,8 +125,8 @@ void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& ho
         room_[lane] -= loads_[lane].own_bytes;
         surplus_[static_cast<std::size_t>(sender)] -= loads_[lane].own_bytes;
     }
-    // Helpers give first what their own lanes cannot hold: those of a GPU that gave more would wait for others in turn, and
-    // where its port has no time to receive more, it must not give more.
+    // Helpers give first what their own lanes cannot hold: those of a GPU that gave more would wait for others in turn,
+    // and where its port has no time to receive more, it must not give more.
     for (const bool keeps_own : {true, false}) {
         std::vector<std::int64_t> kept(width_, 0);
         for (std::size_t lane = 0; keeps_own && lane < lanes.size(); ++lane) {
@@ -155,7 +156,8 @@ void LaneAssigner::reserve_own(std::span<const Lane> lanes) {
         room_[lane] -= bytes;
     };
     // First for bytes that go straight, so that lanes of one sender to many receivers leave room for helped ones.
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) reserve(lane, left_[cell(lanes[lane].out_gpu, lanes[lane].in_gpu)]);
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
+        reserve(lane, left_[cell(lanes[lane].out_gpu, lanes[lane].in_gpu)]);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) reserve(lane, room_[lane]);
 }
 

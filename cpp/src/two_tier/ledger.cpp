@@ -7,10 +7,11 @@
 namespace interlock {
 namespace {
 
-constexpr double kPortsMatter = 0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
+constexpr double kPortsMatter =
+    0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
 constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single partner at a time idles for them
-// Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile up, and
-// what that costs. Above, its port sets the time and is served first.
+// Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile
+// up, and what that costs. Above, its port sets the time and is served first.
 constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
 constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
 constexpr std::int64_t kParts = 1 << 20;    // of a lane, to tell how much of it a slice is
@@ -36,7 +37,8 @@ Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const T
                 if (src != dst) most = std::max(most, demand[src * ranks_ + dst]);
             }
         }
-        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up + (most > 0 ? costs.message_overhead_s + costs.scale_up_latency_s : 0.0);
+        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up +
+                  (most > 0 ? costs.message_overhead_s + costs.scale_up_latency_s : 0.0);
     }
     cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
     crowd_ = crowd_factor();
@@ -48,7 +50,8 @@ double Ledger::goodput(double senders, double bytes_per_sender) const {
     const auto few = static_cast<std::int32_t>(senders);
     const double part = senders - few;
     if (part == 0) return costs_.congestion.goodput(few, bytes_per_sender);
-    return (1 - part) * costs_.congestion.goodput(few, bytes_per_sender) + part * costs_.congestion.goodput(few + 1, bytes_per_sender);
+    return (1 - part) * costs_.congestion.goodput(few, bytes_per_sender) +
+           part * costs_.congestion.goodput(few + 1, bytes_per_sender);
 }
 
 double Ledger::crowd_factor() const {
@@ -92,7 +95,8 @@ double Ledger::rail_uplink_seconds() const {
         const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
         if (src == dst || tiles_.bytes[tile] == 0) continue;
         for (std::size_t gpu = 0; gpu < tiles_.width; ++gpu) {
-            const auto out = static_cast<std::int32_t>(src * tiles_.width + gpu), in = static_cast<std::int32_t>(dst * tiles_.width + gpu);
+            const auto out = static_cast<std::int32_t>(src * tiles_.width + gpu),
+                       in = static_cast<std::int32_t>(dst * tiles_.width + gpu);
             const RoutePorts on(ports_, {out, in, out, in, -1});
             for (const std::size_t port : on.all()) {
                 load[port] += static_cast<double>(tiles_.bytes[tile]) / static_cast<double>(tiles_.width);
@@ -113,7 +117,8 @@ std::vector<double> Ledger::busy_seconds() const {
 
 double Ledger::near_seconds() const {
     std::int64_t most = 0;
-    for (std::size_t rank = 0; rank < ranks_; ++rank) most = std::max({most, loads_.out_near[rank], loads_.in_near[rank]});
+    for (std::size_t rank = 0; rank < ranks_; ++rank)
+        most = std::max({most, loads_.out_near[rank], loads_.in_near[rank]});
     if (most == 0) return 0;
     return static_cast<double>(most) / rates_.scale_up +
            costs_.message_overhead_s * static_cast<double>(rates_.width - 1) + costs_.scale_up_latency_s;
@@ -123,7 +128,9 @@ bool Ledger::goes_straight() const {
     if (ports_.scale_out != ScaleOut::kRail) return true;
     for (std::size_t src = 0; src < ranks_; ++src) {
         for (std::size_t dst = 0; dst < ranks_; ++dst) {
-            if (src / rates_.width != dst / rates_.width && src % rates_.width != dst % rates_.width && demand_[src * ranks_ + dst] > 0) return false;
+            if (src / rates_.width != dst / rates_.width && src % rates_.width != dst % rates_.width &&
+                demand_[src * ranks_ + dst] > 0)
+                return false;
         }
     }
     return true;
@@ -147,8 +154,10 @@ double Ledger::direct_seconds() const {
         const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];
         if (out == 0 && in == 0) continue;
         if (rates_.nic[rank] <= 0) return kNever;
-        most = std::max({most, static_cast<double>(out) / rates_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
-                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd + costs_.message_overhead_s * fewest});
+        most = std::max({most,
+                         static_cast<double>(out) / rates_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
+                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd +
+                             costs_.message_overhead_s * fewest});
     }
     most = std::max(most, uplink_seconds(false));
     if (most > 0) most += costs_.scale_out_latency_s;
@@ -168,7 +177,9 @@ double Ledger::uplink_seconds(bool is_balanced) const {
             }
             // NICs share it evenly: those with least are done first, and what is left cannot use all of it.
             std::ranges::sort(bytes);
-            const double nic = *std::max_element(rates_.nic.begin() + static_cast<std::ptrdiff_t>(first), rates_.nic.begin() + static_cast<std::ptrdiff_t>(first + tiles_.width));
+            const double nic =
+                *std::max_element(rates_.nic.begin() + static_cast<std::ptrdiff_t>(first),
+                                  rates_.nic.begin() + static_cast<std::ptrdiff_t>(first + tiles_.width));
             double seconds = 0, before = 0;
             for (std::size_t n = 0; n < bytes.size() && nic > 0; ++n) {
                 const double rate = std::min(nic, costs_.uplink_bytes_per_s / static_cast<double>(bytes.size() - n));
@@ -207,9 +218,11 @@ double Ledger::balanced_seconds(const Slicing& cut, bool is_crowded) const {
         }
         if (costs_.uplink_bytes_per_s > 0) rate = std::min(rate, costs_.uplink_bytes_per_s);
         if (rate <= 0) return kNever;
-        const double good = is_crowded && squares > 0 ? goodput(in * in / squares, static_cast<double>(cut.bytes[server])) : 1.0;
+        const double good =
+            is_crowded && squares > 0 ? goodput(in * in / squares, static_cast<double>(cut.bytes[server])) : 1.0;
         const double late = has_idle_helper(server) ? costs_.stage_overhead_s : 0.0;
-        most = std::max({most, out / rate + costs_.message_overhead_s * messages + late, in / (rate * ports_.efficiency) / good});
+        most = std::max(
+            {most, out / rate + costs_.message_overhead_s * messages + late, in / (rate * ports_.efficiency) / good});
     }
     return std::max({most, cut_s_, rail_uplink_seconds()});
 }
@@ -246,8 +259,10 @@ double Ledger::stage_port_seconds() const {
         const double share = static_cast<double>(tiles_.bytes[tile]) / width;
         double gives = 0, gets = 0, nics = 0;
         for (std::size_t gpu = 0; gpu < rates_.width; ++gpu) {
-            gives = std::max(gives, static_cast<double>(tiles_.sent[(src * rates_.width + gpu) * tiles_.servers + dst]) - share);
-            gets = std::max(gets, static_cast<double>(tiles_.received[src * ranks_ + dst * rates_.width + gpu]) * (1 - 1 / width));
+            gives = std::max(
+                gives, static_cast<double>(tiles_.sent[(src * rates_.width + gpu) * tiles_.servers + dst]) - share);
+            gets = std::max(
+                gets, static_cast<double>(tiles_.received[src * ranks_ + dst * rates_.width + gpu]) * (1 - 1 / width));
             nics += std::min(rates_.nic[src * rates_.width + gpu], rates_.nic[dst * rates_.width + gpu]);
         }
         if (nics <= 0) continue;
@@ -280,7 +295,8 @@ double Ledger::most_port_seconds() const {
             out += static_cast<double>(loads_.out_far[rank]) / width;
         }
         for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
-            const auto sends = static_cast<double>(loads_.out_far[rank]), receives = static_cast<double>(loads_.in_far[rank]);
+            const auto sends = static_cast<double>(loads_.out_far[rank]),
+                       receives = static_cast<double>(loads_.in_far[rank]);
             const double up = static_cast<double>(loads_.out_near[rank]) + std::max(sends - out, 0.0) + in;
             const double down = static_cast<double>(loads_.in_near[rank]) + std::max(out - sends, 0.0) + receives;
             most = std::max({most, up, down});
@@ -311,16 +327,20 @@ double Ledger::burst_seconds(const Slicing& cut, double ports_s) const {
     const auto slices = static_cast<std::int64_t>(cut.slices);
     const double part = 1 - static_cast<double>(slice_start(kParts, slices - 1, slices)) / kParts;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() * part * likeness() + move_seconds();
-    return costs_.stage_overhead_s + std::max({near_seconds(), ports_s, wire + costs_.scale_out_latency_s * (1 + waits) + last});
+    return costs_.stage_overhead_s +
+           std::max({near_seconds(), ports_s, wire + costs_.scale_out_latency_s * (1 + waits) + last});
 }
 
 double Ledger::staged_seconds(const Stages& stages) const {
     if (stages.segments.empty()) return costs_.stage_overhead_s + near_seconds();
     // Partners of one stage do not all start at once, and what some lack must come from their neighbours first.
     const double gap = 2 * costs_.message_overhead_s + (is_balanced() ? 0.0 : move_seconds());
-    const double wire = std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds()}) + gap * stages.num_stages;
+    const double wire =
+        std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds()}) +
+        gap * stages.num_stages;
     double late = 0;
-    for (std::size_t server = 0; server < tiles_.servers; ++server) late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
+    for (std::size_t server = 0; server < tiles_.servers; ++server)
+        late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
     return std::max(near_seconds(), wire + stage_port_seconds() + late + costs_.scale_out_latency_s + last);
 }
@@ -331,7 +351,8 @@ double Ledger::window_seconds(const Slicing& cut) const {
     // Every slice waits for the arrival of the one before, in one lane after the other.
     const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
-    return costs_.stage_overhead_s + std::max({near_seconds(), most_port_seconds(), wire + costs_.scale_out_latency_s * (1 + turns) + last});
+    return costs_.stage_overhead_s +
+           std::max({near_seconds(), most_port_seconds(), wire + costs_.scale_out_latency_s * (1 + turns) + last});
 }
 
 double Ledger::detour_seconds(const Assignment& spread, const Slicing& cut) const {
@@ -340,7 +361,8 @@ double Ledger::detour_seconds(const Assignment& spread, const Slicing& cut) cons
     double last = 0;
     for (std::size_t rank = 0; rank < ranks_ && !spread.in_bytes.empty(); ++rank) {
         const auto shares = std::span(spread.in_bytes).subspan(rank * rates_.width, rates_.width);
-        const double restored = static_cast<double>(std::accumulate(shares.begin(), shares.end(), -shares[rank % rates_.width]));
+        const double restored =
+            static_cast<double>(std::accumulate(shares.begin(), shares.end(), -shares[rank % rates_.width]));
         const double slices = std::max(1.0, static_cast<double>(loads_.in_far[rank]) / mean / slice);
         last = std::max(last, restored / slices / ports_.link_rate() / 2);
     }
@@ -352,14 +374,16 @@ double Ledger::least_staged_seconds() const {
     double most = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server) {
         double partners = 0;
-        for (std::size_t other = 0; other < tiles_.servers; ++other) partners += other != server && tiles_.bytes[server * tiles_.servers + other] > 0;
+        for (std::size_t other = 0; other < tiles_.servers; ++other)
+            partners += other != server && tiles_.bytes[server * tiles_.servers + other] > 0;
         most = std::max(most, partners);
     }
     return most * costs_.stage_overhead_s + cut_s_ + costs_.scale_out_latency_s;
 }
 
 double Ledger::least_detour_seconds() const {
-    return costs_.stage_overhead_s + floor_seconds(loads_, ports_) + std::min(costs_.scale_out_latency_s, move_seconds());
+    return costs_.stage_overhead_s + floor_seconds(loads_, ports_) +
+           std::min(costs_.scale_out_latency_s, move_seconds());
 }
 
 }  // namespace interlock

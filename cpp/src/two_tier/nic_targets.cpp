@@ -14,10 +14,11 @@ constexpr double kPortShare = 0.96;  // of a scale-up port's time that a plan ma
 constexpr double kPressed = 0.7;    // of it, from which a port should never idle
 constexpr double kHeavyShare = 0.3;  // of it, that one pair inside a server takes to count as heavy
 constexpr double kWorthParts = 0.02;  // of it, that one pair must take where a port cannot do all in time
-// Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot do
-// all in time, and of one whose port cannot even do what stays inside the server.
+// Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot
+// do all in time, and of one whose port cannot even do what stays inside the server.
 constexpr std::int32_t kHeavyParts = 3, kOverParts = 4, kLoneParts = 6;
-constexpr double kPassingFlows = 3;  // of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out
+constexpr double kPassingFlows =
+    3;  // of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out
 constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
 
 std::int64_t sum(std::span<const std::int64_t> values) {
@@ -65,7 +66,8 @@ Limits port_limits(const Direction& way, const Rates& rates, double seconds, std
         double lacking = bytes, port_room = 0, room = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
             const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
-            const auto far = static_cast<double>(way.far[rank]), near = static_cast<double>(way.near[rank] - way.taken[rank]);
+            const auto far = static_cast<double>(way.far[rank]),
+                       near = static_cast<double>(way.near[rank] - way.taken[rank]);
             limits.equal[rank] = rate > 0 ? bytes * rates.nic[rank] / rate : 0;
             // Its own bytes that do not fit through the scale-up port must take its own NIC.
             const double own = far + near + (helped.empty() ? 0.0 : helped[rank]);
@@ -83,13 +85,15 @@ Limits port_limits(const Direction& way, const Rates& rates, double seconds, std
             port_room += full[rank - first] - limits.most[rank];
             room += nic - full[rank - first];
         }
-        // Where the others cannot take it all, those that are short must help after all: first those whose ports have time.
+        // Where the others cannot take it all, those that are short must help after all: first those whose ports have
+        // time.
         const double raised = port_room > 0 ? std::clamp(lacking / port_room, 0.0, 1.0) : 0.0;
         lacking -= raised * port_room;
         const double forced = room > 0 ? std::clamp(lacking / room, 0.0, 1.0) : 0.0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
             const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
-            limits.most[rank] += raised * (full[rank - first] - limits.most[rank]) + forced * (nic - full[rank - first]);
+            limits.most[rank] +=
+                raised * (full[rank - first] - limits.most[rank]) + forced * (nic - full[rank - first]);
         }
     }
     return limits;
@@ -111,7 +115,8 @@ void fill(std::span<const double> rate, std::span<const double> least, std::span
         for (std::size_t gpu = 0; gpu < rate.size(); ++gpu) total += at(gpu, level);
         (total < bytes ? low : high) = level;
     }
-    for (std::size_t gpu = 0; gpu < rate.size(); ++gpu) target[gpu] = static_cast<std::int64_t>(at(gpu, high)) + (rate[gpu] > 0);
+    for (std::size_t gpu = 0; gpu < rate.size(); ++gpu)
+        target[gpu] = static_cast<std::int64_t>(at(gpu, high)) + (rate[gpu] > 0);
 }
 
 /// Whether the NICs of a server are alike and an equal share suits them all.
@@ -127,7 +132,9 @@ std::vector<std::int64_t> fill_servers(const Direction& way, const Limits& limit
     std::vector<std::int64_t> targets(rates.nic.size(), 0);
     for (std::size_t first = 0; first < targets.size(); first += rates.width) {
         if (suits_equal(limits, rates, first)) continue;
-        const auto part = [&](const std::vector<double>& values) { return std::span(values).subspan(first, rates.width); };
+        const auto part = [&](const std::vector<double>& values) {
+            return std::span(values).subspan(first, rates.width);
+        };
         fill(rates.nic.subspan(first, rates.width), part(limits.least), part(limits.most),
              static_cast<double>(sum(std::span(way.far).subspan(first, rates.width))),
              std::span(targets).subspan(first, rates.width));
@@ -135,15 +142,17 @@ std::vector<std::int64_t> fill_servers(const Direction& way, const Limits& limit
     return targets;
 }
 
-/// Whether bytes that flow like a fluid fit through all ports in some time: each GPU fills its own NIC with its own bytes,
-/// the rest takes the NICs of neighbours whose ports have room, and near bytes too many for a port take idle NICs.
+/// Whether bytes that flow like a fluid fit through all ports in some time: each GPU fills its own NIC with its own
+/// bytes, the rest takes the NICs of neighbours whose ports have room, and near bytes too many for a port take idle
+/// NICs.
 bool fits_in(const RankLoads& loads, const Rates& rates, double seconds, bool joins_own) {
     const double port = seconds * rates.scale_up;
     for (std::size_t first = 0; first < rates.nic.size(); first += rates.width) {
         double out_lacks = 0, in_lacks = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
             const double nic = rates.nic[rank] * seconds;
-            const auto out_far = static_cast<double>(loads.out_far[rank]), in_far = static_cast<double>(loads.in_far[rank]);
+            const auto out_far = static_cast<double>(loads.out_far[rank]),
+                       in_far = static_cast<double>(loads.in_far[rank]);
             const double out_rest = std::max(0.0, out_far - nic), in_rest = std::max(0.0, in_far - nic);
             double out_port = static_cast<double>(loads.out_near[rank]) + out_rest;
             double in_port = static_cast<double>(loads.in_near[rank]) + in_rest;
@@ -175,7 +184,8 @@ RankLoads rank_loads(const Tiles& tiles) {
         const std::size_t server = rank / tiles.width;
         loads.out_near[rank] = tiles.sent[rank * tiles.servers + server];
         loads.in_near[rank] = tiles.received[server * ranks + rank];
-        for (std::size_t other = 0; other < tiles.servers; ++other) loads.out_far[rank] += tiles.sent[rank * tiles.servers + other];
+        for (std::size_t other = 0; other < tiles.servers; ++other)
+            loads.out_far[rank] += tiles.sent[rank * tiles.servers + other];
         loads.out_far[rank] -= loads.out_near[rank];
     }
     for (std::size_t server = 0; server < tiles.servers; ++server) {
@@ -251,16 +261,18 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
                                                      (near + passed_on > pressed ? kFullSender : 0) |
                                                      (near + passed_on > full ? kOverSender : 0)));
     }
-    NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates), nic_bytes(rates, seconds),
-                       std::move(hot_ends)};
-    const auto is_any = [](const auto& values) { return std::ranges::any_of(values, [](auto value) { return value != 0; }); };
+    NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates),
+                       nic_bytes(rates, seconds), std::move(hot_ends)};
+    const auto is_any = [](const auto& values) {
+        return std::ranges::any_of(values, [](auto value) { return value != 0; });
+    };
     const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
     if (is_even && !is_any(targets.hot_ends) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
     return targets;
 }
 
-std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, const Loops& loops) {
+std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads,
+                                   const Rates& rates, double seconds, const Loops& loops) {
     const std::size_t ranks = rates.nic.size();
     const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
     const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
@@ -281,7 +293,9 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     // Only what all NICs of the server have to spare may go to traffic inside it.
     std::vector<double> spare(rates.servers, 0.0);
     for (std::size_t server = 0; loops.joins_own && server < rates.servers; ++server) {
-        const auto part = [&](const auto& values) { return std::span(values).subspan(server * rates.width, rates.width); };
+        const auto part = [&](const auto& values) {
+            return std::span(values).subspan(server * rates.width, rates.width);
+        };
         for (const double rate : part(rates.nic)) spare[server] += rate * seconds;
         spare[server] -= static_cast<double>(std::max(sum(part(loads.out_far)), sum(part(loads.in_far))));
     }
@@ -293,7 +307,8 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     for (std::size_t src = 0; src < ranks; ++src) {
         const std::size_t first = src / rates.width * rates.width;
         const auto all = static_cast<double>(sum(std::span(loads.out_far).subspan(first, rates.width)));
-        Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src], all / static_cast<double>(rates.width));
+        Port out =
+            look(loads.out_far[src], loads.out_near[src], rates.nic[src], all / static_cast<double>(rates.width));
         for (std::size_t dst = first; dst < first + rates.width; ++dst) {
             const std::int64_t bytes = demand_bytes[src * ranks + dst];
             if (src == dst || bytes < worth) continue;

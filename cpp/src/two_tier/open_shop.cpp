@@ -108,7 +108,8 @@ private:
     void each_wanted(std::int32_t index, Visit visit) const {
         for (std::size_t word = 0; word < words_; ++word) {
             for (std::uint64_t left = wants_[size(index) * words_ + word]; left != 0; left &= left - 1) {
-                if (visit((index < n_ ? n_ : 0) + static_cast<std::int32_t>(word) * 64 + std::countr_zero(left))) return;
+                if (visit((index < n_ ? n_ : 0) + static_cast<std::int32_t>(word) * 64 + std::countr_zero(left)))
+                    return;
             }
         }
     }
@@ -136,8 +137,8 @@ private:
     void begin(std::int32_t sender, std::int32_t receiver) {
         const std::int64_t cost = left_[at(sender, receiver - n_)] + setup_;
         const std::int32_t stages = std::max(port(sender).stages, port(receiver).stages) + 1;
-        // Ports with slack use up their stages no faster than time passes: one that ran ahead would make all its later partners
-        // skip stages too.
+        // Ports with slack use up their stages no faster than time passes: one that ran ahead would make all its later
+        // partners skip stages too.
         const std::int64_t opens_at = portion(target_, std::max(stages - kStagesAtOnce, 0), num_stages_);
         for (const auto& [index, other] : {std::pair{sender, receiver}, std::pair{receiver, sender}}) {
             port(index) = {port(index).pending - cost, now_, now_ + cost, other, stages, -1, opens_at};
@@ -217,7 +218,8 @@ private:
     void pair_anyone() {
         std::int32_t least = kNone;
         for (const std::int32_t index : free_) {
-            if (port(index).partner == kNone && (least == kNone || port(index).stages < port(least).stages)) least = index;
+            if (port(index).partner == kNone && (least == kNone || port(index).stages < port(least).stages))
+                least = index;
         }
         const std::int32_t other = best_partner(least, true);
         begin(std::min(least, other), std::max(least, other));
@@ -281,7 +283,8 @@ private:
     }
 
     [[nodiscard]] std::int64_t next_event() {
-        while (!ends_.empty() && (port(ends_.top().sender).partner == kNone || port(ends_.top().sender).end != ends_.top().when)) {
+        while (!ends_.empty() &&
+               (port(ends_.top().sender).partner == kNone || port(ends_.top().sender).end != ends_.top().when)) {
             ends_.pop();
         }
         std::int64_t next = ends_.empty() ? std::numeric_limits<std::int64_t>::max() : ends_.top().when;

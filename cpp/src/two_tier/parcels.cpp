@@ -74,7 +74,9 @@ void TileParcels::cut(std::size_t src_server, std::size_t dst_server, std::int32
     // What goes straight leaves last: it has no hop to go.
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
         for (auto* parcels : {&loads_[lane].own, &loads_[lane].helped}) {
-            if (parcels->size() > 1) std::ranges::stable_partition(*parcels, [&](const Parcel& parcel) { return parcel.receiver != lanes_[lane].in_gpu; });
+            if (parcels->size() > 1)
+                std::ranges::stable_partition(
+                    *parcels, [&](const Parcel& parcel) { return parcel.receiver != lanes_[lane].in_gpu; });
         }
     }
 }
@@ -92,10 +94,13 @@ void TileParcels::find_sharers(std::size_t rank, bool sends) {
     }
 }
 
-void TileParcels::divide(std::size_t src_server, std::size_t dst_server, bool sends, std::vector<std::vector<Part>>& parts) {
+void TileParcels::divide(std::size_t src_server, std::size_t dst_server, bool sends,
+                         std::vector<std::vector<Part>>& parts) {
     const std::size_t server = sends ? src_server : dst_server;
     const auto& shares = sends ? assignment_.out_bytes : assignment_.in_bytes;
-    const auto pair_of = [&](std::size_t own, std::size_t other) { return sends ? own * width_ + other : other * width_ + own; };
+    const auto pair_of = [&](std::size_t own, std::size_t other) {
+        return sends ? own * width_ + other : other * width_ + own;
+    };
     const auto bytes_of = [&](std::size_t pair) {
         return demand_[(src_server * width_ + pair / width_) * ranks_ + dst_server * width_ + pair % width_];
     };
@@ -146,8 +151,8 @@ void TileParcels::divide(std::size_t src_server, std::size_t dst_server, bool se
     }
 }
 
-void TileParcels::add(std::int32_t sender, std::int32_t receiver, std::int32_t out, std::int32_t in, std::int64_t offset,
-                      std::int64_t bytes) {
+void TileParcels::add(std::int32_t sender, std::int32_t receiver, std::int32_t out, std::int32_t in,
+                      std::int64_t offset, std::int64_t bytes) {
     if (bytes <= 0) return;
     std::int32_t& lane = lane_of_[to_size(out) * width_ + to_size(in)];
     if (lane < 0) {

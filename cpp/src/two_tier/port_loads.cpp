@@ -42,7 +42,8 @@ NicLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision&
         const bool is_first = segment.first_byte == 0;  // lanes are those of the whole tile
         if (!is_first && plan.pace != Pace::kWindow) continue;
         if (parcels) parcels->cut(src, dst);
-        for (const Lane& lane : parcels ? parcels->lanes() : plan.lanes.of(src, dst, decided.tile_bytes(src, dst), scratch)) {
+        for (const Lane& lane :
+             parcels ? parcels->lanes() : plan.lanes.of(src, dst, decided.tile_bytes(src, dst), scratch)) {
             const std::size_t out = src * width + to_size(lane.out_gpu), in = dst * width + to_size(lane.in_gpu);
             if (is_first) loads.out_bytes[out] += lane.bytes;
             if (is_first) loads.in_bytes[in] += lane.bytes;
@@ -55,7 +56,8 @@ NicLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision&
     return loads;
 }
 
-double switch_port_seconds(std::span<const std::int64_t> demand, const TwoTierDecision& decision, double port_bytes_per_s) {
+double switch_port_seconds(std::span<const std::int64_t> demand, const TwoTierDecision& decision,
+                           double port_bytes_per_s) {
     const DecidedPlan decided(demand, decision, kEveryone);
     const TwoTierPlan& plan = decided.plan();
     const std::size_t width = plan.width, ranks = plan.servers * width;
@@ -80,7 +82,8 @@ double switch_port_seconds(std::span<const std::int64_t> demand, const TwoTierDe
         const std::int64_t bytes = decided.tile_bytes(src / width, dst / width);
         if (bytes == 0) continue;
         const auto lanes = plan.lanes.of(src / width, dst / width, bytes, scratch);
-        const auto loads = assigner.assign(demand.data() + src * ranks + dst, ranks, lanes, plan.lanes.hot(src / width, dst / width));
+        const auto loads =
+            assigner.assign(demand.data() + src * ranks + dst, ranks, lanes, plan.lanes.hot(src / width, dst / width));
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
                 for (const Parcel& parcel : *parcels) {

@@ -128,7 +128,8 @@ private:
         std::int64_t most = std::min(bytes, (load - most_ + relief - 1) / relief);
         for (const auto& [other, times] : change.entries()) {
             if (times <= 0) continue;
-            const std::int64_t room = std::max((load - ports_[other]) / (times + relief), (most_ - ports_[other]) / times);
+            const std::int64_t room =
+                std::max((load - ports_[other]) / (times + relief), (most_ - ports_[other]) / times);
             most = std::min(most, room);
         }
         return most;
@@ -203,7 +204,9 @@ void count_moves(const TileLoads& tile, PortLoads& ports) {
     for (std::size_t lane = 0; lane < tile.lanes.size(); ++lane) {
         for (const auto* parcels : {&tile.loads[lane].own, &tile.loads[lane].helped}) {
             for (const auto& [sender, receiver, offset, bytes] : *parcels) {
-                const auto at = [](std::size_t first, std::int32_t gpu) { return first + static_cast<std::size_t>(gpu); };
+                const auto at = [](std::size_t first, std::int32_t gpu) {
+                    return first + static_cast<std::size_t>(gpu);
+                };
                 if (sender != tile.lanes[lane].out_gpu) {
                     ports.up[at(tile.src_first, sender)] += bytes;
                     ports.down[at(tile.src_first, tile.lanes[lane].out_gpu)] += bytes;
@@ -218,7 +221,8 @@ void count_moves(const TileLoads& tile, PortLoads& ports) {
 }
 
 void even_ports(const TileLoads& tile, PortLoads& ports, std::int64_t most_bytes) {
-    const std::size_t width = tile.src_first > tile.dst_first ? tile.src_first - tile.dst_first : tile.dst_first - tile.src_first;
+    const std::size_t width =
+        tile.src_first > tile.dst_first ? tile.src_first - tile.dst_first : tile.dst_first - tile.src_first;
     Evener evener(tile, ports, width, most_bytes);
     if (evener.run()) write_back(evener.loads(), tile);
 }
@@ -240,7 +244,9 @@ PairLoads even_pair(std::span<const std::int64_t> demand_bytes, const TwoTierPla
     }
     std::array<std::vector<Lane>, 2> lanes;
     PairLoads loads(2);
-    const auto tile = [&](std::size_t src) { return TileLoads{lanes[src], loads[src], src * width, (1 - src) * width}; };
+    const auto tile = [&](std::size_t src) {
+        return TileLoads{lanes[src], loads[src], src * width, (1 - src) * width};
+    };
     for (std::size_t src = 0; src < 2; ++src) {
         const std::int64_t* bytes = demand_bytes.data() + src * width * ranks + (1 - src) * width;
         std::int64_t tile_bytes = 0;

@@ -68,7 +68,8 @@ RoutePorts::RoutePorts(const Ports& ports, const Route& route) {
         hop(ports, route.from, route.out);
         add(ports.out(static_cast<std::size_t>(route.out)));
     }
-    if (route.from >= 0 && route.to >= 0) uplinks(ports, static_cast<std::size_t>(route.out), static_cast<std::size_t>(route.in));
+    if (route.from >= 0 && route.to >= 0)
+        uplinks(ports, static_cast<std::size_t>(route.out), static_cast<std::size_t>(route.in));
     if (route.to >= 0) {
         add(ports.in(static_cast<std::size_t>(route.in)));
         hop(ports, route.in, route.to);
@@ -101,7 +102,8 @@ void RoutePorts::uplinks(const Ports& ports, std::size_t out, std::size_t in) {
     if (hashed > 0) {
         // Leaves join the NICs of a rail where there is a spine, else those of servers, in rank order.
         const auto leaf = [&](std::size_t rank) {
-            const std::size_t place = ports.scale_out == ScaleOut::kSpine ? rank % ports.width * ports.servers + rank / ports.width : rank;
+            const std::size_t place =
+                ports.scale_out == ScaleOut::kSpine ? rank % ports.width * ports.servers + rank / ports.width : rank;
             return place / static_cast<std::size_t>(ports.hash_radix);
         };
         if (leaf(out) != leaf(in)) {

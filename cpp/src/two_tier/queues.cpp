@@ -52,7 +52,10 @@ double alone_seconds(const LaneFlow& lane, double rate, double latency_s, double
 class Moves {
 public:
     Moves(const Ports& ports, std::int32_t waves)
-        : waves_(to_size(waves)), width_(ports.width), bytes_(ports.ranks() * waves_ * width_, 0.0), moment_s_(bytes_.size(), 0.0) {}
+        : waves_(to_size(waves)),
+          width_(ports.width),
+          bytes_(ports.ranks() * waves_ * width_, 0.0),
+          moment_s_(bytes_.size(), 0.0) {}
 
     [[nodiscard]] std::size_t at(std::int32_t wave, std::int32_t from, std::int32_t to) const {
         const std::size_t src = to_size(from), dst = to_size(to);
@@ -67,9 +70,11 @@ public:
         for (std::size_t move = 0; move < bytes_.size(); ++move) {
             if (bytes_[move] <= 0) continue;
             const std::size_t first = move / (width_ * width_ * waves_) * width_;
-            const RoutePorts on(ports, {to_int32(first + move / width_ % width_), to_int32(first + move % width_), -1, -1, -1});
+            const RoutePorts on(
+                ports, {to_int32(first + move / width_ % width_), to_int32(first + move % width_), -1, -1, -1});
             double overhead = overhead_s;  // at the first
-            for (const std::size_t port : on.all()) visit(move, port, bytes_[move] / rate[port] + std::exchange(overhead, 0.0));
+            for (const std::size_t port : on.all())
+                visit(move, port, bytes_[move] / rate[port] + std::exchange(overhead, 0.0));
         }
     }
 
@@ -78,7 +83,8 @@ public:
         for (std::size_t move = 0; move < bytes_.size(); ++move) {
             if (bytes_[move] <= 0) continue;
             const std::size_t first = move / (width_ * width_ * waves_) * width_;
-            visit(move, to_int32(move / (width_ * width_) % waves_), first + move / width_ % width_, first + move % width_, bytes_[move]);
+            visit(move, to_int32(move / (width_ * width_) % waves_), first + move / width_ % width_,
+                  first + move % width_, bytes_[move]);
         }
     }
 
@@ -89,7 +95,8 @@ private:
 
 class Queues {
 public:
-    Queues(std::span<const std::int64_t> demand, const TwoTierDecision& decision, const Ports& ports, const TwoTierCosts& costs)
+    Queues(std::span<const std::int64_t> demand, const TwoTierDecision& decision, const Ports& ports,
+           const TwoTierCosts& costs)
         : demand_(demand),
           decision_(decision),
           ports_(ports),
@@ -103,7 +110,8 @@ public:
           wire_bytes_(table_.wires.size(), 0.0),
           ready_s_(table_.wires.size(), 0.0),
           arrives_s_(table_.wires.size(), 0.0) {
-        // Uplinks are ports here: what NICs get of them is found, not given. In a window lanes are alike, each a slice at a time.
+        // Uplinks are ports here: what NICs get of them is found, not given. In a window lanes are alike, each a slice
+        // at a time.
         if (decision.pace == Pace::kWindow) return;
         for (std::size_t rank = 0; rank < ports.ranks(); ++rank) {
             rate_[ports.out(rank)] = ports.nic[rank];
@@ -167,16 +175,20 @@ private:
         const auto around = [&](const Route& route, double bytes) {
             add_near(route.from, route.to, -bytes, 0);
             const std::int32_t slices = relay_slices(static_cast<std::int64_t>(bytes), route, decision_.hop_costs);
-            const std::int32_t first = route.relay >= 0 ? route.relay : route.out, second = route.relay >= 0 ? route.relay : route.in;
+            const std::int32_t first = route.relay >= 0 ? route.relay : route.out,
+                               second = route.relay >= 0 ? route.relay : route.in;
             add_near(route.from, first, bytes, slices);
             if (first != second || route.relay < 0) add_loop(first, second, bytes, slices);
             add_near(second, route.to, bytes, slices);
             // Each slice leaves when one before it is there.
-            const double slice_s = (route.relay >= 0 ? costs_.scale_up_latency_s : costs_.scale_out_latency_s) + costs_.message_overhead_s;
+            const double slice_s =
+                (route.relay >= 0 ? costs_.scale_up_latency_s : costs_.scale_out_latency_s) + costs_.message_overhead_s;
             if (first != route.from || second != route.to) {
                 // A relay that has nothing of its own opens the stage when the first slice is there.
-                const double opened_s = has_own[to_size(first)] && has_own[to_size(second)] ? 0.0 : costs_.stage_overhead_s;
-                end = std::max(end, costs_.stage_overhead_s + opened_s + bytes / ports_.link_rate() + (slices / kRelayFlows + 1) * slice_s);
+                const double opened_s =
+                    has_own[to_size(first)] && has_own[to_size(second)] ? 0.0 : costs_.stage_overhead_s;
+                end = std::max(end, costs_.stage_overhead_s + opened_s + bytes / ports_.link_rate() +
+                                        (slices / kRelayFlows + 1) * slice_s);
             }
         };
         for (const HeavyPair& pair : decision_.heavy_pairs) {
@@ -189,20 +201,24 @@ private:
         return end;
     }
 
-    /// What hops to NICs of neighbours, wave by wave, shares a port with what stays inside the server as long as there is any,
-    /// and with what wires bring for others, which comes as long as they run.
+    /// What hops to NICs of neighbours, wave by wave, shares a port with what stays inside the server as long as there
+    /// is any, and with what wires bring for others, which comes as long as they run.
     void give(Moves& moves, const Moves& later) {
         std::vector<double> clock_s(ports_.count(), 0.0), gives_s(ports_.count(), 0.0), passes_s(ports_.count(), 0.0);
-        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t, std::size_t port, double seconds) { gives_s[port] += seconds; });
-        later.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t, std::size_t port, double seconds) { passes_s[port] += seconds; });
+        moves.for_each(ports_, rate_, costs_.message_overhead_s,
+                       [&](std::size_t, std::size_t port, double seconds) { gives_s[port] += seconds; });
+        later.for_each(ports_, rate_, costs_.message_overhead_s,
+                       [&](std::size_t, std::size_t port, double seconds) { passes_s[port] += seconds; });
         const double wires_s = longest_wire_s();
-        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
-            clock_s[port] += seconds;
-            const double others = passes_s[port] / std::max(wires_s, at_once_s_[port] + gives_s[port] + passes_s[port]);
-            const double shared_s = clock_s[port] + std::min(at_once_s_[port], clock_s[port]);
-            const double done_s = costs_.stage_overhead_s + shared_s / (1 - others) + costs_.scale_up_latency_s;
-            moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
-        });
+        moves.for_each(
+            ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
+                clock_s[port] += seconds;
+                const double others =
+                    passes_s[port] / std::max(wires_s, at_once_s_[port] + gives_s[port] + passes_s[port]);
+                const double shared_s = clock_s[port] + std::min(at_once_s_[port], clock_s[port]);
+                const double done_s = costs_.stage_overhead_s + shared_s / (1 - others) + costs_.scale_up_latency_s;
+                moves.moment_s(move) = std::max(moves.moment_s(move), done_s);
+            });
         for (std::size_t port = 0; port < clock_s.size(); ++port) at_once_s_[port] += clock_s[port];
         wait_in_waves(moves);
         for (const WirePiece& piece : table_.pieces) {
@@ -217,7 +233,8 @@ private:
     [[nodiscard]] double longest_wire_s() const {
         std::vector<double> seconds(2 * ports_.ranks(), 0.0);
         for (std::size_t id = 0; id < table_.wires.size(); ++id) {
-            const std::size_t out = ports_.out(to_size(table_.wires[id].src)), in = ports_.in(to_size(table_.wires[id].dst));
+            const std::size_t out = ports_.out(to_size(table_.wires[id].src)),
+                              in = ports_.in(to_size(table_.wires[id].dst));
             seconds[out] += wire_bytes_[id] / rate_[out];
             seconds[in] += wire_bytes_[id] / rate_[in];
         }
@@ -236,14 +253,17 @@ private:
             Sender& sender = senders[src * streams + to % streams];
             if (std::exchange(sender.wave, wave) != wave) sender.done_s.push_back(0.0);
             const std::size_t count = sender.done_s.size();
-            const double before_s = count > kBalanceWaves ? sender.done_s[count - 1 - kBalanceWaves] : costs_.stage_overhead_s;
+            const double before_s =
+                count > kBalanceWaves ? sender.done_s[count - 1 - kBalanceWaves] : costs_.stage_overhead_s;
             double& done_s = moves.moment_s(move);
-            done_s = std::max(done_s, before_s + bytes / ports_.link_rate() + costs_.message_overhead_s + costs_.scale_up_latency_s);
+            done_s = std::max(
+                done_s, before_s + bytes / ports_.link_rate() + costs_.message_overhead_s + costs_.scale_up_latency_s);
             sender.done_s.back() = std::max(sender.done_s.back(), done_s);
         });
     }
 
-    /// A rank opens the stage when it first has something to send: who only passes on opens it late. Wires wait for that.
+    /// A rank opens the stage when it first has something to send: who only passes on opens it late. Wires wait for
+    /// that.
     void open_doors() {
         for (std::size_t rank = 0; rank < ports_.ranks(); ++rank) {
             if (sends_at_once_[rank]) opened_s_[rank] = costs_.stage_overhead_s;
@@ -269,7 +289,8 @@ private:
                 lane = to_int32(lanes_.size());
                 lanes_.push_back({.src = wire.src, .dst = wire.dst, .slice_bytes = {}});
                 if (decision_.pace == Pace::kWindow) {
-                    for (std::size_t n = 0; n < 2; ++n) lanes_.back().after[n] = wire.after[n] == kNoWire ? -1 : lane_of[to_size(wire.after[n])];
+                    for (std::size_t n = 0; n < 2; ++n)
+                        lanes_.back().after[n] = wire.after[n] == kNoWire ? -1 : lane_of[to_size(wire.after[n])];
                 }
             }
             lane_of[id] = lane;
@@ -291,7 +312,8 @@ private:
         for (std::size_t id = table_.wires.size(); id-- > 0;) {
             const std::size_t lane = to_size(lane_of[id]);
             const LaneFlow& flow = lanes_[lane];
-            if (slice[lane] == flow.slices || slice[lane] % std::max(1, flow.flows) == 0) together[lane] = left[lane] / flow.bytes;
+            if (slice[lane] == flow.slices || slice[lane] % std::max(1, flow.flows) == 0)
+                together[lane] = left[lane] / flow.bytes;
             --slice[lane];
             left[lane] -= wire_bytes_[id];
             const double paced_s = spans[lane].start_s + (spans[lane].end_s - spans[lane].start_s) * together[lane];
@@ -308,7 +330,8 @@ private:
             const double rate = std::min(rate_[ports_.out(to_size(slice.src))], rate_[ports_.in(to_size(slice.dst))]);
             for (const std::int32_t earlier : slice.after) {
                 if (earlier == kNoWire) continue;
-                arrives_s_[id] = std::max(arrives_s_[id], arrives_s_[to_size(earlier)] + wire_bytes_[id] / rate + costs_.message_overhead_s + costs_.scale_out_latency_s);
+                arrives_s_[id] = std::max(arrives_s_[id], arrives_s_[to_size(earlier)] + wire_bytes_[id] / rate +
+                                                              costs_.message_overhead_s + costs_.scale_out_latency_s);
             }
             last = std::max(last, arrives_s_[id]);
         }
@@ -334,18 +357,22 @@ private:
                 alone = std::min(alone, rate_[port]);
             }
             if (lane.slices > lane.flows) {
-                made.most_rate = lane.bytes / alone_seconds(lane, alone, costs_.scale_out_latency_s, costs_.message_overhead_s);
+                made.most_rate =
+                    lane.bytes / alone_seconds(lane, alone, costs_.scale_out_latency_s, costs_.message_overhead_s);
             }
         }
         // A NIC begins the messages of all its flows before the first byte leaves: nothing arrives until then.
         std::vector<double> begun_s(ports_.count(), kNoLimit);
         for (const SharingLane& lane : sharing) {
-            for (const std::int32_t port : lane.ports()) begun_s[to_size(port)] = std::min(begun_s[to_size(port)], costs_.message_overhead_s * flows[to_size(lane.port.front())]);
+            for (const std::int32_t port : lane.ports())
+                begun_s[to_size(port)] =
+                    std::min(begun_s[to_size(port)], costs_.message_overhead_s * flows[to_size(lane.port.front())]);
         }
         // What a NIC sends waits for hops and pays for messages: it is as much slower.
         for (std::size_t port = 0; port < rate.size(); ++port) {
             if (load[port] <= 0) continue;
-            const double busy_s = port < ranks ? end_of(jobs_[port]) - costs_.stage_overhead_s : begun_s[port] + load[port] / rate_[port];
+            const double busy_s =
+                port < ranks ? end_of(jobs_[port]) - costs_.stage_overhead_s : begun_s[port] + load[port] / rate_[port];
             rate[port] = load[port] / busy_s;
         }
         const auto lose = [&](std::span<const std::int32_t> active, std::span<double> now) {
@@ -357,7 +384,9 @@ private:
                 in_flight[to_size(flow.dst)] += flow.bytes_in_flight();
             }
             for (std::size_t rank = 0; rank < ranks; ++rank) {
-                if (senders[rank] > 0) now[ports_.in(rank)] *= costs_.congestion.goodput(static_cast<std::int32_t>(senders[rank]), in_flight[rank] / senders[rank]);
+                if (senders[rank] > 0)
+                    now[ports_.in(rank)] *= costs_.congestion.goodput(static_cast<std::int32_t>(senders[rank]),
+                                                                      in_flight[rank] / senders[rank]);
             }
         };
         std::vector<Span> spans = share_ports(sharing, rate, costs_.scale_out_latency_s, lose);
@@ -381,7 +410,8 @@ private:
             const Wire& turn = table_.wires[id];
             const std::size_t src = to_size(turn.src), dst = to_size(turn.dst);
             double start_s = std::max({out[src], in[dst], ready_s_[id]});
-            if (std::exchange(stage[src], turn.stage) != turn.stage) opened[src] = std::max(opened[src], start_s) + costs_.stage_overhead_s;
+            if (std::exchange(stage[src], turn.stage) != turn.stage)
+                opened[src] = std::max(opened[src], start_s) + costs_.stage_overhead_s;
             start_s = std::max(start_s, opened[src]);
             const double rate = std::min(rate_[ports_.out(src)], rate_[ports_.in(dst)]);
             out[src] = in[dst] = start_s + costs_.message_overhead_s + wire_bytes_[id] / rate;
@@ -400,7 +430,8 @@ private:
             for (const std::size_t port : on.all()) load[port] += loop.bytes;
         }
         for (std::size_t port = 0; port < load.size(); ++port) {
-            if (load[port] > 0) last = std::max(last, costs_.stage_overhead_s + load[port] / rate_[port] + costs_.scale_out_latency_s);
+            if (load[port] > 0)
+                last = std::max(last, costs_.stage_overhead_s + load[port] / rate_[port] + costs_.scale_out_latency_s);
         }
         return last;
     }
@@ -416,9 +447,10 @@ private:
         moves.for_each_move([&](std::size_t move, std::int32_t, std::size_t from, std::size_t, double) {
             moves.moment_s(move) = std::max(moves.moment_s(move), opened_s_[from]);
         });
-        moves.for_each(ports_, rate_, costs_.message_overhead_s, [&](std::size_t move, std::size_t port, double seconds) {
-            jobs_[port].push_back({moves.moment_s(move), seconds});
-        });
+        moves.for_each(ports_, rate_, costs_.message_overhead_s,
+                       [&](std::size_t move, std::size_t port, double seconds) {
+                           jobs_[port].push_back({moves.moment_s(move), seconds});
+                       });
     }
 
     std::span<const std::int64_t> demand_;

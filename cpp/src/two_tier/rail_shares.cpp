@@ -68,10 +68,12 @@ bool rail_shares(std::span<const std::int64_t> owed_bytes, std::span<const doubl
                  std::int32_t rails, std::span<std::int64_t> shares) {
     const std::size_t servers = owed_bytes.size(), width = static_cast<std::size_t>(rails);
     const auto self = static_cast<std::size_t>(own);
-    require(rails > 0 && rates.size() == servers * width && shares.size() == rates.size(), "rates must be [servers, rails]");
+    require(rails > 0 && rates.size() == servers * width && shares.size() == rates.size(),
+            "rates must be [servers, rails]");
     require(own >= 0 && self < servers, "own must be one of the servers");
     for (const double rate : rates) require(rate >= 0.0 && rate < 1e300, "rates must be finite and not negative");
-    for (const std::int64_t bytes : owed_bytes) require(bytes >= 0 && bytes <= std::int64_t{1} << 62, "bytes must be between 0 and 2^62");
+    for (const std::int64_t bytes : owed_bytes)
+        require(bytes >= 0 && bytes <= std::int64_t{1} << 62, "bytes must be between 0 and 2^62");
     std::fill(shares.begin(), shares.end(), 0);
     const bool equal = std::all_of(rates.begin(), rates.end(), [&](double r) { return r == rates[0] && r > 0.0; });
     std::vector<double> weight(servers * width, 1.0), share;

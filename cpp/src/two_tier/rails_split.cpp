@@ -33,7 +33,8 @@ using Keyed = std::vector<std::pair<std::uint64_t, std::uint32_t>>;
 
 class RailsSplit {
 public:
-    RailsSplit(std::span<const std::int64_t> demand, std::span<const double> rates, std::size_t servers, std::int32_t slices)
+    RailsSplit(std::span<const std::int64_t> demand, std::span<const double> rates, std::size_t servers,
+               std::int32_t slices)
         : demand_(demand),
           rates_(rates),
           servers_(servers),
@@ -52,7 +53,8 @@ public:
         std::vector<std::int64_t> shares(ranks_);
         for (std::size_t own = 0; own < servers_; ++own) {
             const auto owed = std::span(tiles_.bytes).subspan(own * servers_, servers_);
-            require(rail_shares(owed, rates_, to_int32(own), to_int32(width_), shares), "bytes are owed to a server that no rail reaches");
+            require(rail_shares(owed, rates_, to_int32(own), to_int32(width_), shares),
+                    "bytes are owed to a server that no rail reaches");
             for (std::size_t other = 0; other < servers_; ++other) {
                 if (other == own || owed[other] == 0) continue;
                 balance(own, other, std::span(shares).subspan(other * width_, width_));
@@ -71,13 +73,15 @@ private:
     [[nodiscard]] std::int32_t choose_slices(std::size_t own) const {
         const auto others = static_cast<std::int64_t>(std::max<std::size_t>(1, servers_ - 1));
         std::int64_t owed = 0;
-        for (std::size_t other = 0; other < servers_; ++other) owed += other == own ? 0 : tiles_.bytes[own * servers_ + other];
+        for (std::size_t other = 0; other < servers_; ++other)
+            owed += other == own ? 0 : tiles_.bytes[own * servers_ + other];
         const std::int64_t wanted = std::clamp((kSlicesInAll + others - 1) / others, kFewestSlices, kMostSlices);
         const std::int64_t mean = owed / (static_cast<std::int64_t>(width_) * others);
         return static_cast<std::int32_t>(std::max<std::int64_t>(1, std::min(wanted, mean / kSmallestSliceBytes)));
     }
 
-    /// Gives the bytes of a tile their carriers: a GPU keeps its first bytes up to its share, the rest goes to GPUs below theirs.
+    /// Gives the bytes of a tile their carriers: a GPU keeps its first bytes up to its share, the rest goes to GPUs
+    /// below theirs.
     void balance(std::size_t own, std::size_t other, std::span<const std::int64_t> share) {
         tile_parts_.clear();
         room_.assign(share.begin(), share.end());
@@ -105,15 +109,18 @@ private:
         }
     }
 
-    /// Cuts what each carrier takes into slices. Bytes already in place go first. Final GPUs come in rotation from the carrier's
-    /// own index, so that slices which land together do not all go on to one GPU; those for the GPU where they land come last.
+    /// Cuts what each carrier takes into slices. Bytes already in place go first. Final GPUs come in rotation from the
+    /// carrier's own index, so that slices which land together do not all go on to one GPU; those for the GPU where
+    /// they land come last.
     void cut_slices(std::size_t own) {
         if (most_slices_ == 1) {
             parts_.insert(parts_.end(), tile_parts_.begin(), tile_parts_.end());
             return;
         }
         const auto width = to_int32(width_);
-        const auto turn = [&](const Part& part) { return (part.dst % width - part.carrier % width + width - 1) % width; };
+        const auto turn = [&](const Part& part) {
+            return (part.dst % width - part.carrier % width + width - 1) % width;
+        };
         std::ranges::sort(tile_parts_, {}, [&](const Part& part) {
             return std::tuple(part.carrier, part.carrier != part.src, turn(part), part.src);
         });
@@ -148,7 +155,8 @@ private:
             all += weight;
             if (n <= slice) until += weight;
         }
-        return static_cast<std::int64_t>(static_cast<double>(total) * (static_cast<double>(until) / static_cast<double>(all)));
+        return static_cast<std::int64_t>(static_cast<double>(total) *
+                                         (static_cast<double>(until) / static_cast<double>(all)));
     }
 
     [[nodiscard]] std::int32_t landing(const Part& part) const {
@@ -180,8 +188,8 @@ private:
 
     /// One message per distinct key. `deps_of` lists those of a message's parts, `ends` says who sends it to whom.
     template <typename Ends, typename DepOf>
-    void add_messages(const Keyed& keyed, MessagePhase phase, bool in_turn, std::vector<std::int32_t>& message_of, Ends ends,
-                      DepOf dep_of) {
+    void add_messages(const Keyed& keyed, MessagePhase phase, bool in_turn, std::vector<std::int32_t>& message_of,
+                      Ends ends, DepOf dep_of) {
         std::pair<std::int32_t, std::int32_t> before{-1, -1};
         for (std::size_t first = 0, last = 0; first < keyed.size(); first = last) {
             const std::int32_t id = to_int32(writer_.num_messages());
@@ -213,8 +221,9 @@ private:
         hop_of_.assign(parts_.size(), -1);
         const auto moves = [](const Part& part) { return part.carrier != part.src; };
         const auto hops = keyed(moves, [&](const Part& part) { return key(part.src, part.carrier, part.slice); });
-        add_messages(hops, MessagePhase::kBalance, true, hop_of_, [](const Part& part) { return std::pair{part.src, part.carrier}; },
-                     [](std::size_t) { return -1; });
+        add_messages(
+            hops, MessagePhase::kBalance, true, hop_of_,
+            [](const Part& part) { return std::pair{part.src, part.carrier}; }, [](std::size_t) { return -1; });
     }
 
     void add_wires() {
@@ -230,7 +239,9 @@ private:
         std::vector<std::int32_t> fan_of(parts_.size(), -1);
         const auto moves = [&](const Part& part) { return landing(part) != part.dst; };
         const auto fans = keyed(moves, [&](const Part& part) {
-            return ((to_size(landing(part)) * ranks_ + turn(landing(part), part.dst)) * ranks_ + to_size(part.carrier)) * to_size(most_slices_) +
+            return ((to_size(landing(part)) * ranks_ + turn(landing(part), part.dst)) * ranks_ +
+                    to_size(part.carrier)) *
+                       to_size(most_slices_) +
                    to_size(part.slice);
         });
         add_messages(fans, MessagePhase::kRedistribute, false, fan_of,

@@ -9,13 +9,19 @@ namespace interlock {
 namespace {
 
 constexpr double kAlike = 0.02;     // ports whose flows get shares that differ by less are full at once
-constexpr double kStep = 0.03;      // of the busiest port's time, within which lanes may end before shares are made again
+constexpr double kStep = 0.03;  // of the busiest port's time, within which lanes may end before shares are made again
 
-/// Rates of many lanes at once. The simulator's `MaxMinShare` goes from flow to flow, exactly: for the lanes of a detour between 16
-/// servers that took twice as long, and prices need no such digits.
+/// Rates of many lanes at once. The simulator's `MaxMinShare` goes from flow to flow, exactly: for the lanes of a
+/// detour between 16 servers that took twice as long, and prices need no such digits.
 class Fluid {
 public:
-    Fluid(std::span<const SharingLane> lanes, std::span<const double> rate) : lanes_(lanes), rate_(rate.begin(), rate.end()), left_(rate_.size()), flows_(rate_.size()), share_(rate_.size()), lane_rate_(lanes.size()) {}
+    Fluid(std::span<const SharingLane> lanes, std::span<const double> rate)
+        : lanes_(lanes),
+          rate_(rate.begin(), rate.end()),
+          left_(rate_.size()),
+          flows_(rate_.size()),
+          share_(rate_.size()),
+          lane_rate_(lanes.size()) {}
 
     std::vector<double>& port_rates() { return left_; }
     void reset() { left_ = rate_; }
@@ -25,7 +31,8 @@ public:
     void fill(std::vector<std::int32_t> open) {
         std::ranges::fill(flows_, 0.0);
         for (const std::int32_t lane : open) {
-            for (const std::int32_t port : lanes_[to_size(lane)].ports()) flows_[to_size(port)] += lanes_[to_size(lane)].flows;
+            for (const std::int32_t port : lanes_[to_size(lane)].ports())
+                flows_[to_size(port)] += lanes_[to_size(lane)].flows;
         }
         while (!open.empty()) {
             double least = std::numeric_limits<double>::infinity();
@@ -82,7 +89,8 @@ std::vector<Span> share_ports(std::span<const SharingLane> lanes, std::span<cons
     std::vector<double> load(rate.size(), 0.0);
     double step_s = 0;
     for (const SharingLane& lane : lanes) {
-        for (const std::int32_t port : lane.ports()) step_s = std::max(step_s, kStep * (load[to_size(port)] += lane.bytes) / rate[to_size(port)]);
+        for (const std::int32_t port : lane.ports())
+            step_s = std::max(step_s, kStep * (load[to_size(port)] += lane.bytes) / rate[to_size(port)]);
     }
     Fluid fluid(lanes, rate);
     std::vector<double> ends;
@@ -108,7 +116,8 @@ std::vector<Span> share_ports(std::span<const SharingLane> lanes, std::span<cons
         lose(active, fluid.port_rates());
         fluid.fill(active);
         ends.clear();
-        for (const std::int32_t id : active) ends.push_back(now + left[to_size(id)] / std::max(fluid.lane_rate(id), 1e-9));
+        for (const std::int32_t id : active)
+            ends.push_back(now + left[to_size(id)] / std::max(fluid.lane_rate(id), 1e-9));
         // Those that end within a step end in the middle of it: what some lose others gain.
         const double first = ends.empty() ? next : std::ranges::min(ends), until = std::min(next, first + step_s / 2);
         std::size_t n = 0;

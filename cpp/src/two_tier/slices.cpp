@@ -10,8 +10,9 @@ namespace {
 // Caps on work: slices of all lanes of a NIC, of one lane where there are many, and of one lane on the wire at once.
 constexpr double kMostSlices = 64, kLeastMost = 6;
 constexpr std::int64_t kMostFlows = 16;
-// k slices of each of p lanes cost a NIC k * p messages; what has nothing to hide behind at either end is about a quarter of a
-// slice of every lane, the wire's time over 4k: best where both grow alike. `benchmarks/fit_slices.py` finds the quarter again.
+// k slices of each of p lanes cost a NIC k * p messages; what has nothing to hide behind at either end is about a
+// quarter of a slice of every lane, the wire's time over 4k: best where both grow alike. `benchmarks/fit_slices.py`
+// finds the quarter again.
 constexpr double kExposed = 0.25;
 constexpr double kSlicesOfFlow = 2;  // one is on the wire while the arrival of the other is on its way
 
@@ -25,22 +26,27 @@ double Slices::choose() const {
     if (bytes <= 0 || nics <= 0) return 1;
     if (slice_seconds() <= 0) return most;
     // Fewer where lanes are unlike, which end one after the other.
-    const double slices = std::sqrt(kExposed * std::max(bytes / nics, ledger_.restore_seconds()) / (slice_seconds() * partners)) * ledger_.likeness();
+    const double slices =
+        std::sqrt(kExposed * std::max(bytes / nics, ledger_.restore_seconds()) / (slice_seconds() * partners)) *
+        ledger_.likeness();
     return std::clamp(std::round(slices), 1.0, most);
 }
 
 std::vector<std::int64_t> Slices::bytes(Way way, double slices) const {
     const Tiles& tiles = ledger_.tiles();
     const double busiest = busiest_bytes(), fine = std::sqrt(busiest * overhead_bytes());
-    const double staged = std::max(busiest / kMostSlices, fine / kExposed);  // of a stage only the first and last slices show, which are cut finer
+    const double staged = std::max(
+        busiest / kMostSlices, fine / kExposed);  // of a stage only the first and last slices show, which are cut finer
     std::vector<std::int64_t> sizes(tiles.servers, std::max<std::int64_t>(1, static_cast<std::int64_t>(staged)));
     if (way == Way::kStaged) return sizes;
     const auto width = static_cast<double>(rates_.width), lanes = way == Way::kDetour ? width * width : width;
     for (std::size_t src = 0; src < tiles.servers; ++src) {
         const auto row = std::span(tiles.bytes).subspan(src * tiles.servers, tiles.servers);
         const auto out = static_cast<double>(std::accumulate(row.begin(), row.end(), -row[src]));
-        const auto partners = static_cast<double>(std::ranges::count_if(row, [](std::int64_t bytes) { return bytes > 0; }) - (row[src] > 0));
-        // None is much finer than what is best for a NIC with one lane: lanes of a hot receiver, or of a server with little to send.
+        const auto partners = static_cast<double>(
+            std::ranges::count_if(row, [](std::int64_t bytes) { return bytes > 0; }) - (row[src] > 0));
+        // None is much finer than what is best for a NIC with one lane: lanes of a hot receiver, or of a server with
+        // little to send.
         const double least = (way == Way::kDetour ? 1.0 : std::sqrt(kExposed)) * fine;
         const double bytes = std::max(out / lanes / std::max(1.0, partners) / slices, least);
         sizes[src] = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes));
@@ -64,7 +70,8 @@ double Slices::busiest_bytes() const {
     double busiest = 0;
     for (std::size_t src = 0; src < tiles.servers; ++src) {
         const auto row = std::span(tiles.bytes).subspan(src * tiles.servers, tiles.servers);
-        busiest = std::max(busiest, static_cast<double>(std::accumulate(row.begin(), row.end(), -row[src])) / static_cast<double>(rates_.width));
+        busiest = std::max(busiest, static_cast<double>(std::accumulate(row.begin(), row.end(), -row[src])) /
+                                        static_cast<double>(rates_.width));
     }
     for (const double rate : rates_.nic) busiest = std::max(busiest, ledger_.cut_s() * rate);
     return busiest;

@@ -32,7 +32,8 @@ std::vector<double> tile_seconds(const Tiles& tiles, const Rates& rates) {
         for (std::size_t dst = 0; dst < tiles.servers; ++dst) {
             const double slower = is_even ? even : joint_rate(src, dst);
             const std::int64_t bytes = tiles.bytes[src * tiles.servers + dst];
-            if (src != dst && bytes > 0 && slower > 0) seconds[src * tiles.servers + dst] = static_cast<double>(bytes) / slower;
+            if (src != dst && bytes > 0 && slower > 0)
+                seconds[src * tiles.servers + dst] = static_cast<double>(bytes) / slower;
         }
     }
     return seconds;
@@ -62,7 +63,8 @@ std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds) {
                 const std::int64_t bytes = src == dst ? 0 : tiles.bytes[src * tiles.servers + dst];
                 const std::int64_t first = portion(bytes, round, rounds), last = portion(bytes, round + 1, rounds);
                 if (first == last) continue;
-                segments.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), round, first, last - first});
+                segments.push_back(
+                    {static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), round, first, last - first});
             }
         }
     }
@@ -72,7 +74,8 @@ std::vector<Segment> whole_tiles(const Tiles& tiles, std::int32_t rounds) {
 std::vector<Segment> scale_segments(std::span<const Segment> segments, const Tiles& tiles) {
     std::vector<std::int64_t> before(tiles.bytes.size(), 0);
     const auto tile_of = [&](const Segment& segment) {
-        const auto src = static_cast<std::size_t>(segment.src_server), dst = static_cast<std::size_t>(segment.dst_server);
+        const auto src = static_cast<std::size_t>(segment.src_server),
+                   dst = static_cast<std::size_t>(segment.dst_server);
         require(src < tiles.servers && dst < tiles.servers && src != dst, "a segment must join two servers");
         return src * tiles.servers + dst;
     };
@@ -88,7 +91,8 @@ std::vector<Segment> scale_segments(std::span<const Segment> segments, const Til
         const std::size_t tile = tile_of(segment);
         const std::int64_t first = portion(tiles.bytes[tile], segment.first_byte, before[tile]);
         const std::int64_t last = portion(tiles.bytes[tile], segment.first_byte + segment.bytes, before[tile]);
-        if (last > first) scaled.push_back({segment.src_server, segment.dst_server, segment.stage, first, last - first});
+        if (last > first)
+            scaled.push_back({segment.src_server, segment.dst_server, segment.stage, first, last - first});
     }
     // Traffic where there was none: shift by shift, each in a stage of its own, behind the rest.
     for (std::size_t shift = 1; shift < tiles.servers; ++shift) {

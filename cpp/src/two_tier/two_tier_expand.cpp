@@ -16,7 +16,8 @@ namespace interlock {
 namespace {
 
 constexpr std::size_t kStreams = 2;  // of balance out of one GPU that do not wait for each other
-constexpr std::int64_t kGivenParts = 20;  // of what is redistributed to a GPU, from which what it is given counts as much
+constexpr std::int64_t kGivenParts =
+    20;  // of what is redistributed to a GPU, from which what it is given counts as much
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
 constexpr std::int32_t kNone = -1;
@@ -24,8 +25,8 @@ constexpr std::int32_t kNone = -1;
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {
     std::size_t num_waves = 1, num_servers = 1, width = 0, first_rank = 0, num_turns = 0;
-    std::vector<std::int32_t> turn;                 // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
-    std::vector<std::int32_t> slot;                 // per bucket its pieces while they are counted, then the place of its message
+    std::vector<std::int32_t> turn;  // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
+    std::vector<std::int32_t> slot;  // per bucket its pieces while they are counted, then the place of its message
     std::vector<std::uint64_t> is_used;             // a bit per bucket: most have no pieces
     std::vector<std::int32_t> bucket_of;            // per piece, kNone where it does not move
     std::vector<std::uint32_t> first;               // per message, of its pieces among all that move; then their number
@@ -42,7 +43,8 @@ struct Moves {
             // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
             for (std::size_t step = 0; step < width; ++step) {
                 const std::size_t dst = (src + step) % width, own = is_all ? src : to_size(plan.only_rank) - first_rank;
-                if (is_all || plan.is_pair_burst || src == own || dst == own) turn[src * width + dst] = to_int32(num_turns++);
+                if (is_all || plan.is_pair_burst || src == own || dst == own)
+                    turn[src * width + dst] = to_int32(num_turns++);
             }
         }
         slot.assign(num_servers * waves * num_turns, 0);
@@ -50,7 +52,8 @@ struct Moves {
     }
     [[nodiscard]] std::size_t bucket(std::int32_t from, std::int32_t to, std::int32_t wave) const {
         const std::size_t src = to_size(from) - first_rank, dst = to_size(to) - first_rank;
-        const std::size_t server = num_servers == 1 ? 0 : src / width, pair = (src - server * width) * width + (dst - server * width);
+        const std::size_t server = num_servers == 1 ? 0 : src / width,
+                          pair = (src - server * width) * width + (dst - server * width);
         return (server * num_waves + to_size(wave)) * num_turns + to_size(turn[pair]);
     }
     void count(std::size_t piece, std::size_t bucket) {
@@ -83,7 +86,8 @@ struct Moves {
     [[nodiscard]] std::vector<std::uint32_t> ordered() const {
         std::vector<std::uint32_t> order(pieces()), next(first);
         for (std::size_t piece = 0; piece < bucket_of.size(); ++piece) {
-            if (bucket_of[piece] != kNone) order[next[to_size(slot[to_size(bucket_of[piece])])]++] = static_cast<std::uint32_t>(piece);
+            if (bucket_of[piece] != kNone)
+                order[next[to_size(slot[to_size(bucket_of[piece])])]++] = static_cast<std::uint32_t>(piece);
         }
         return order;
     }
@@ -92,9 +96,12 @@ struct Moves {
 /// Rows of everybody, one after the other.
 class AllRows {
 public:
-    AllRows(std::span<const std::int64_t> demand, std::size_t ranks) : ranks_(ranks), item_(number_items(demand, ranks)) {}
+    AllRows(std::span<const std::int64_t> demand, std::size_t ranks)
+        : ranks_(ranks), item_(number_items(demand, ranks)) {}
 
-    void reserve(std::size_t messages, std::size_t pieces) { writer_.reserve(messages, pieces, 2 * messages + pieces / 2); }
+    void reserve(std::size_t messages, std::size_t pieces) {
+        writer_.reserve(messages, pieces, 2 * messages + pieces / 2);
+    }
     /// Begins a message; false where nobody wants to know what it carries.
     bool begin(std::int32_t src, std::int32_t dst) {
         src_ = src;
@@ -138,8 +145,11 @@ public:
         peer_ = src == rank_ ? dst : src;
         return rows_ != nullptr;
     }
-    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length, std::int64_t number) {
-        const std::int64_t item = sender == rank_ ? receiver : receiver == rank_ ? ranks_ + sender : 2 * ranks_ + number;
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length,
+                   std::int64_t number) {
+        const std::int64_t item = sender == rank_     ? receiver
+                                  : receiver == rank_ ? ranks_ + sender
+                                                      : 2 * ranks_ + number;
         rows_->pieces.push_back({item, offset, length});
     }
     void add_dep(std::int32_t message) {
@@ -149,8 +159,8 @@ public:
         if (rows_ == nullptr) return;
         const bool is_alone = is_exclusive_ && phase == MessagePhase::kScaleOut;
         const std::int64_t place = is_alone ? order : static_cast<std::int64_t>(own_row_.size()) - 1;
-        rows_->rows.push_back({bytes, place, peer_, stage, 0, static_cast<std::uint8_t>(phase), 0, static_cast<std::uint8_t>(is_alone ? 1 : 0),
-                               rows_->pieces.size(), rows_->deps.size()});
+        rows_->rows.push_back({bytes, place, peer_, stage, 0, static_cast<std::uint8_t>(phase), 0,
+                               static_cast<std::uint8_t>(is_alone ? 1 : 0), rows_->pieces.size(), rows_->deps.size()});
     }
     RankPart take() { return std::move(part_); }
 
@@ -226,8 +236,8 @@ private:
         rows_.reserve(messages, pieces);
     }
 
-    /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the wire
-    /// waits for. Heavy pairs start at once, in parts.
+    /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the
+    /// wire waits for. Heavy pairs start at once, in parts.
     void add_local() {
         std::vector<std::int32_t> ids;
         ids.reserve(width_);
@@ -258,13 +268,14 @@ private:
         }
     }
 
-    /// The last of a pair's first `bytes` that the assignment sends another way: by a relay or by NICs, in slices that hop on
-    /// as they come, or all at once where there is no hop.
+    /// The last of a pair's first `bytes` that the assignment sends another way: by a relay or by NICs, in slices that
+    /// hop on as they come, or all at once where there is no hop.
     /// @returns how many are left to go straight
     std::int64_t add_routed(std::size_t src, std::size_t dst, std::int64_t bytes) {
         if (plan_.assignment == nullptr) return bytes;
-        const auto routes = std::ranges::equal_range(plan_.assignment->near, std::pair{to_int32(src), to_int32(dst)}, {},
-                                                     [](const RouteBytes& part) { return std::pair{part.route.from, part.route.to}; });
+        const auto routes =
+            std::ranges::equal_range(plan_.assignment->near, std::pair{to_int32(src), to_int32(dst)}, {},
+                                     [](const RouteBytes& part) { return std::pair{part.route.from, part.route.to}; });
         for (const auto& [route, wanted] : routes) {
             const std::int64_t taken = std::min(bytes, wanted), first = bytes - taken;
             bytes = first;
@@ -308,8 +319,9 @@ private:
         return bytes;
     }
 
-    /// Bytes between neighbours that take their NICs. Where a NIC should have one sender at a time these come first: one pair
-    /// after the other into each NIC, then what other servers send. The sender of the first pair has its NIC for it alone.
+    /// Bytes between neighbours that take their NICs. Where a NIC should have one sender at a time these come first:
+    /// one pair after the other into each NIC, then what other servers send. The sender of the first pair has its NIC
+    /// for it alone.
     void add_loop(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int32_t parts) {
         if (first == last) return;
         const std::vector<std::int32_t> before = plan_.loops_in_turn ? loops_into_[dst] : std::vector<std::int32_t>{};
@@ -337,14 +349,15 @@ private:
     }
 
     [[nodiscard]] const HeavyPair* find_heavy(std::size_t src, std::size_t dst) const {
-        const auto place = std::ranges::lower_bound(plan_.heavy_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
-                                                    [](const HeavyPair& pair) { return std::pair{pair.src, pair.dst}; });
+        const auto place =
+            std::ranges::lower_bound(plan_.heavy_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
+                                     [](const HeavyPair& pair) { return std::pair{pair.src, pair.dst}; });
         const bool found = place != plan_.heavy_pairs.end() && to_size(place->src) == src && to_size(place->dst) == dst;
         return found ? &*place : nullptr;
     }
 
-    /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed later, and
-    /// one slow receiver does not stop the others at once.
+    /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed
+    /// later, and one slow receiver does not stop the others at once.
     void add_balance() {
         struct Ids {
             std::int32_t first = 0, last = 0;
@@ -433,8 +446,8 @@ private:
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
-            // What GPUs short of time to receive get does not wait for others; only the time that helpers among them need for
-            // what they are given must not be crowded out.
+            // What GPUs short of time to receive get does not wait for others; only the time that helpers among them
+            // need for what they are given must not be crowded out.
             const bool is_hot = plan_.lanes.is_hot_receiver(to_size(receiver));
             const bool is_long = message_bytes_ >= plan_.least_part_bytes;  // short ones would only add up latencies
             if (plan_.is_pair_burst && is_long && (!is_hot || is_helper[to_size(receiver)])) {
@@ -447,7 +460,8 @@ private:
         }
     }
 
-    /// Ranks whose NICs wait for much that neighbours must give them: what is redistributed to them should leave time for it.
+    /// Ranks whose NICs wait for much that neighbours must give them: what is redistributed to them should leave time
+    /// for it.
     [[nodiscard]] std::vector<bool> find_helpers() const {
         std::vector<std::int64_t> given(ranks_, 0), restored(ranks_, 0);
         for (const WirePiece& piece : table_.pieces) {
@@ -465,10 +479,12 @@ private:
         if (is_wanted_) rows_.add_dep(message);
     }
     void add_piece(const WirePiece& piece) {
-        add_piece(piece.sender, piece.receiver, piece.offset, piece.length, num_routed_ + (&piece - table_.pieces.data()));
+        add_piece(piece.sender, piece.receiver, piece.offset, piece.length,
+                  num_routed_ + (&piece - table_.pieces.data()));
     }
     /// @param number the same wherever these bytes come by
-    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length, std::int64_t number) {
+    void add_piece(std::int32_t sender, std::int32_t receiver, std::int64_t offset, std::int64_t length,
+                   std::int64_t number) {
         message_bytes_ += length;
         ++num_pieces_;
         if (is_wanted_) rows_.add_piece(sender, receiver, offset, length, number);
@@ -497,7 +513,8 @@ private:
 }  // namespace
 
 std::int32_t relay_slices(std::int64_t bytes, const Route& route, const HopCosts& costs) {
-    // The last slice has nothing to hide behind on its second hop, and each costs a message: best where both grow alike.
+    // The last slice has nothing to hide behind on its second hop, and each costs a message: best where both grow
+    // alike.
     const auto all = static_cast<double>(bytes);
     const double best = costs.message_bytes > 0 ? std::sqrt(all / costs.message_bytes) : kRelaySlices;
     const double wait = route.relay >= 0 ? costs.link_wait_bytes : costs.nic_wait_bytes;

@@ -23,54 +23,80 @@ constexpr double kToldApart = 0.015;  // of a time, that a prediction must diffe
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports)
-        : demand_(demand), rates_(rates), costs_(costs), ports_(ports), ledger_(demand, rates, costs, ports), slices_(ledger_, rates, costs), tiles_(ledger_.tiles()) {}
+        : demand_(demand),
+          rates_(rates),
+          costs_(costs),
+          ports_(ports),
+          ledger_(demand, rates, costs, ports),
+          slices_(ledger_, rates, costs),
+          tiles_(ledger_.tiles()) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
         double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
         const double slices_per_lane = slices > 0 ? slices : slices_.choose();
-        const auto cut = [&](TwoTierDecision& decision) { decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane); };
+        const auto cut = [&](TwoTierDecision& decision) {
+            decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
+        };
         const bool has_rails = all_tiles_have_rails();
         // Sums suffice to choose where ports inside servers have time to spare and NICs are alike.
         const bool may_follow = ports_.ranks() <= kMostFollowed;
-        const bool must_follow = may_follow && (only >= 0 || ledger_.ports_matter() || !is_even() || ports_.couples_ends());
-        const auto follow = [&](const TwoTierDecision& decision) { return queue_seconds(demand_, decision, ports_, costs_); };
+        const bool must_follow =
+            may_follow && (only >= 0 || ledger_.ports_matter() || !is_even() || ports_.couples_ends());
+        const auto follow = [&](const TwoTierDecision& decision) {
+            return queue_seconds(demand_, decision, ports_, costs_);
+        };
         TwoTierDecision burst, staged, detour;
         if (wanted(Way::kBurst) && has_rails) {
             burst = make_burst();
             cut(burst);
-            predicted_s[1] = must_follow ? follow(burst) : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes}, ports_seconds(burst));
+            predicted_s[1] = must_follow
+                                 ? follow(burst)
+                                 : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes}, ports_seconds(burst));
         }
         const auto is_any = [&] { return std::ranges::any_of(predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
         const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
         if (wanted(Way::kDirect) && may_be_whole) predicted_s[0] = ledger_.direct_seconds();
-        // The assignment and the stages are most of the work: not made where they can gain nothing that is worth telling.
-        const auto may_gain = [&](double least_s) { return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s); };
+        // The assignment and the stages are most of the work: not made where they can gain nothing that is worth
+        // telling.
+        const auto may_gain = [&](double least_s) {
+            return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s);
+        };
         // Sums miss what slices of a detour wait for and whom they crowd: it is believed only where it can be followed.
         const bool may_believe = may_follow || only >= 0 || !has_rails;
-        if (wanted(Way::kDetour) && may_be_whole && may_believe && may_gain(ledger_.least_detour_seconds()) && (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+        if (wanted(Way::kDetour) && may_be_whole && may_believe && may_gain(ledger_.least_detour_seconds()) &&
+            (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
             detour = make_detour();
             cut(detour);
-            if (detour.assignment.is_whole) predicted_s[3] = must_follow ? follow(detour) : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
+            if (detour.assignment.is_whole)
+                predicted_s[3] = must_follow
+                                     ? follow(detour)
+                                     : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
-        const bool may_take_turns = only >= 0 || (tiles_.largest_far > 0 && (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
+        const bool may_take_turns =
+            only >= 0 || (tiles_.largest_far > 0 &&
+                          (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged = make_staged(stages_s);
             cut(staged);
             if (staged.pace == Pace::kExclusive) {
-                predicted_s[2] = must_follow ? follow(staged) : ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s});
+                predicted_s[2] = must_follow ? follow(staged)
+                                             : ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s});
             } else {
-                predicted_s[2] = may_follow ? follow(staged) : ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
+                predicted_s[2] =
+                    may_follow ? follow(staged)
+                               : ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
             }
         }
-        require(is_any(),
-                only >= 0 ? "this way cannot carry the traffic on this cluster" : "two servers must talk but no rail joins them");
+        require(is_any(), only >= 0 ? "this way cannot carry the traffic on this cluster"
+                                    : "two servers must talk but no rail joins them");
         const auto choose = [&] {
             auto best = static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
-            // Of ways that cannot be told apart, sending straight is simplest, and the lanes of a burst follow traffic that drifts.
+            // Of ways that cannot be told apart, sending straight is simplest, and the lanes of a burst follow traffic
+            // that drifts.
             for (const std::int32_t simpler : {0, 1}) {
                 if (best >= 2 && predicted_s[simpler] < (1 + kToldApart) * predicted_s[best]) best = simpler;
             }
@@ -81,10 +107,14 @@ public:
             predicted_s[3] = follow(detour);
             best = choose();
         }
-        TwoTierDecision decision = best == 1 ? std::move(burst) : best == 2 ? std::move(staged) : best == 3 ? std::move(detour) : started(Way::kDirect);
+        TwoTierDecision decision = best == 1   ? std::move(burst)
+                                   : best == 2 ? std::move(staged)
+                                   : best == 3 ? std::move(detour)
+                                               : started(Way::kDirect);
         std::ranges::copy(predicted_s, decision.predicted_s);
         // Each has a link of its own, or nothing else wants the ports.
-        if (!costs_.is_switched || tiles_.largest_far == 0) decision.local_window = static_cast<std::int32_t>(rates_.width);
+        if (!costs_.is_switched || tiles_.largest_far == 0)
+            decision.local_window = static_cast<std::int32_t>(rates_.width);
         if (decision.way == Way::kDirect) return decision;
         if (decision.way == Way::kDetour) decision.local_window = static_cast<std::int32_t>(rates_.width);
         return decision;
@@ -102,7 +132,8 @@ private:
         decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
         const double rate = std::min(ports_.link_rate(), std::ranges::max(rates_.nic));
         const double message_bytes = costs_.message_overhead_s * rate;
-        decision.hop_costs = {message_bytes, message_bytes + costs_.scale_up_latency_s * rate, message_bytes + costs_.scale_out_latency_s * rate};
+        decision.hop_costs = {message_bytes, message_bytes + costs_.scale_up_latency_s * rate,
+                              message_bytes + costs_.scale_out_latency_s * rate};
         decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * ledger_.cut_s() * rates_.scale_up);
         return decision;
     }
@@ -113,12 +144,13 @@ private:
         const bool is_pair = tiles_.servers == 2;
         const bool has_loops = ledger_.joins_own() && (costs_.fan_in == 0 || is_pair);
         decision.loops_in_turn = costs_.fan_in > 0 && is_pair;
-        // With a single partner much is moved before the wire: what is moved after it should leave ports to that, one move
-        // after the other. On a mesh each has a link of its own.
+        // With a single partner much is moved before the wire: what is moved after it should leave ports to that, one
+        // move after the other. On a mesh each has a link of its own.
         decision.is_pair_burst = is_pair && costs_.is_switched;
         decision.heavy_pairs = tiles_.servers == 1 && ledger_.joins_own()
                                    ? looped_pairs(demand_, rates_)
-                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {has_loops, true, decision.loops_in_turn});
+                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(),
+                                                 {has_loops, true, decision.loops_in_turn});
         go_around_links(decision);
         decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
         decision.crosses_rails = crosses_rails();
@@ -155,9 +187,12 @@ private:
         const std::vector<double> busy = ledger_.busy_seconds();
         // A NIC with a sender more than the fabric likes would lose by loops.
         const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
-        decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
+        decision.assignment =
+            assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
         // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
-        decision.heavy_pairs = decision.assignment.has_hops ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {}) : near_flows();
+        decision.heavy_pairs = decision.assignment.has_hops
+                                   ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {})
+                                   : near_flows();
         decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
         decision.pair_bytes = slices_.pair_bytes();
@@ -167,7 +202,8 @@ private:
     /// On a mesh, bytes between neighbours whose link has no time for them beside what is shared out take a third GPU.
     void go_around_links(TwoTierDecision& decision) const {
         if (costs_.is_switched) return;
-        decision.assignment.near = assign_bytes(demand_, ledger_.loads(), ports_, {0.0, {}, worth_s(), false, true, true}).near;
+        decision.assignment.near =
+            assign_bytes(demand_, ledger_.loads(), ports_, {0.0, {}, worth_s(), false, true, true}).near;
     }
     /// That a move must save: what its messages cost.
     [[nodiscard]] double worth_s() const { return 2 * costs_.message_overhead_s; }
@@ -186,16 +222,21 @@ private:
         std::vector<HeavyPair> pairs;
         const auto each = [&](auto visit) {
             for (std::size_t src = 0; src < ranks; ++src) {
-                for (std::size_t dst = src / rates_.width * rates_.width; dst < (src / rates_.width + 1) * rates_.width; ++dst) {
+                for (std::size_t dst = src / rates_.width * rates_.width; dst < (src / rates_.width + 1) * rates_.width;
+                     ++dst) {
                     if (src != dst) visit(src, dst, demand_[src * ranks + dst]);
                 }
             }
         };
         each([&](std::size_t, std::size_t, std::int64_t bytes) { largest = std::max(largest, bytes); });
-        const std::int64_t flow = std::max<std::int64_t>({1, largest / kMostNearFlows, static_cast<std::int64_t>(costs_.message_overhead_s / kFlowsCost * rates_.scale_up)});
+        const std::int64_t flow = std::max<std::int64_t>(
+            {1, largest / kMostNearFlows,
+             static_cast<std::int64_t>(costs_.message_overhead_s / kFlowsCost * rates_.scale_up)});
         each([&](std::size_t src, std::size_t dst, std::int64_t bytes) {
             const std::int64_t parts = (bytes + flow / 2) / flow;
-            if (parts > 1) pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), static_cast<std::int32_t>(parts), 0});
+            if (parts > 1)
+                pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst),
+                                 static_cast<std::int32_t>(parts), 0});
         });
         return pairs;
     }
@@ -208,7 +249,8 @@ private:
             if (src == dst || tiles_.bytes[tile] == 0) continue;
             bool joined = false;
             for (std::size_t rail = 0; rail < tiles_.width; ++rail) {
-                joined = joined || std::min(rates_.nic[src * tiles_.width + rail], rates_.nic[dst * tiles_.width + rail]) > 0;
+                joined = joined ||
+                         std::min(rates_.nic[src * tiles_.width + rail], rates_.nic[dst * tiles_.width + rail]) > 0;
             }
             if (!joined) return false;
         }
@@ -240,7 +282,8 @@ std::int64_t typical_lane_bytes(const Tiles& tiles, const LaneTable& lanes) {
         for (std::size_t tile = src * tiles.servers; tile < (src + 1) * tiles.servers; ++tile) {
             if (tile % tiles.servers == src || tiles.bytes[tile] == 0) continue;
             bytes += tiles.bytes[tile];
-            count += lanes.offsets.empty() ? static_cast<std::int64_t>(tiles.width) : lanes.offsets[tile + 1] - lanes.offsets[tile];
+            count += lanes.offsets.empty() ? static_cast<std::int64_t>(tiles.width)
+                                           : lanes.offsets[tile + 1] - lanes.offsets[tile];
         }
         if (count > 0) most = std::max(most, bytes / count);
     }
@@ -255,7 +298,8 @@ std::vector<Segment> tiles_at(const Tiles& tiles, std::size_t server) {
         const std::size_t first = src == server ? 0 : server, last = src == server ? tiles.servers : server + 1;
         for (std::size_t dst = first; dst < last; ++dst) {
             const std::int64_t bytes = src == dst ? 0 : tiles.bytes[src * tiles.servers + dst];
-            if (bytes > 0) segments.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), 0, 0, bytes});
+            if (bytes > 0)
+                segments.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), 0, 0, bytes});
         }
     }
     return segments;
@@ -267,7 +311,8 @@ LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tile
                    bool crosses_rails) {
     if (targets.are_equal()) return {tiles.servers, tiles.width, {}, {}, {}};
     if (crosses_rails) return cross_lanes(demand_bytes, tiles, targets);
-    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with NICs of unlike rates.
+    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with NICs of unlike
+    // rates.
     const auto& most = targets.most_bytes;
     const bool is_even = std::ranges::all_of(most, [&](std::int64_t bytes) { return bytes == most[0]; });
     const bool has_side_by_side = pace == Pace::kBurst && (tiles.servers > 2 || is_even);
@@ -283,7 +328,8 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
     return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
 }
 
-DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs, const Ports& ports) {
+DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
+                         const Ports& ports) {
     const Ledger ledger(demand_bytes, rates, costs, ports);
     return {ledger.direct_seconds(), costs.stage_overhead_s + ledger.cut_s()};
 }
@@ -312,7 +358,9 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
     if (decision.way == Way::kDetour) plan_.typical_lane_bytes = decision.pair_bytes;
     if (!decision.segments.empty()) return;
     // In a burst, tiles between other servers do not tell.
-    whole_ = rank == kEveryone || decision.pace != Pace::kBurst ? whole_tiles(tiles_) : tiles_at(tiles_, static_cast<std::size_t>(rank) / decision.width);
+    whole_ = rank == kEveryone || decision.pace != Pace::kBurst
+                 ? whole_tiles(tiles_)
+                 : tiles_at(tiles_, static_cast<std::size_t>(rank) / decision.width);
     plan_.segments = whole_;
     if (decision.way != Way::kDetour) plan_.typical_lane_bytes = typical_lane_bytes(tiles_, lanes_);
 }

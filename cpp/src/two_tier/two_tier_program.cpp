@@ -11,16 +11,19 @@ namespace interlock {
 namespace {
 
 /// Items as `expand_for_rank` numbers them; every peer has one, with bytes or without.
-RankLayout to_layout(std::span<const std::int64_t> demand, std::size_t ranks, std::size_t rank, const PairStarts& starts) {
+RankLayout to_layout(std::span<const std::int64_t> demand, std::size_t ranks, std::size_t rank,
+                     const PairStarts& starts) {
     RankLayout layout{{}, {}, starts.own_from, starts.own_to, starts.own_bytes, true};
     layout.input.reserve(ranks);
     layout.output.reserve(ranks);
     std::int64_t sent = 0, received = 0;
     for (std::size_t peer = 0; peer < ranks; ++peer) {
-        const std::int64_t out = peer == rank ? 0 : demand[rank * ranks + peer], in = peer == rank ? 0 : demand[peer * ranks + rank];
+        const std::int64_t out = peer == rank ? 0 : demand[rank * ranks + peer],
+                           in = peer == rank ? 0 : demand[peer * ranks + rank];
         const auto item = static_cast<std::int64_t>(peer);
         layout.input.push_back({item, starts.input.empty() ? sent : starts.input[peer], out});
-        layout.output.push_back({static_cast<std::int64_t>(ranks) + item, starts.output.empty() ? received : starts.output[peer], in});
+        layout.output.push_back(
+            {static_cast<std::int64_t>(ranks) + item, starts.output.empty() ? received : starts.output[peer], in});
         sent += out;
         received += in;
     }
@@ -56,7 +59,8 @@ RankProgram direct_program(std::span<const std::int64_t> demand, std::size_t ser
             if (bytes == 0) continue;
             const auto phase = peer / width == own / width ? MessagePhase::kLocal : MessagePhase::kScaleOut;
             rows.pieces.push_back({item, 0, bytes});
-            rows.rows.push_back({bytes, static_cast<std::int64_t>(step), static_cast<std::int32_t>(peer), 0, 0, static_cast<std::uint8_t>(phase), 0, 0, rows.pieces.size(), 0});
+            rows.rows.push_back({bytes, static_cast<std::int64_t>(step), static_cast<std::int32_t>(peer), 0, 0,
+                                 static_cast<std::uint8_t>(phase), 0, 0, rows.pieces.size(), 0});
         }
     }
     return lower(std::move(part), layout, {}, {});
@@ -69,8 +73,8 @@ RankProgram two_tier_program(std::span<const std::int64_t> demand, const TwoTier
     check(demand, ranks, rank, starts);
     std::vector<std::int32_t> barriers(to_size(decision.num_rounds - 1));
     std::iota(barriers.begin(), barriers.end(), 1);
-    return lower(expand_for_rank(demand, DecidedPlan(demand, decision, rank).plan()), to_layout(demand, ranks, to_size(rank), starts),
-                 {}, barriers);
+    return lower(expand_for_rank(demand, DecidedPlan(demand, decision, rank).plan()),
+                 to_layout(demand, ranks, to_size(rank), starts), {}, barriers);
 }
 
 }  // namespace interlock

@@ -21,8 +21,8 @@ constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at
 constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
 constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
 
-/// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends, where
-/// nothing else hides them.
+/// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends,
+/// where nothing else hides them.
 class WaveCounter {
 public:
     WaveCounter(std::size_t servers, std::int64_t bytes_per_wave) : most_(bytes_per_wave), servers_(servers) {}
@@ -74,7 +74,8 @@ public:
           lanes_in_(lanes_out_.size()) {
         table_.wires.reserve(4 * ranks_);  // a few for each peer; of everybody's they grow on
         table_.pieces.reserve(4 * ranks_);
-        if (plan.assignment != nullptr && plan.assignment->has_far()) parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
+        if (plan.assignment != nullptr && plan.assignment->has_far())
+            parcels_.emplace(demand, *plan.assignment, plan.servers, plan.width);
     }
 
     WireTable cut() {
@@ -84,8 +85,10 @@ public:
         const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
         WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
         const std::int64_t typical = typical_lane_bytes();
-        // Slices that are all on the wire at once arrive together, with nothing to hide behind: at least two groups must follow.
-        const std::int64_t slices = plan_.slice_bytes.empty() ? 1 : num_slices(typical, std::ranges::max(plan_.slice_bytes));
+        // Slices that are all on the wire at once arrive together, with nothing to hide behind: at least two groups
+        // must follow.
+        const std::int64_t slices =
+            plan_.slice_bytes.empty() ? 1 : num_slices(typical, std::ranges::max(plan_.slice_bytes));
         if (!parcels_ && slices < 2 * kUsualFlows) usual_flows_ = 1;
         flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / usual_flows_);
         const std::vector<std::uint8_t> is_end = segments_at_ends();
@@ -147,7 +150,8 @@ private:
     /// Leaves no number between waves unused.
     void number_waves() {
         std::vector<std::int32_t> number(to_size(table_.num_waves), 0);
-        for (const Wire& wire : table_.wires) number[to_size(wire.balance_wave)] = number[to_size(wire.restore_wave)] = 1;
+        for (const Wire& wire : table_.wires)
+            number[to_size(wire.balance_wave)] = number[to_size(wire.restore_wave)] = 1;
         table_.num_waves = 0;
         for (std::int32_t& place : number) {
             if (place != 0) place = table_.num_waves++;
@@ -164,7 +168,8 @@ private:
     }
 
     /// What the lanes of a tile carry, in the order it leaves.
-    std::span<const LaneLoad> loads_of(LaneAssigner& assigner, std::size_t src, std::size_t dst, std::span<const Lane> lanes) {
+    std::span<const LaneLoad> loads_of(LaneAssigner& assigner, std::size_t src, std::size_t dst,
+                                       std::span<const Lane> lanes) {
         if (!evened_.empty()) return evened_[src];
         const HotEnds hot = plan_.lanes.hot(src, dst);
         const auto loads = assigner.assign(tile_of(src, dst), ranks_, lanes, hot);
@@ -223,7 +228,9 @@ private:
         Cursor own, helped;
         bool is_skipped;                 // nothing of the rank whose part is wanted
         Range wanted_own, wanted_helped;  // what may be of that rank
-        [[nodiscard]] bool is_over() const { return own.until >= wanted_own.last && helped.until >= wanted_helped.last; }
+        [[nodiscard]] bool is_over() const {
+            return own.until >= wanted_own.last && helped.until >= wanted_helped.last;
+        }
         std::int64_t sent = 0;                          // slices
         std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
     };
@@ -255,11 +262,13 @@ private:
         cut.own = {first - cut.helped.until};
         const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
                           (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
-        // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a single
-        // partner two are needed to keep the wire busy while an arrival is on its way.
+        // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a
+        // single partner two are needed to keep the wire busy while an arrival is on its way.
         const bool is_cut = hops && lane.bytes / 2 >= plan_.slice_bytes[to_size(segment.src_server)];
-        const std::int64_t share = parcels_ ? std::max<std::int64_t>(is_cut ? kUsualFlows : 1, (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
-                                            : (portion(2 * usual_flows_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
+        const std::int64_t share =
+            parcels_ ? std::max<std::int64_t>(is_cut ? kUsualFlows : 1,
+                                              (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
+                     : (portion(2 * usual_flows_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
         if (plan_.pace != Pace::kWindow) {
             const std::int64_t of_pair = 4 * lane_bytes < typical_bytes ? 1 : 2;
             cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
@@ -268,8 +277,11 @@ private:
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
             const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > usual_flows_;
             if (parcels_) {
-                // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide behind.
-                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), cut.in_flight > kUsualFlows ? kSlicesPerFlow * cut.in_flight : 1, kMostSlices);
+                // Slices that are all on the wire at once arrive together: what comes after them would have nothing to
+                // hide behind.
+                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes),
+                                                     cut.in_flight > kUsualFlows ? kSlicesPerFlow * cut.in_flight : 1,
+                                                     kMostSlices);
             } else
             cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? cut.in_flight : 1));
         } else if (plan_.pace == Pace::kBurst) {
@@ -319,9 +331,12 @@ private:
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
         if (plan_.pace == Pace::kBurst) {
-            // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire together.
+            // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire
+            // together.
             const std::int64_t along = (cut.first + slice_start(cut.bytes, slice, cut.count)) / cut.in_flight;
-            const std::int64_t part = plan_.is_pair_burst ? slice * kMostSlices / cut.count : std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
+            const std::int64_t part = plan_.is_pair_burst
+                                          ? slice * kMostSlices / cut.count
+                                          : std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
             wire.balance_wave = static_cast<std::int32_t>(2 * (part + kMostSlices * wire.stage) * most_turns_);
             // What small lanes bring is passed on before large ones have ended.
             wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
@@ -335,8 +350,8 @@ private:
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
     }
 
-    /// Which part of a lane may carry bytes of the rank whose part is wanted: all of it where it is its NIC's. Between two
-    /// servers the pace depends on all of it.
+    /// Which part of a lane may carry bytes of the rank whose part is wanted: all of it where it is its NIC's. Between
+    /// two servers the pace depends on all of it.
     void find_wanted(LaneCut& cut, std::size_t src, const Lane& lane, const LaneLoad& load) const {
         const bool is_sender = plan_.wants(src);
         const auto gpu = static_cast<std::int32_t>(to_size(plan_.only_rank) % width_);
@@ -349,7 +364,8 @@ private:
                 std::int64_t start = 0;
                 for (const Parcel& parcel : parcels) {
                     const std::int64_t end = start + parcel.bytes;
-                    if ((is_sender ? parcel.sender : parcel.receiver) == gpu) range = {range.last == 0 ? start : range.first, end};
+                    if ((is_sender ? parcel.sender : parcel.receiver) == gpu)
+                        range = {range.last == 0 ? start : range.first, end};
                     start = end;
                 }
                 return range;
@@ -360,7 +376,8 @@ private:
         cut.is_skipped = cut.wanted_own.last == 0 && cut.wanted_helped.last == 0;
     }
 
-    /// Adds the bytes of `parcels` from where the last slice ended to `last`, where the rank whose part is wanted handles them.
+    /// Adds the bytes of `parcels` from where the last slice ended to `last`, where the rank whose part is wanted
+    /// handles them.
     void add_range(std::span<const Parcel> parcels, Cursor& at, std::int64_t last, const Wire& wire, std::int32_t id) {
         const std::int32_t rank = plan_.only_rank;
         const bool wants_all = rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank;
@@ -406,7 +423,9 @@ std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes) {
 std::int64_t slice_start(std::int64_t bytes, std::int64_t slice, std::int64_t count) {
     // Weights rise 1, 2, … to the ramp's top, stay there, and fall again; this is their running sum.
     const std::int64_t top = std::min(kRampSteps, (count + 1) / 2);
-    const auto rising = [&](std::int64_t n) { return n < top ? n * (n + 1) / 2 : top * (top + 1) / 2 + (n - top) * top; };
+    const auto rising = [&](std::int64_t n) {
+        return n < top ? n * (n + 1) / 2 : top * (top + 1) / 2 + (n - top) * top;
+    };
     const std::int64_t total = rising(count) - top * (top - 1) / 2;
     const std::int64_t until_fall = count - top;
     std::int64_t sum = rising(std::min(slice, until_fall));

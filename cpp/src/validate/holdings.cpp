@@ -252,7 +252,8 @@ void SumHoldings::add(std::span<std::uint64_t> into, Sum sum) const {
         for (std::size_t w = 0; w < into.size(); ++w) into[w] |= sum[w];
     } else {
         for (std::size_t w = 0; w < 2; ++w) into[w] += sum[w];
-        // Fingerprints wrap around, so that 2^64 times a contribution looks like none of it. The count stays at its end.
+        // Fingerprints wrap around, so that 2^64 times a contribution looks like none of it. The count stays at its
+        // end.
         into[2] = into[2] + sum[2] < into[2] ? std::numeric_limits<std::uint64_t>::max() : into[2] + sum[2];
     }
 }

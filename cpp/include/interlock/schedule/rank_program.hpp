@@ -20,8 +20,8 @@ struct PlacedItem {
 struct RankLayout {
     std::vector<PlacedItem> input, output;
     std::int64_t own_from = 0, own_to = 0, own_bytes = 0;
-    /// Whether items go from one rank to one other: the output's are passed on to nobody, and what is passed on, numbered after
-    /// them, leaves in the pieces in which it came.
+    /// Whether items go from one rank to one other: the output's are passed on to nobody, and what is passed on,
+    /// numbered after them, leaves in the pieces in which it came.
     bool is_pairs = false;
 };
 
@@ -32,8 +32,8 @@ struct JoinedColumns {
     std::vector<std::int64_t> ends;
 };
 
-/// What one rank runs, in columns, which `interlock.schedule.program` names in this order. Sends are steps 0 to S - 1, receives
-/// S to S + R - 1, barriers follow.
+/// What one rank runs, in columns, which `interlock.schedule.program` names in this order. Sends are steps 0 to S - 1,
+/// receives S to S + R - 1, barriers follow.
 struct RankProgram {
     JoinedColumns<std::int64_t> wide;
     JoinedColumns<std::int32_t> narrow;
@@ -44,9 +44,9 @@ struct RankProgram {
 
 /// Gives every byte its place and every step what it waits for.
 ///
-/// Bytes that are copied go in place where they lie in one run, else by scratch. Items that are summed have one accumulator
-/// each, which sends are packed from. Of the schedule's order a rank enforces what it can see; dependencies on messages
-/// between other ranks only pace, and show in `receive_queued` and `receive_place`.
+/// Bytes that are copied go in place where they lie in one run, else by scratch. Items that are summed have one
+/// accumulator each, which sends are packed from. Of the schedule's order a rank enforces what it can see; dependencies
+/// on messages between other ranks only pace, and show in `receive_queued` and `receive_place`.
 ///
 /// @param item_bytes size of each item by number, where they are summed; empty where they are copied
 /// @param barriers stages that wait for all earlier ones, ascending

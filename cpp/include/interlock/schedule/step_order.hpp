@@ -24,7 +24,8 @@ struct StepOrder {
 };
 
 /// Follows dependencies: a row comes after a task if it, or a row that it waits for, lists all rows of the task that no
-/// other row of the task lists. One row is named for every pair of tasks. Linear in the dependencies times a word per 64 tasks.
+/// other row of the task lists. One row is named for every pair of tasks. Linear in the dependencies times a word per
+/// 64 tasks.
 StepOrder check_step_order(const StepRows& rows);
 
 }  // namespace interlock

@@ -10,9 +10,9 @@
 
 namespace interlock {
 
-/// Who may go: a message starts only when none of a more urgent level is under way on its channels, or where those leave
-/// a good part of a channel idle and nobody fills it yet. Each time a message had to stand back, the one that it waited
-/// for is noted: with these as dependencies a plain run repeats this one.
+/// Who may go: a message starts only when none of a more urgent level is under way on its channels, or where those
+/// leave a good part of a channel idle and nobody fills it yet. Each time a message had to stand back, the one that it
+/// waited for is noted: with these as dependencies a plain run repeats this one.
 class Admission {
 public:
     static constexpr std::int32_t kLevels = 64;

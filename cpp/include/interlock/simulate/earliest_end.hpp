@@ -10,8 +10,8 @@
 
 namespace interlock {
 
-/// When all can end at the earliest: a channel has yet to carry all that has not started, what has the longest tail first.
-/// Bytes under way count as there, so this is never too late.
+/// When all can end at the earliest: a channel has yet to carry all that has not started, what has the longest tail
+/// first. Bytes under way count as there, so this is never too late.
 class EarliestEnd {
 public:
     EarliestEnd(const FlowProblem& problem, const Rows& channels) : problem_(problem), channels_(channels) {
@@ -48,7 +48,8 @@ private:
         for (const std::int32_t channel : channels_[static_cast<std::int32_t>(message)]) {
             const auto c = static_cast<std::size_t>(channel);
             const double own_s = static_cast<double>(problem_.size_bytes[message]) / problem_.capacity_bytes_per_s[c];
-            for (std::size_t k = tail_[message]; k < tails_s_.size(); ++k) use(left_s_[c * tails_s_.size() + k], own_s, tails_s_[k]);
+            for (std::size_t k = tail_[message]; k < tails_s_.size(); ++k)
+                use(left_s_[c * tails_s_.size() + k], own_s, tails_s_[k]);
         }
     }
 
@@ -56,7 +57,8 @@ private:
     const Rows& channels_;
     std::vector<double> tails_s_;     // all there are, descending
     std::vector<std::size_t> tail_;   // [messages]: which of them
-    std::vector<double> left_s_;      // [channels, tails]: seconds of what has not started and has this tail or a longer one
+    std::vector<double>
+        left_s_;  // [channels, tails]: seconds of what has not started and has this tail or a longer one
 };
 
 }  // namespace interlock

@@ -16,9 +16,9 @@ struct StepWork {
     Csr<std::int32_t> after;                  // tasks that must have ended
 };
 
-/// When all tasks have ended, by channels alone: each does its work level by level, whatever the others do, and tasks of
-/// one level share it evenly. A task ends when all its channels are done, and not before its own seconds have passed.
-/// Throws InvalidInput where tasks wait for each other in a circle.
+/// When all tasks have ended, by channels alone: each does its work level by level, whatever the others do, and tasks
+/// of one level share it evenly. A task ends when all its channels are done, and not before its own seconds have
+/// passed. Throws InvalidInput where tasks wait for each other in a circle.
 double step_makespan_s(const StepWork& step);
 
 }  // namespace interlock

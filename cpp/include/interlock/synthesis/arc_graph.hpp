@@ -10,8 +10,8 @@ namespace interlock {
 
 /// A graph for synthesis: arcs between nodes, each holding some resources (links, ports) while it sends.
 ///
-/// A message of `bytes` takes `overhead_ticks + bytes * ticks_per_byte`, and of that time each resource for the part that
-/// `arc_shares` says: a link four times as fast as the message has time for three others meanwhile.
+/// A message of `bytes` takes `overhead_ticks + bytes * ticks_per_byte`, and of that time each resource for the part
+/// that `arc_shares` says: a link four times as fast as the message has time for three others meanwhile.
 struct ArcGraph {
     std::int32_t num_nodes;
     std::int32_t num_resources;
@@ -28,14 +28,16 @@ struct ArcGraph {
         const std::span<const std::int32_t> resources = arc_resources[arc];
         const std::span<const double> shares = arc_shares[arc];
         double sum = 0.0;
-        for (std::size_t i = 0; i < resources.size(); ++i) sum += price[static_cast<std::size_t>(resources[i])] * shares[i];
+        for (std::size_t i = 0; i < resources.size(); ++i)
+            sum += price[static_cast<std::size_t>(resources[i])] * shares[i];
         return sum;
     }
     /// Adds the time that an arc's resources are held while it sends for so long.
     void hold(std::size_t arc, double ticks, std::span<double> load) const {
         const std::span<const std::int32_t> resources = arc_resources[arc];
         const std::span<const double> shares = arc_shares[arc];
-        for (std::size_t i = 0; i < resources.size(); ++i) load[static_cast<std::size_t>(resources[i])] += ticks * shares[i];
+        for (std::size_t i = 0; i < resources.size(); ++i)
+            load[static_cast<std::size_t>(resources[i])] += ticks * shares[i];
     }
     /// Throws InvalidInput unless every id is in range and no time is negative.
     void check() const;

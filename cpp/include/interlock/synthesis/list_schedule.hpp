@@ -10,9 +10,9 @@ namespace interlock {
 
 /// Work for `list_schedule`: tasks with an order of precedence, each to be done on a given orbit.
 ///
-/// A message takes the orbit's overhead plus the ticks of its tasks; what it carries arrives the orbit's latency later. It
-/// holds each resource from its start for `orbit_shares` of that time: a link four times as fast as the message serves
-/// three others meanwhile, one after the other here, at once in the network. Nobody else holds a resource then.
+/// A message takes the orbit's overhead plus the ticks of its tasks; what it carries arrives the orbit's latency later.
+/// It holds each resource from its start for `orbit_shares` of that time: a link four times as fast as the message
+/// serves three others meanwhile, one after the other here, at once in the network. Nobody else holds a resource then.
 /// Before the first message of a sender, which holds its resources meanwhile, come `opening_ticks`.
 struct OrbitWork {
     std::int32_t num_resources;

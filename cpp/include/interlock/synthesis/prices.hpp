@@ -54,7 +54,8 @@ public:
         if (bytes != bytes_) {
             bytes_ = bytes;
             for (std::size_t arc = 0; arc < growth_.size(); ++arc) {
-                growth_[arc] = std::expm1(std::min(kSteepest, slope_ * static_cast<double>(ticks(arc, bytes)))) / slope_;
+                growth_[arc] =
+                    std::expm1(std::min(kSteepest, slope_ * static_cast<double>(ticks(arc, bytes)))) / slope_;
             }
         }
         for (std::size_t arc = 0; arc < cost_.size(); ++arc) {

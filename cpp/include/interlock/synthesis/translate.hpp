@@ -34,8 +34,8 @@ struct Growth {
     std::int64_t makespan_ticks = 0;
 };
 
-/// Spreads rank 0's chunks to every rank, always sending where an orbit is free, but not on an orbit that would end later
-/// than the others need for all that is left.
+/// Spreads rank 0's chunks to every rank, always sending where an orbit is free, but not on an orbit that would end
+/// later than the others need for all that is left.
 Growth grow(const OrbitGraph& graph, std::int32_t num_chunks, std::uint64_t seed);
 
 }  // namespace interlock

@@ -55,8 +55,8 @@ public:
         return finish(root, wanted, cost, arcs);
     }
 
-    /// A tree whose last node is reached early: in the order of their distance from the root, price and time counted, each node takes
-    /// the arc from a nearer one that is best in price and in the time at which it is reached.
+    /// A tree whose last node is reached early: in the order of their distance from the root, price and time counted,
+    /// each node takes the arc from a nearer one that is best in price and in the time at which it is reached.
     double early(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
                  std::span<const double> length, std::span<std::int32_t> arcs) {
         tree_.search(root, length);
@@ -68,7 +68,8 @@ public:
             double best = std::numeric_limits<double>::infinity();
             for (const std::int32_t arc : entering_[node]) {
                 // What is left of the length without the cost is time.
-                const double reached = least_[index_of(tail_[index_of(arc)])] + length[index_of(arc)] - cost[index_of(arc)];
+                const double reached =
+                    least_[index_of(tail_[index_of(arc)])] + length[index_of(arc)] - cost[index_of(arc)];
                 if (reached + cost[index_of(arc)] >= best) continue;
                 best = reached + cost[index_of(arc)];
                 least_[index_of(node)] = reached;

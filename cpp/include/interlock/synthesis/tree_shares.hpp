@@ -28,10 +28,10 @@ struct TreeShares {
 /// Splits what every root sends over several trees, in whatever parts, so that the busiest resource is busy no longer
 /// than it must be.
 ///
-/// A linear program whose columns are trees: at the prices of the resources so far, the cheapest tree of each root shows
-/// whether anything better is left. Where roots are free the bytes of all demands are shared over all of them, each with
-/// a tree towards it and one away from it. The number of trees is at most that of resources and demands together; there are
-/// none where steps are too few for a tree to every demand.
+/// A linear program whose columns are trees: at the prices of the resources so far, the cheapest tree of each root
+/// shows whether anything better is left. Where roots are free the bytes of all demands are shared over all of them,
+/// each with a tree towards it and one away from it. The number of trees is at most that of resources and demands
+/// together; there are none where steps are too few for a tree to every demand.
 TreeShares share_trees(const ArcGraph& graph, const TreeDemand& demand, const ShareOptions& options);
 
 }  // namespace interlock

@@ -12,8 +12,8 @@ struct Permutations {
     std::vector<std::int32_t> partner;  ///< [num_stages, size] column of each row
 };
 
-/// Birkhoff's decomposition after padding: the matrix plus virtual entries, so that every row and column has the largest
-/// sum, is taken apart into permutations, each as heavy as its smallest entry. At most n^2 - 2n + 2 of them.
+/// Birkhoff's decomposition after padding: the matrix plus virtual entries, so that every row and column has the
+/// largest sum, is taken apart into permutations, each as heavy as its smallest entry. At most n^2 - 2n + 2 of them.
 ///
 /// @param matrix row-major [size, size], not negative, at most 2^62 in all
 Permutations decompose(std::span<const std::int64_t> matrix, std::int32_t size);

@@ -39,8 +39,8 @@ enum class ShareRule {
 /// Lanes along rails, GPU k to GPU k, with NIC loads in proportion to their targets.
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule);
 
-/// Straight lanes between GPUs whose scale-up ports both have no time to spare, then along rails as far as the targets of both
-/// ends agree, and across them for the rest: every NIC meets its target.
+/// Straight lanes between GPUs whose scale-up ports both have no time to spare, then along rails as far as the targets
+/// of both ends agree, and across them for the rest: every NIC meets its target.
 LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets);
 
 }  // namespace interlock

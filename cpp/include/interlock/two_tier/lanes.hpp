@@ -40,7 +40,9 @@ inline constexpr std::uint8_t kOverSender = 8;  ///< the same, to the last
 /// The GPUs at both ends of a tile whose ports have hardly any time to spare; empty where there are none.
 struct HotEnds {
     std::span<const std::uint8_t> of_senders, of_receivers;  ///< [width] bits of each GPU
-    [[nodiscard]] bool sends(std::int32_t gpu) const { return (of_senders[static_cast<std::size_t>(gpu)] & kHotSender) != 0; }
+    [[nodiscard]] bool sends(std::int32_t gpu) const {
+        return (of_senders[static_cast<std::size_t>(gpu)] & kHotSender) != 0;
+    }
     [[nodiscard]] bool is_over(std::int32_t gpu) const {
         return (of_senders[static_cast<std::size_t>(gpu)] & kOverSender) != 0;
     }
@@ -73,7 +75,8 @@ public:
     /// @param lanes whose bytes add up to the tile's
     /// @param hot receivers' lanes are for their own bytes, and hot senders' bytes are not moved to fill them
     /// @returns loads per lane, valid until the next call
-    std::span<LaneLoad> assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes, const HotEnds& hot);
+    std::span<LaneLoad> assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes,
+                               const HotEnds& hot);
 
     /// Puts what lanes carry into the order in which receivers that are short of time are served best.
     void interleave(std::span<LaneLoad> loads, const HotEnds& hot) const;

@@ -22,12 +22,12 @@ struct Slicing {
     std::vector<std::int64_t> bytes;  ///< [servers] of one slice
 };
 
-/// The ledger: how long each port of the cluster is busy under a way of moving a demand, and what messages, latencies, stage
-/// openings and senders beyond a fabric's fan-in cost beside it. Its word is the prediction of every way.
+/// The ledger: how long each port of the cluster is busy under a way of moving a demand, and what messages, latencies,
+/// stage openings and senders beyond a fabric's fan-in cost beside it. Its word is the prediction of every way.
 ///
-/// A plan takes at least as long as its busiest port. NICs and scale-up ports that hopping bytes join wait for each other when
-/// both are busy. Before the first byte a stage opens; after the last one left there is the wire's latency, and what the last
-/// slices bring is passed on inside the server.
+/// A plan takes at least as long as its busiest port. NICs and scale-up ports that hopping bytes join wait for each
+/// other when both are busy. Before the first byte a stage opens; after the last one left there is the wire's latency,
+/// and what the last slices bring is passed on inside the server.
 class Ledger {
 public:
     Ledger(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports);
@@ -89,16 +89,18 @@ private:
     /// Uplinks when every tile takes all rails alike.
     [[nodiscard]] double rail_uplink_seconds() const;
     [[nodiscard]] bool is_idle(std::size_t rank) const;
-    /// The NICs of the busiest server when its traffic is balanced over them. Its receivers share their rate among as many
-    /// senders as equal ones would be.
+    /// The NICs of the busiest server when its traffic is balanced over them. Its receivers share their rate among as
+    /// many senders as equal ones would be.
     [[nodiscard]] double balanced_seconds(const Slicing& cut, bool is_crowded) const;
     /// Whether a GPU has nothing to send but what its neighbours give it: it opens its stage only when that has come.
     [[nodiscard]] bool has_idle_helper(std::size_t server) const;
     /// A hop of a slice inside a server: a GPU sends to its neighbours one after the other.
     [[nodiscard]] double move_seconds() const {
-        return costs_.scale_up_latency_s + costs_.message_overhead_s * static_cast<double>(std::max<std::size_t>(3, rates_.width) - 1);
+        return costs_.scale_up_latency_s +
+               costs_.message_overhead_s * static_cast<double>(std::max<std::size_t>(3, rates_.width) - 1);
     }
-    /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it hides behind nothing else.
+    /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it hides behind
+    /// nothing else.
     [[nodiscard]] double stage_port_seconds() const;
 
     const Rates& rates_;

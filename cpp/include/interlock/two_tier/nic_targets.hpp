@@ -29,16 +29,16 @@ double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rate
 /// @param joins_own whether the NICs of one server reach each other
 double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own);
 
-/// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere. The NICs of a server
-/// without targets, all 0, may share as they like up to what they can carry.
+/// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere. The NICs of a
+/// server without targets, all 0, may share as they like up to what they can carry.
 struct NicTargets {
     std::vector<std::int64_t> out_bytes, in_bytes, most_bytes;
     std::vector<std::uint8_t> hot_ends;  ///< bits: whose scale-up ports have hardly any time to spare
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
 
-/// A pair of ranks of one server whose bytes keep a port busy for much of the time: it goes in parts that do not wait, and
-/// where its ports cannot do it in time and the NICs can reach each other, some of its bytes take the NICs.
+/// A pair of ranks of one server whose bytes keep a port busy for much of the time: it goes in parts that do not wait,
+/// and where its ports cannot do it in time and the NICs can reach each other, some of its bytes take the NICs.
 struct HeavyPair {
     std::int32_t src, dst;  ///< ranks
     std::int32_t parts;
@@ -52,14 +52,14 @@ struct Loops {
     bool one_to_one = false;    ///< whether a NIC may have one neighbour only
 };
 
-std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Rates& rates,
-                                   double seconds, const Loops& loops);
+std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads,
+                                   const Rates& rates, double seconds, const Loops& loops);
 
 /// Every pair of a single server whose NICs reach each other: both tiers carry it in proportion to their rates.
 std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
 
-/// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes more of
-/// their own bytes, and they help others less.
+/// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes
+/// more of their own bytes, and they help others less.
 /// @param pairs inside servers whose bytes take NICs too
 NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
 

@@ -17,8 +17,9 @@ struct NicLoads {
 /// What a decided plan asks of every NIC, without writing it out.
 NicLoads port_loads(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision);
 
-/// Seconds that the busiest port of a switch inside a server needs for what stays there and for all hops to NICs and from them,
-/// whatever waits for what.
-double switch_port_seconds(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, double port_bytes_per_s);
+/// Seconds that the busiest port of a switch inside a server needs for what stays there and for all hops to NICs and
+/// from them, whatever waits for what.
+double switch_port_seconds(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,
+                           double port_bytes_per_s);
 
 }  // namespace interlock

@@ -25,8 +25,8 @@ struct TileLoads {
 /// Adds the moves of a tile before and after the wire.
 void count_moves(const TileLoads& tile, PortLoads& ports);
 
-/// Swaps equal amounts between lanes until no port of the tile's servers passes on more than `most_bytes`, or none can be
-/// relieved without burdening another one as much. What a lane carries in all stays as it was.
+/// Swaps equal amounts between lanes until no port of the tile's servers passes on more than `most_bytes`, or none can
+/// be relieved without burdening another one as much. What a lane carries in all stays as it was.
 void even_ports(const TileLoads& tile, PortLoads& ports, std::int64_t most_bytes);
 
 /// What the lanes of both tiles between two servers carry, by sending server.

@@ -17,8 +17,8 @@ enum class ScaleOut : std::int32_t {
 
 /// The ports of a two-tier cluster and what each can carry.
 ///
-/// Numbered: NIC out of rank r, NIC in, then scale-up out and in of each rank, or with a mesh the link from each rank to each
-/// GPU index of its server; then uplinks, upwards and downwards, where there are some.
+/// Numbered: NIC out of rank r, NIC in, then scale-up out and in of each rank, or with a mesh the link from each rank
+/// to each GPU index of its server; then uplinks, upwards and downwards, where there are some.
 struct Ports {
     std::size_t servers = 0, width = 0;
     std::span<const double> nic;             ///< [ranks] bytes per second, 0 where a NIC is dead or missing
@@ -52,7 +52,8 @@ struct Ports {
     }
     /// Whether it matters which NIC reaches which, so that the two ends cannot be chosen apart.
     [[nodiscard]] bool couples_ends() const {
-        return servers > 1 && (scale_out == ScaleOut::kRail || is_hashed() || (scale_out == ScaleOut::kSpine && has_leaf_uplinks()));
+        return servers > 1 &&
+               (scale_out == ScaleOut::kRail || is_hashed() || (scale_out == ScaleOut::kSpine && has_leaf_uplinks()));
     }
     [[nodiscard]] bool is_joined(std::size_t out_rank, std::size_t in_rank) const {
         if (nic[out_rank] <= 0 || nic[in_rank] <= 0) return false;
@@ -64,8 +65,8 @@ struct Ports {
     [[nodiscard]] std::vector<double> rates() const;  ///< [count()]
 };
 
-/// The way of some bytes: out by NIC `out`, in by NIC `in`; or inside a server straight, or by a `relay`; -1 where there is none.
-/// Without `to` (or `from`) it is only the first (or last) part of the way.
+/// The way of some bytes: out by NIC `out`, in by NIC `in`; or inside a server straight, or by a `relay`; -1 where
+/// there is none. Without `to` (or `from`) it is only the first (or last) part of the way.
 struct Route {
     std::int32_t from = -1, to = -1, out = -1, in = -1, relay = -1;
     friend bool operator==(const Route&, const Route&) = default;

@@ -16,14 +16,17 @@ struct SharingLane {
     double most_rate;                ///< of the lane, whatever ports have left
     std::array<std::int32_t, 2> after;  ///< lanes that must have arrived before it begins; -1: none
 
-    [[nodiscard]] std::span<const std::int32_t> ports() const { return std::span(port).first(static_cast<std::size_t>(num_ports)); }
+    [[nodiscard]] std::span<const std::int32_t> ports() const {
+        return std::span(port).first(static_cast<std::size_t>(num_ports));
+    }
 };
 
 struct Span {
     double start_s = 0, end_s = 0;
 };
 
-/// When each lane begins and ends: at every moment rates are max-min fair between flows, which is how the simulator shares links.
+/// When each lane begins and ends: at every moment rates are max-min fair between flows, which is how the simulator
+/// shares links.
 ///
 /// @param rate bytes per second of every port
 /// @param latency_s from the end of a lane to the start of those after it

@@ -7,10 +7,12 @@
 
 namespace interlock {
 
-/// Slices: how finely a lane is cut, so that hops hide behind the wire. More hide more of what comes last, but each is a message.
+/// Slices: how finely a lane is cut, so that hops hide behind the wire. More hide more of what comes last, but each is
+/// a message.
 class Slices {
 public:
-    Slices(const Ledger& ledger, const Rates& rates, const TwoTierCosts& costs) : ledger_(ledger), rates_(rates), costs_(costs) {}
+    Slices(const Ledger& ledger, const Rates& rates, const TwoTierCosts& costs)
+        : ledger_(ledger), rates_(rates), costs_(costs) {}
 
     /// Of an average lane.
     [[nodiscard]] double choose() const;
@@ -23,7 +25,8 @@ public:
 
 private:
     [[nodiscard]] double overhead_bytes() const;  ///< that a NIC could send while it begins a message
-    [[nodiscard]] double slice_seconds() const;   ///< that a slice takes at least: a lane has so many on the wire in a latency
+    [[nodiscard]] double slice_seconds()
+        const;  ///< that a slice takes at least: a lane has so many on the wire in a latency
     [[nodiscard]] double busiest_bytes() const;   ///< of the busiest NIC
     const Ledger& ledger_;
     const Rates& rates_;

@@ -25,8 +25,8 @@ Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers,
 /// Items of a demand [ranks, ranks]: pairs with bytes to move are numbered row by row; what a rank keeps is none.
 std::vector<std::int32_t> number_items(std::span<const std::int64_t> demand_bytes, std::size_t ranks);
 
-/// Change of what the server that changed most sends, over its bytes before; from a sample, a cache line here and there,
-/// that touches every row and every column.
+/// Change of what the server that changed most sends, over its bytes before; from a sample, a cache line here and
+/// there, that touches every row and every column.
 double sampled_drift(std::span<const std::int64_t> before, std::span<const std::int64_t> now, std::size_t servers,
                      std::size_t width);
 

@@ -30,7 +30,8 @@ enum class Pace : std::int32_t {
 
 inline constexpr std::int32_t kEveryone = -1;
 
-/// What going around costs, in bytes that pass in that time: a message, and one whose arrival by link or by NICs is waited for.
+/// What going around costs, in bytes that pass in that time: a message, and one whose arrival by link or by NICs is
+/// waited for.
 struct HopCosts {
     double message_bytes = 0, link_wait_bytes = 0, nic_wait_bytes = 0;
 };
@@ -45,7 +46,8 @@ struct TwoTierPlan {
     std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
     std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
     std::span<const HeavyPair> heavy_pairs;  ///< inside servers, by src and dst
-    /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the other.
+    /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the
+    /// other.
     bool is_pair_burst = false;
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
     std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
@@ -53,7 +55,8 @@ struct TwoTierPlan {
     bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
     HopCosts hop_costs;
-    const Assignment* assignment = nullptr;    ///< what takes which NICs, and which bytes inside servers do not go straight
+    const Assignment* assignment =
+        nullptr;  ///< what takes which NICs, and which bytes inside servers do not go straight
     /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut.
     std::int32_t only_rank = kEveryone;
     std::int64_t typical_lane_bytes = 0;  ///< of the server with the largest average; 0: to be found from the segments
@@ -74,13 +77,15 @@ inline constexpr std::int32_t kUsualFlows = 2;
 /// @param demand_bytes row-major [ranks, ranks]; items are its non-zero entries off the diagonal, row by row
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
-/// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s; every piece that is passed
-/// on between others, 2 * ranks and more, is one of its own.
+/// The rows of `plan.only_rank` alone. Items are numbered: to rank d as d, from rank s as ranks + s; every piece that
+/// is passed on between others, 2 * ranks and more, is one of its own.
 RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
-/// Slices of what goes around a link inside a server: each hops on when it has come, `kRelayFlows` on their first hop at once.
+/// Slices of what goes around a link inside a server: each hops on when it has come, `kRelayFlows` on their first hop
+/// at once.
 std::int32_t relay_slices(std::int64_t bytes, const Route& route, const HopCosts& costs);
-inline constexpr std::int32_t kRelayFlows = 2;  ///< one keeps the link busy while the arrival of the other is on its way
+inline constexpr std::int32_t kRelayFlows =
+    2;  ///< one keeps the link busy while the arrival of the other is on its way
 
 /// Slices that a stretch of `lane_bytes` is cut into.
 std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);

@@ -68,7 +68,9 @@ public:
     DecidedPlan& operator=(const DecidedPlan&) = delete;
 
     [[nodiscard]] const TwoTierPlan& plan() const { return plan_; }
-    [[nodiscard]] std::int64_t tile_bytes(std::size_t src, std::size_t dst) const { return tiles_.bytes[src * tiles_.servers + dst]; }
+    [[nodiscard]] std::int64_t tile_bytes(std::size_t src, std::size_t dst) const {
+        return tiles_.bytes[src * tiles_.servers + dst];
+    }
 
 private:
     Tiles tiles_;
@@ -88,7 +90,8 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
 struct DirectPrice {
     double direct_s, least_s;
 };
-DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs, const Ports& ports);
+DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
+                         const Ports& ports);
 
 /// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
 LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,

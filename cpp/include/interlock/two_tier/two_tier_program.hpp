@@ -19,7 +19,7 @@ RankProgram direct_program(std::span<const std::int64_t> demand_bytes, std::size
                            const PairStarts& starts);
 
 /// What one rank runs of a two-tier plan; touches only the tiles of its server.
-RankProgram two_tier_program(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, std::int32_t rank,
-                             const PairStarts& starts);
+RankProgram two_tier_program(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,
+                             std::int32_t rank, const PairStarts& starts);
 
 }  // namespace interlock
