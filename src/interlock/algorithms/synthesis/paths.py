@@ -18,7 +18,9 @@ from interlock.ragged import Ragged
 
 __all__ = ["MOST_SEARCHED", "balanced_paths", "can_share_links", "path_tasks", "route", "sharing_paths"]
 
-HASTE = 1.0  # time on the way weighs as much as price
+# Time on the way weighs as much as price: both are seconds. Not tuned: without it, 52 drawn problems were 0.6 % faster
+# on average, the worst 12 % slower.
+HASTE = 1.0
 MANY_PATHS = 20_000  # items are cut further only below: a cap on time
 FEW_PATHS = 1_000  # below, a detour is worth many chunks
 PASSES = 4  # times that every path is laid anew, at the prices that the others left

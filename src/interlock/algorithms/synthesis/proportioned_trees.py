@@ -39,14 +39,20 @@ MOST_STEPS = 10_000_000  # as many as the core takes
 EFFORT_PER_TRANSFER = 400  # how much of it takes as long as to schedule a transfer
 MOST_TRANSFERS = 250_000  # in one schedule: a cap on time
 TOLERANCE = 0.01  # of the busiest link's time: the program ends there
-HASTE = 1.0  # time on the way weighs as much as price
+# The next four were each changed alone on 194 drawn problems (`bench_ways.problems(991)`, this way only, simulated).
+# Time on the way weighs as much as price: both are seconds. From 0 to 4 the average stays within 0.2 %.
+HASTE = 1.0
 # One after the other over the slowest link of a tree, for each hop on the way.
 CHUNKS_PER_HOP = (15.0, 30.0, 8.0)
 # Messages of about the best length, more or less.
 ABOUT_THE_BEST = tuple(Merging(4096, most_of_best=part) for part in (1.7, 2.8, 1.1, 4.0))
-PACE = 0.5  # how strictly chunks keep their order
-TAPER = 0.1  # towards the beginning and the end, from there on, chunks and messages get shorter
-THIN = 0.3  # the shortest, of the longest
+# How strictly chunks keep their order: between the first and the last lies half of the time of the busiest link.
+# Without an order schedules were 1.6 % slower on average; 0.1 and 1 are as good as this.
+PACE = 0.5
+# In the first and the last tenth, where trees fill and drain, chunks and messages get shorter, down to THIN of the
+# longest. All alike were 0.2 % slower on average, 16 % where they lost most.
+TAPER = 0.1
+THIN = 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)

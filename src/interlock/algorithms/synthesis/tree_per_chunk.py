@@ -36,9 +36,11 @@ MOST_TRANSFERS = 1_000_000  # in one schedule: a cap on time
 TOO_MANY_ARCS = 500  # for trees laid with more care, unless these are far from the bound
 FAR_FROM_BOUND = 1.15  # of the quick bound, which is often a few percent below what is possible
 CHUNKS_PER_ARC = (64, 128)  # so that a link of a sixteenth of the speed still has some
-HASTE = 0.3  # how much time on the way weighs beside price
+# How much time on the way weighs beside price. 1 is as good; without it, of 11 drawn problems with many links three
+# were up to 5 % slower, but a Broadcast of 1 GiB on a torus almost twice as fast.
+HASTE = 0.3
 PASSES = 6  # times that every tree is laid anew, at the prices that the others left
-PACE = 0.1  # how strictly sums keep their order
+PACE = 0.1  # how strictly sums keep their order; without any, 3 % slower at most, and 2 % faster elsewhere
 # Sums pass more hops, which shorter messages fill sooner.
 SHORTER_MESSAGES = tuple(replace(LONG_MESSAGES[0], most_overheads=most) for most in (12.0, 16.0, 8.0, 24.0))
 MESSAGE = 16  # how much longer than its overhead a message is, more or less
