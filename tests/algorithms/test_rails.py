@@ -167,6 +167,26 @@ def test_chunks_overlap_hop_wire_and_fan_out(servers: int, load: str) -> None:
     assert proof.valid and busy_s.max() <= proof.makespan_s <= 1.05 * busy_s.max()
 
 
+@pytest.mark.parametrize("size", [64, 250, 1000, 4000])
+def test_one_gpu_alone_pays_a_window_at_each_hop_and_a_latency_in_each_window(size: int) -> None:
+    """Chunks of a connection share its rate and end together, so that a window hops, crosses and fans out as one."""
+    cluster = il.cluster("h200", servers=2, scale_out="rail")
+    matrix = np.zeros((16, 16), np.int64)
+    matrix[0, 8] = size * 10**6
+    plan = il.plan(cluster, il.traffic.matrix(matrix), algorithm="rails", chunk="256 kB")
+    wire = plan.messages["phase"] == Phase.SCALE_OUT
+    chunks = int(np.bincount(plan.messages["src"][wire]).max())
+    wire_s, hop_s = (
+        256e3 / rate + cluster.message_overhead_s for rate in (50e9, cluster.scale_up_bandwidth_bytes_per_s)
+    )
+    under_way = min(16, chunks // 4)
+    window_s = under_way * (wire_s + 2 * 7 * hop_s)
+    busy_s = chunks * wire_s * (1 + cluster.scale_out_latency_s / (under_way * wire_s))
+    makespan_s = plan.certificate().makespan_s
+    assert makespan_s <= cluster.stage_overhead_s + busy_s + window_s
+    assert makespan_s >= chunks * wire_s + 0.6 * window_s  # and that is why: without windows it would be the first term
+
+
 def test_a_connection_has_a_window_of_bytes_under_way_and_hops_open_one_by_one() -> None:
     """By hand: 64 chunks of 256 kB from one GPU, 8 of them on each of 8 rails, so a quarter is 2 chunks."""
     cluster = il.cluster("h200", servers=2, scale_out="rail")
