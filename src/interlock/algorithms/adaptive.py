@@ -13,8 +13,8 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 3. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
    from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
    by NIC rate that leave busy ports inside servers time (burst);
-4. `queue_seconds`: bytes are followed through the queues of all ports, or where ports inside servers have time, and
-   beyond 128 ranks, `Ledger` sums them up: the price of a way;
+4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports. `Ledger`: they are summed
+   up, where ports inside servers have time to spare, and beyond 128 ranks;
 5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
 6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
    they are asked for.
