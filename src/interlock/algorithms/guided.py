@@ -139,7 +139,7 @@ class Outcome:
         ahead = others[second] / self.seconds_by_way[self.way]
         return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
 
-    def timed(self, seconds_of: Callable[[Answer], float]) -> Outcome:
+    def best_by(self, seconds_of: Callable[[Answer], float]) -> Outcome:
         """The best by this clock, where paths that share links won by estimate."""
         rivals = {way: answer for way, answer in self.answers.items() if isinstance(answer, TimedAnswer)}
         if self.way != SHARING or max(len(answer.timed.arc) for answer in rivals.values()) > MOST_TIMED:
@@ -250,7 +250,7 @@ def guided(
 
     is_staged = problem.topology.stage_overhead_s == 0.0
     if time_of is not None and not outcome.is_interrupted:
-        outcome = outcome.timed(lambda answer: time_of(answer.compact(staged=is_staged, reason="")))
+        outcome = outcome.best_by(lambda answer: time_of(answer.compact(staged=is_staged, reason="")))
     answer = outcome.answer.backwards() if goal.direction is Direction.IN else outcome.answer
     made = answer.compact(staged=is_staged, reason=outcome.reason)
     if budget.table_file is not None and isinstance(made, SlotSchedule):

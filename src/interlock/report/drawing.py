@@ -127,14 +127,14 @@ def link_shares(result: Result) -> NDArray[np.float64]:
     return np.minimum(1.0, result.link_bytes / capacity)
 
 
-def loads(shares: NDArray[np.float64], link_bytes: NDArray[np.integer] | None = None) -> dict[str, object]:
+def loads(busy: NDArray[np.float64], link_bytes: NDArray[np.integer] | None = None) -> dict[str, object]:
     """What colours the drawing."""
     moved = None if link_bytes is None else array(link_bytes.astype(np.float64))
-    return {"busy": array(shares.astype(np.float32)), "bytes": moved}
+    return {"busy": array(busy.astype(np.float32)), "bytes": moved}
 
 
-def busiest_links(names: list[str], shares: NDArray[np.float64], link_bytes: NDArray[np.integer]) -> str:
+def busiest_links(names: list[str], busy: NDArray[np.float64], link_bytes: NDArray[np.integer]) -> str:
     """The few busiest links as a table; says in words what the drawing shows in colours."""
-    order = np.argsort(-shares, kind="stable")[:NUM_BUSIEST].tolist()
-    rows = [[names[k], f"{100 * shares[k]:.1f} %", format_bytes(float(link_bytes[k]))] for k in order]
+    order = np.argsort(-busy, kind="stable")[:NUM_BUSIEST].tolist()
+    rows = [[names[k], f"{100 * busy[k]:.1f} %", format_bytes(float(link_bytes[k]))] for k in order]
     return table(["busiest links", "busy", "bytes"], rows)

@@ -49,18 +49,18 @@ class Layout:
         self._regions = regions
 
     @cached_property
-    def _both(self) -> tuple[Region, Region]:
+    def _input_and_output(self) -> tuple[Region, Region]:
         return self._regions()
 
     @property
     def input(self) -> Region:
         """Items of the input."""
-        return self._both[0]
+        return self._input_and_output[0]
 
     @property
     def output(self) -> Region:
         """Items of the output."""
-        return self._both[1]
+        return self._input_and_output[1]
 
     @classmethod
     def packed(cls, problem: Problem, rank: int) -> Layout:

@@ -165,8 +165,8 @@ def _assign(program: ChunkProgram) -> dict[BlockKey, _Block]:
     ranks = len(program.layout.input_chunks)
     peers = {(t.src, t.dst) for t in program.transfers}
     degree = np.bincount([rank for pair in peers for rank in pair], minlength=ranks)
-    shares = bool(degree.max(initial=0) > MANY_BLOCKS)
-    assigner = _Assigner(program, ranks, shares=shares)
+    shares_blocks = bool(degree.max(initial=0) > MANY_BLOCKS)
+    assigner = _Assigner(program, ranks, shares_blocks=shares_blocks)
     for transfer in program.transfers:
         for run in transfer.runs:
             assigner.move(transfer, run)
@@ -176,8 +176,8 @@ def _assign(program: ChunkProgram) -> dict[BlockKey, _Block]:
 
 
 class _Assigner:
-    def __init__(self, program: ChunkProgram, num_ranks: int, *, shares: bool) -> None:
-        self.program, self.num_ranks, self.shares = program, num_ranks, shares
+    def __init__(self, program: ChunkProgram, num_ranks: int, *, shares_blocks: bool) -> None:
+        self.program, self.num_ranks, self.shares_blocks = program, num_ranks, shares_blocks
         self.groups = -(-max(1, num_ranks - 1) // limits.MAX_PEERS_PER_CHANNEL)
         self.blocks: dict[BlockKey, _Block] = {}
         self.full: dict[tuple[int, int], int] = {}  # pair -> how many channels it has filled
@@ -218,7 +218,7 @@ class _Assigner:
         distance = (dst - src) % self.num_ranks
         group = (distance - 1) // limits.MAX_PEERS_PER_CHANNEL
         channel = self.full.get((src, dst), 0) * self.groups + group
-        if self.shares:
+        if self.shares_blocks:
             return (src, "both", distance, channel), (dst, "both", distance, channel)
         return (src, "send", dst, channel), (dst, "receive", src, channel)
 
