@@ -7,10 +7,10 @@ import pytest
 
 import interlock as il
 from interlock.simulate import simulate
-from interlock.simulate.ecmp import hashed_uplinks
 from interlock.simulate.explain import explain_against, link_groups, link_name
 from interlock.simulate.result import Result
 from interlock.topology import Fabric
+from interlock.topology.uplinks import hashed_uplinks
 from simulate.strategies import bare_schedule
 
 COSTS = {"scale_out_latency": "2 us", "message_overhead": "1 us", "stage_overhead": "0 us"}

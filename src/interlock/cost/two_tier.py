@@ -2,7 +2,8 @@
 
 Bytes that must leave a set of nodes cannot leave faster than the links out of it, however they are split, relayed or
 ordered. The sets tried are those that matter on two tiers: a rank, a server, part of a server with or without its
-switch, a rail. Where servers share rails unevenly, ports have prices instead. Every message also waits for its sender
+switch, a rail. Where servers share rails unevenly, or leaves hash
+flows to uplinks, ports have prices instead. Every message also waits for its sender
 to open a stage and pays its overhead before its bytes move, and its latency after they have left.
 """
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from interlock.cost.bound import Bound, tightest
 from interlock.topology import Cluster
 from interlock.topology.lowering import DEAD_BANDWIDTH, TwoTierRoutes
+from interlock.topology.uplinks import uplinks_of_flows
 from interlock.traffic import Demand
 
 __all__ = ["two_tier_bound"]
@@ -25,6 +27,7 @@ MAX_ENUMERATED_GPUS = 10  # all subsets of a server up to this size, prefixes of
 WIDENINGS = 4  # rounds of choosing the ports that a cut takes in
 PRICE_ROUNDS = 100  # some 10 ms at 8 servers
 MOST_PRICED_SERVERS = 32  # above, ways by way of third servers take too long to compare
+MOST_PRICED_FLOWS = 4_096  # between NICs: 64 NICs with a flow for each pair, some 50 ms
 
 Floats = NDArray[np.float64]
 
@@ -61,6 +64,7 @@ def two_tier_bound(cluster: Cluster, demand: Demand) -> Bound:
     for loads in (sends, receives):
         parts.extend(_inside_cuts(cluster, loads, best))
     parts.extend(_priced_rails(cluster, demand))
+    parts.extend(_priced_uplinks(cluster, demand))
     return tightest(parts)
 
 
@@ -126,52 +130,86 @@ def _by_nics_s(cluster: Cluster, loads: _Loads, nic: Floats) -> Floats:
 
 
 def _priced_rails(cluster: Cluster, demand: Demand) -> Iterator[tuple[float, str]]:
-    """Ports of NICs with prices, where faults leave servers unlike rails and none beside them.
+    """Ports of NICs, where faults leave servers unlike rails and none beside them: a way for every rail."""
+    servers, gpus = cluster.servers, cluster.gpus_per_server
+    nic = cluster.nic_bandwidth_bytes_per_s.reshape(servers, gpus)
+    if cluster.scale_out != "rail" or not 2 < servers <= MOST_PRICED_SERVERS or (nic == nic[0]).all():
+        return
+    rank = np.arange(cluster.num_ranks).reshape(servers, gpus)
+    ways = np.broadcast_arrays(rank[:, None], cluster.num_ranks + rank[None])
+    best_s = _priced_s(np.stack(ways, axis=3), _nic_rates(cluster), _between_servers(cluster, demand))
+    yield _total(best_s, _server_start_s(cluster)), "NICs that rails join, all together"
+
+
+def _priced_uplinks(cluster: Cluster, demand: Demand) -> Iterator[tuple[float, str]]:
+    """NICs and the uplinks that leaves hash their flows to: a way for every flow of a pair of NICs."""
+    servers, gpus, fabric = cluster.servers, cluster.gpus_per_server, cluster.fabric
+    is_hashed = fabric.ecmp_radix is not None and cluster.scale_out != "rail"
+    if not is_hashed or servers < 2 or cluster.num_ranks**2 * fabric.ecmp_flows > MOST_PRICED_FLOWS:
+        return
+    out, into, port = np.indices((cluster.num_ranks, cluster.num_ranks, fabric.ecmp_flows)).reshape(3, -1)
+    up, down, uplink_rates = uplinks_of_flows(cluster.topology, out, into, port)
+    first = 2 * cluster.num_ranks  # of the uplinks; those that a way does without are the last port, which is free
+    rate = np.append(_nic_rates(cluster), uplink_rates)
+    used = np.stack([out, cluster.num_ranks + into, first + up, first + down], axis=1)
+    used[up < 0, 2:] = len(rate)
+    flows = used.reshape(servers, gpus, servers, gpus * fabric.ecmp_flows, 4).transpose(0, 2, 1, 3, 4)
+    best_s = _priced_s(flows.reshape(servers, servers, -1, 4), rate, _between_servers(cluster, demand))
+    yield _total(best_s, _server_start_s(cluster)), "NICs and hashed uplinks, all together"
+
+
+def _priced_s(ways: NDArray[np.int64], rate: Floats, owed: Floats) -> float:
+    """What ports with prices need for the bytes that servers owe, by `ways`: ``[servers, servers, ways, ports]``.
 
     Whatever the prices, a byte pays at least its cheapest way, over third servers or not, and in a second all ports
     together take in their rates times their prices. Prices rise where the cheapest ways crowd, which brings the bound
     near the optimum of the linear program whose dual this is.
     """
-    servers, gpus = cluster.servers, cluster.gpus_per_server
-    nic = cluster.nic_bandwidth_bytes_per_s.reshape(servers, gpus)
-    if cluster.scale_out != "rail" or not 2 < servers <= MOST_PRICED_SERVERS or (nic == nic[0]).all():
-        return
-    owed = demand.bytes_matrix.reshape(servers, gpus, servers, gpus).sum(axis=(1, 3), dtype=np.float64)
-    np.fill_diagonal(owed, 0.0)
     if not owed.any():
-        return
-    rate = np.stack([nic, nic * cluster.fabric.efficiency])  # sending, receiving
+        return 0.0
     is_usable = rate > 0
     price, best_s = np.divide(1.0, rate, out=np.full(rate.shape, np.inf), where=is_usable), 0.0
     for number in range(PRICE_ROUNDS):
-        paid, load = _cheapest_ways(price, owed)
+        paid, load = _cheapest_ways(ways, price, owed)
         best_s = max(best_s, paid / float(rate[is_usable] @ price[is_usable]))
         busy_s = _divide(load, rate)
         price *= 1.0 + busy_s / (busy_s.max() * (1.0 + number / 8))
-    yield _total(best_s, _server_start_s(cluster)), "NICs that rails join, all together"
+    return best_s
 
 
-def _cheapest_ways(price: Floats, owed: Floats) -> tuple[float, Floats]:
-    """What all bytes pay on their cheapest ways, and what these bring to every port, ``[2, servers, gpus]``."""
-    hops = price[0][:, None, :] + price[1]
-    rail, way = hops.argmin(axis=2), hops.min(axis=2)
-    np.fill_diagonal(way, 0.0)
-    following = np.broadcast_to(np.arange(len(owed)), way.shape).copy()
+def _cheapest_ways(ways: NDArray[np.int64], price: Floats, owed: Floats) -> tuple[float, Floats]:
+    """What all bytes pay on their cheapest ways, and what these bring to every port."""
+    hops = np.append(price, 0.0)[ways].sum(axis=3)
+    taken, cost = hops.argmin(axis=2), hops.min(axis=2)
+    np.fill_diagonal(cost, 0.0)
+    following = np.broadcast_to(np.arange(len(owed)), cost.shape).copy()
     for server in range(len(owed)):
-        over = way[:, server, None] + way[server]
-        is_cheaper = over < way
-        way = np.where(is_cheaper, over, way)
+        over = cost[:, server, None] + cost[server]
+        is_cheaper = over < cost
+        cost = np.where(is_cheaper, over, cost)
         following = np.where(is_cheaper, following[:, server, None], following)
     at, to = np.nonzero(owed)
-    size, load = owed[at, to], np.zeros_like(price)
-    paid = float((size * way[at, to]).sum())
+    size, load = owed[at, to], np.zeros(len(price) + 1)
+    paid = float((size * cost[at, to]).sum())
     while len(at):
         reached = following[at, to]
-        np.add.at(load[0], (at, rail[at, reached]), size)
-        np.add.at(load[1], (reached, rail[at, reached]), size)
+        np.add.at(load, ways[at, reached, taken[at, reached]], size[:, None])
         goes_on = reached != to
         at, to, size = reached[goes_on], to[goes_on], size[goes_on]
-    return paid, load
+    return paid, load[:-1]
+
+
+def _nic_rates(cluster: Cluster) -> Floats:
+    """Of all NICs sending, then of all receiving."""
+    nic = cluster.nic_bandwidth_bytes_per_s
+    return np.concatenate([nic, nic * cluster.fabric.efficiency])
+
+
+def _between_servers(cluster: Cluster, demand: Demand) -> Floats:
+    servers, gpus = cluster.servers, cluster.gpus_per_server
+    owed: Floats = demand.bytes_matrix.reshape(servers, gpus, servers, gpus).sum(axis=(1, 3), dtype=np.float64)
+    np.fill_diagonal(owed, 0.0)
+    return owed
 
 
 def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tuple[float, str]]:

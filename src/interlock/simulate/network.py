@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Schedule
-from interlock.simulate.ecmp import hashed_uplinks
 from interlock.topology import Cluster, Fabric, Topology, receiving_ports
+from interlock.topology.uplinks import hashed_uplinks
 
 __all__ = ["FlowArrays", "flow_arrays"]
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
-from interlock.topology import Topology
 from interlock.topology.flow_hash import flow_hash
+from interlock.topology.graph import Topology
 from interlock.topology.lowering import TwoTierRoutes
 
-__all__ = ["Uplinks", "hashed_uplinks"]
+__all__ = ["Uplinks", "hashed_uplinks", "uplinks_of_flows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,24 +35,39 @@ def hashed_uplinks(path: Ragged, topology: Topology) -> Uplinks:
     radix = fabric.ecmp_radix
     if radix is None or routes.rails_only:
         return Uplinks(path, np.zeros(0))
-    ranks, uplinks = topology.num_ranks, fabric.ecmp_uplinks or radix
-    num_leaves = -(-ranks // radix)
+    ranks = topology.num_ranks
     row = path.row_of_value
     src, dst = np.full(len(path), -1), np.full(len(path), -1)
     out = (path.values >= routes.nic_out) & (path.values < routes.nic_in)
     into = (path.values >= routes.nic_in) & (path.values < routes.nic_in + ranks)
     src[row[out]] = path.values[out] - routes.nic_out
     dst[row[into]] = path.values[into] - routes.nic_in
+    between = np.flatnonzero((src >= 0) & (dst >= 0))
+    src, dst = src[between], dst[between]
     leaf = routes.place_on_leaves() // radix
-    crosses = np.flatnonzero((src >= 0) & (dst >= 0) & (leaf[src] != leaf[dst]))
+    crosses = leaf[src] != leaf[dst]
     src, dst = src[crosses], dst[crosses]
     port = _turn_of_pair(src * ranks + dst) % fabric.ecmp_flows
+    up, down, capacity = uplinks_of_flows(topology, src, dst, port)
+    links = topology.num_links + np.stack([up, down], axis=1)
+    return Uplinks(_append(path, between[crosses], links), capacity)
+
+
+def uplinks_of_flows(
+    topology: Topology, src: NDArray[np.int64], dst: NDArray[np.int64], port: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """The uplink that a flow from NIC to NIC is hashed to and the way down from its spine, -1 within a leaf, numbered
+    from 0 on; and what each of them carries."""
+    routes, fabric = topology.router, topology.fabric
+    assert isinstance(routes, TwoTierRoutes) and fabric.ecmp_radix is not None, "the caller knows that leaves hash"
+    uplinks, num_leaves = fabric.ecmp_uplinks or fabric.ecmp_radix, -(-topology.num_ranks // fabric.ecmp_radix)
+    leaf = routes.place_on_leaves() // fabric.ecmp_radix
+    crosses = leaf[src] != leaf[dst]
     uplink = (flow_hash(src, dst, port, fabric.ecmp_seed) % np.uint64(uplinks)).astype(np.int64)
-    up = topology.num_links + leaf[src] * uplinks + uplink
-    down = topology.num_links + (num_leaves + leaf[dst]) * uplinks + uplink
+    up = np.where(crosses, leaf[src] * uplinks + uplink, -1)
+    down = np.where(crosses, (num_leaves + leaf[dst]) * uplinks + uplink, -1)
     nic = topology.bandwidth_bytes_per_s[routes.nic_out : routes.nic_in]
-    capacity = np.full(2 * num_leaves * uplinks, nic.mean())
-    return Uplinks(_append(path, crosses, np.stack([up, down], axis=1)), capacity)
+    return up, down, np.full(2 * num_leaves * uplinks, nic.mean())
 
 
 def _turn_of_pair(pair: NDArray[np.int64]) -> NDArray[np.int64]:
