@@ -13,6 +13,7 @@ import pytest
 
 import interlock as il
 from interlock import comparison, planning
+from interlock.algorithms import registry
 from interlock.cli.compare import size_range
 from interlock.cli.main import run as main
 from interlock.errors import InvalidInput
@@ -147,3 +148,17 @@ def test_nothing_is_planned_twice_to_say_it(monkeypatch: pytest.MonkeyPatch) -> 
 
     # `auto` begins with an algorithm that is not asked for here, and which may take long.
     assert il.compare(il.cluster("h200", servers=2), il.all_reduce("1 MiB"), ["ring"]).auto is None
+
+
+def test_an_algorithm_is_asked_once_whether_it_supports_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    supports = registry.Algorithm.supports
+
+    def note(algorithm: registry.Algorithm, problem: il.Problem) -> str | None:
+        asked.append(algorithm.name)
+        return supports(algorithm, problem)
+
+    monkeypatch.setattr(registry.Algorithm, "supports", note)
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    il.compare(cluster, il.traffic.uniform(cluster, "1 MB"), ["spreadout", "fast"])
+    assert asked.count("spreadout") == asked.count("fast") == asked.count("auto") == 1
