@@ -24,7 +24,8 @@ constexpr std::int32_t kNone = -1;
 
 class WaterLevel {
 public:
-    WaterLevel(std::span<const std::int64_t> demand, const RankLoads& loads, const Ports& ports, const AssignmentGoal& goal)
+    WaterLevel(std::span<const std::int64_t> demand, const RankLoads& loads, const Ports& ports,
+               const AssignmentGoal& goal)
         : demand_(demand),
           loads_(loads),
           ports_(ports),
@@ -45,7 +46,8 @@ public:
         }
         if (is_coupled_ && !start_pairs()) return made;
         count_leaves();
-        for (std::size_t rank = 0; rank < goal_.busy_s.size(); ++rank) load_[ports_.out(rank)] += goal_.busy_s[rank] * rate_[ports_.out(rank)];
+        for (std::size_t rank = 0; rank < goal_.busy_s.size(); ++rank)
+            load_[ports_.out(rank)] += goal_.busy_s[rank] * rate_[ports_.out(rank)];
         const double floor = std::max(goal_.enough_s, floor_seconds(loads_, ports_) * (1 + kNearFloor));
         if (goal_.may_move) {
             // Servers whose ends are chosen apart have no port in common.
@@ -53,7 +55,8 @@ public:
             if (is_coupled_) {
                 lower(0, rate_.size(), target);
             } else {
-                for (std::size_t server = 0; server < ports_.servers; ++server) target = std::max(target, lower_server(server, target));
+                for (std::size_t server = 0; server < ports_.servers; ++server)
+                    target = std::max(target, lower_server(server, target));
             }
         }
         write(made);
@@ -96,7 +99,8 @@ private:
         }
     }
 
-    /// Own NICs; what belongs to a dead one goes to all others of the server by rate. Bytes between neighbours go straight.
+    /// Own NICs; what belongs to a dead one goes to all others of the server by rate. Bytes between neighbours go
+    /// straight.
     bool start_server(std::size_t server) {
         const std::size_t first = server * width_;
         double nics = 0;
@@ -109,7 +113,8 @@ private:
                 if (bytes == 0 || is_coupled_ || goal_.shares_all) continue;
                 const auto put = [&](std::size_t nic, double part) {
                     const auto by = to_int32(nic);
-                    add(sends ? Route{own, -1, by, -1, -1} : Route{-1, own, -1, by, -1}, static_cast<double>(bytes) * part);
+                    add(sends ? Route{own, -1, by, -1, -1} : Route{-1, own, -1, by, -1},
+                        static_cast<double>(bytes) * part);
                 };
                 if (ports_.nic[rank] > 0) {
                     put(rank, 1.0);
@@ -128,17 +133,20 @@ private:
         return true;
     }
 
-    /// Every NIC of a server has a share of all its bytes, by rate: what leaves takes its own NIC as far as that holds it; what
-    /// arrives comes mixed.
+    /// Every NIC of a server has a share of all its bytes, by rate: what leaves takes its own NIC as far as that holds
+    /// it; what arrives comes mixed.
     bool share_out(std::size_t first, double nics) {
         double bytes = 0;
-        for (std::size_t rank = first; rank < first + width_; ++rank) bytes += static_cast<double>(loads_.out_far[rank] + loads_.in_far[rank]);
+        for (std::size_t rank = first; rank < first + width_; ++rank)
+            bytes += static_cast<double>(loads_.out_far[rank] + loads_.in_far[rank]);
         if (bytes > 0 && nics <= 0) return false;
         std::vector<double> room(width_), left(width_);
         bytes = 0;
-        for (std::size_t rank = first; rank < first + width_; ++rank) bytes += static_cast<double>(loads_.out_far[rank]);
+        for (std::size_t rank = first; rank < first + width_; ++rank)
+            bytes += static_cast<double>(loads_.out_far[rank]);
         for (std::size_t gpu = 0; gpu < width_; ++gpu) {
-            const auto own = static_cast<double>(loads_.out_far[first + gpu]), share = nics > 0 ? bytes * ports_.nic[first + gpu] / nics : 0.0;
+            const auto own = static_cast<double>(loads_.out_far[first + gpu]),
+                       share = nics > 0 ? bytes * ports_.nic[first + gpu] / nics : 0.0;
             const double kept = std::min(own, share);
             room[gpu] = share - kept;
             left[gpu] = own - kept;
@@ -154,13 +162,16 @@ private:
                 room[helper] -= moved;
             }
             for (std::size_t nic = 0; nic < width_ && loads_.in_far[first + gpu] > 0; ++nic) {
-                if (ports_.nic[first + nic] > 0) add({-1, own, -1, to_int32(first + nic), -1}, static_cast<double>(loads_.in_far[first + gpu]) * ports_.nic[first + nic] / nics);
+                if (ports_.nic[first + nic] > 0)
+                    add({-1, own, -1, to_int32(first + nic), -1},
+                        static_cast<double>(loads_.in_far[first + gpu]) * ports_.nic[first + nic] / nics);
             }
         }
         return true;
     }
 
-    /// Every pair between servers: by its own NICs where these are joined, else in halves by the rails of either end, else by all.
+    /// Every pair between servers: by its own NICs where these are joined, else in halves by the rails of either end,
+    /// else by all.
     bool start_pairs() {
         for (std::size_t src = 0; src < ranks_; ++src) {
             for (std::size_t dst = 0; dst < ranks_; ++dst) {
@@ -171,7 +182,9 @@ private:
                     const std::size_t out = src / width_ * width_ + index, in = dst / width_ * width_ + index;
                     return Route{to_int32(src), to_int32(dst), to_int32(out), to_int32(in), -1};
                 };
-                const auto works = [&](const Route& way) { return ports_.is_joined(to_size(way.out), to_size(way.in)); };
+                const auto works = [&](const Route& way) {
+                    return ports_.is_joined(to_size(way.out), to_size(way.in));
+                };
                 if (ports_.is_joined(src, dst)) {
                     add({to_int32(src), to_int32(dst), to_int32(src), to_int32(dst), -1}, all);
                     continue;
@@ -215,7 +228,8 @@ private:
     /// Uplinks that all NICs of a server share carry the same whatever moves, where the ends are chosen apart.
     void count_leaves() {
         if (is_coupled_ || ports_.servers == 1) return;
-        const std::size_t leaves = ports_.num_leaves(), up = ports_.first_uplink(), down = up + leaves + ports_.num_hashed();
+        const std::size_t leaves = ports_.num_leaves(), up = ports_.first_uplink(),
+                          down = up + leaves + ports_.num_hashed();
         for (std::size_t leaf = 0; leaf < leaves; ++leaf) {
             for (std::size_t rank = leaf * width_; rank < (leaf + 1) * width_; ++rank) {
                 load_[up + leaf] += static_cast<double>(loads_.out_far[rank]);
@@ -281,7 +295,9 @@ private:
         }
         if (largest_.size() > kMostUsers) {
             const auto more = [&](std::int32_t a, std::int32_t b) {
-                return flows_[to_size(a)].bytes != flows_[to_size(b)].bytes ? flows_[to_size(a)].bytes > flows_[to_size(b)].bytes : a < b;
+                return flows_[to_size(a)].bytes != flows_[to_size(b)].bytes
+                           ? flows_[to_size(a)].bytes > flows_[to_size(b)].bytes
+                           : a < b;
             };
             std::ranges::nth_element(largest_, largest_.begin() + kMostUsers, more);
             largest_.resize(kMostUsers);
@@ -301,7 +317,8 @@ private:
                 for (const std::size_t other : after.all()) {
                     if (before.has(other)) continue;
                     // So many that both are equally full.
-                    const double even = (load_[port] * rate_[other] - load_[other] * rate_[port]) / (rate_[port] + rate_[other]);
+                    const double even =
+                        (load_[port] * rate_[other] - load_[other] * rate_[port]) / (rate_[port] + rate_[other]);
                     bytes = std::min(bytes, even);
                     if (bytes <= 0) return;
                 }
@@ -329,7 +346,8 @@ private:
             for (std::size_t nic = src_first; nic < src_first + width_; ++nic) {
                 if (ports_.nic[nic] <= 0) continue;
                 const auto by = to_int32(nic);
-                if (by != std::max(own.out, own.in)) consider(own.to < 0 ? Route{own.from, -1, by, -1, -1} : Route{-1, own.to, -1, by, -1});
+                if (by != std::max(own.out, own.in))
+                    consider(own.to < 0 ? Route{own.from, -1, by, -1, -1} : Route{-1, own.to, -1, by, -1});
             }
             return;
         }
@@ -378,8 +396,11 @@ private:
             const auto bytes = static_cast<std::int64_t>(flow.bytes);
             const Route& route = flow.route;
             if (flow.bytes <= 0) continue;
-            const bool is_near = route.from >= 0 && route.to >= 0 && to_size(route.from) / width_ == to_size(route.to) / width_;
-            if (!is_near) made.has_hops = made.has_hops || (route.from >= 0 && route.out != route.from) || (route.to >= 0 && route.in != route.to);
+            const bool is_near =
+                route.from >= 0 && route.to >= 0 && to_size(route.from) / width_ == to_size(route.to) / width_;
+            if (!is_near)
+                made.has_hops = made.has_hops || (route.from >= 0 && route.out != route.from) ||
+                                (route.to >= 0 && route.in != route.to);
             if (route.to < 0) {
                 made.out_bytes[to_size(route.from) * width_ + to_size(route.out) % width_] += bytes;
             } else if (route.from < 0) {
@@ -396,14 +417,21 @@ private:
                 const auto own = std::span(*shares).subspan(rank * width_, width_);
                 if (std::ranges::any_of(own, [](std::int64_t bytes) { return bytes > 0; })) continue;
                 for (std::size_t gpu = 0; gpu < width_; ++gpu) {
-                    const bool takes = ports_.nic[rank] > 0 ? gpu == rank % width_ : ports_.nic[rank / width_ * width_ + gpu] > 0;
+                    const bool takes =
+                        ports_.nic[rank] > 0 ? gpu == rank % width_ : ports_.nic[rank / width_ * width_ + gpu] > 0;
                     own[gpu] = takes ? 1 : 0;
                 }
             }
         }
         const auto key = [&](const RouteBytes& part) {
             const std::size_t src = to_size(part.route.from), dst = to_size(part.route.to);
-            return std::array{src / width_, dst / width_, src, dst, to_size(part.route.out + 1), to_size(part.route.in + 1), to_size(part.route.relay + 1)};
+            return std::array{src / width_,
+                              dst / width_,
+                              src,
+                              dst,
+                              to_size(part.route.out + 1),
+                              to_size(part.route.in + 1),
+                              to_size(part.route.relay + 1)};
         };
         const auto is_before = [&](const RouteBytes& a, const RouteBytes& b) { return key(a) < key(b); };
         std::ranges::sort(made.near, is_before);
@@ -417,13 +445,15 @@ private:
             const auto [from, to, out, in, relay] = made.far[first].route;
             std::int64_t left = demand_[to_size(from) * ranks_ + to_size(to)];
             std::size_t last = first;
-            for (; last < made.far.size() && made.far[last].route.from == from && made.far[last].route.to == to; ++last) {
+            for (; last < made.far.size() && made.far[last].route.from == from && made.far[last].route.to == to;
+                 ++last) {
                 left -= made.far[last].bytes;
             }
             made.far[last - 1].bytes += left;
             first = last;
         }
-        for (auto* routes : {&made.far, &made.near}) std::erase_if(*routes, [](const RouteBytes& part) { return part.bytes == 0; });
+        for (auto* routes : {&made.far, &made.near})
+            std::erase_if(*routes, [](const RouteBytes& part) { return part.bytes == 0; });
     }
 
     std::span<const std::int64_t> demand_;
@@ -460,7 +490,8 @@ double floor_seconds(const RankLoads& loads, const Ports& ports) {
     for (std::size_t server = 0; server < ports.servers; ++server) {
         double out = 0, in = 0, nics = 0;
         for (std::size_t rank = server * width; rank < (server + 1) * width; ++rank) {
-            const auto out_far = static_cast<double>(loads.out_far[rank]), in_far = static_cast<double>(loads.in_far[rank]);
+            const auto out_far = static_cast<double>(loads.out_far[rank]),
+                       in_far = static_cast<double>(loads.in_far[rank]);
             out += out_far;
             in += in_far;
             nics += ports.nic[rank];
@@ -472,7 +503,8 @@ double floor_seconds(const RankLoads& loads, const Ports& ports) {
         raise(in, nics * ports.efficiency);
         if (ports.scale_out == ScaleOut::kFlat && ports.has_leaf_uplinks()) {
             double nominal = 0;
-            for (std::size_t rank = server * width; rank < (server + 1) * width; ++rank) nominal += ports.nominal_nic[rank];
+            for (std::size_t rank = server * width; rank < (server + 1) * width; ++rank)
+                nominal += ports.nominal_nic[rank];
             raise(std::max(out, in), nominal / ports.oversubscription);
         }
     }
