@@ -13,7 +13,8 @@ from interlock.errors import LimitExceeded
 from interlock.ragged import Ragged
 from interlock.schedule import Routes
 from interlock.topology import Topology
-from interlock.topology.lowering import DEAD_BANDWIDTH
+from interlock.topology.lowering import DEAD_BANDWIDTH, TwoTierRoutes
+from interlock.topology.uplinks import hashed_uplinks
 
 __all__ = ["ArcSet", "Ticks", "arcs_of"]
 
@@ -162,24 +163,40 @@ def arcs_of(topology: Topology) -> ArcSet:
     path = Ragged.concatenate(paths)
     first, last = path.values[path.offsets[:-1]], path.values[path.offsets[1:] - 1]
     channels, channel = np.unique(topology.channel, return_inverse=True)
-    start = path.offsets[:-1]
-    seconds_per_byte = 1.0 / topology.bandwidth_bytes_per_s[path.values]
-    slowest = np.maximum.reduceat(seconds_per_byte, start)
+    held, added_bytes_per_s = _with_uplinks(path, topology)
+    number = np.append(channel, len(channels) + np.arange(len(added_bytes_per_s)))
+    seconds_per_byte = 1.0 / np.append(topology.bandwidth_bytes_per_s, added_bytes_per_s)[held.values]
+    slowest = np.maximum.reduceat(seconds_per_byte, held.offsets[:-1])
     return ArcSet(
         num_ranks=ranks,
         src=topology.link_src[first],
         dst=topology.link_dst[last],
         path=path,
-        resources=Ragged(path.offsets, channel[path.values].astype(np.int32)),
-        share=_shares(seconds_per_byte / slowest[path.row_of_value], path, topology.fabric.fan_in),
-        num_resources=len(channels),
+        resources=Ragged(held.offsets, number[held.values].astype(np.int32)),
+        share=_shares(seconds_per_byte / slowest[held.row_of_value], held, topology.fabric.fan_in),
+        num_resources=len(channels) + len(added_bytes_per_s),
         overhead_s=topology.message_overhead_s[first],
         seconds_per_byte=slowest,
-        latency_s=np.add.reduceat(topology.latency_s[path.values], start),
+        latency_s=np.add.reduceat(topology.latency_s[path.values], path.offsets[:-1]),
         orbit=np.arange(len(path), dtype=np.int32),
         fan_in=topology.fabric.fan_in,
         opening_s=topology.stage_overhead_s,
     )
+
+
+def _with_uplinks(path: Ragged, topology: Topology) -> tuple[Ragged, NDArray[np.float64]]:
+    """Links of each arc and, before its last, the uplinks that a leaf hashes it to; and the rates of all uplinks.
+
+    Pairs with many flows spread over uplinks message by message, and no arc can say which it will hold.
+    """
+    fabric = topology.fabric
+    if fabric.ecmp_radix is None or fabric.ecmp_flows > 1 or not isinstance(topology.router, TwoTierRoutes):
+        return path, np.zeros(0)
+    made = hashed_uplinks(path, topology)
+    last = made.path.offsets[1:][made.path.counts > path.counts] - 1
+    values = made.path.values.copy()
+    values[last - 2], values[last - 1], values[last] = values[last - 1], values[last], values[last - 2]
+    return Ragged(made.path.offsets, values), made.capacity_bytes_per_s
 
 
 def _shares(share: NDArray[np.float64], path: Ragged, fan_in: int | None) -> NDArray[np.float64]:
