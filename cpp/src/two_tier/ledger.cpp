@@ -333,11 +333,11 @@ double Ledger::burst_seconds(const Slicing& cut, double ports_s) const {
 
 double Ledger::staged_seconds(const Stages& stages) const {
     if (stages.segments.empty()) return costs_.stage_overhead_s + near_seconds();
-    // Partners of one stage do not all start at once, and what some lack must come from their neighbours first.
-    const double gap = 2 * costs_.message_overhead_s + (is_balanced() ? 0.0 : move_seconds());
+    // A NIC begins a message in every stage. What neighbours must give it comes before the first; for later stages it
+    // hides behind the wire.
     const double wire =
         std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds()}) +
-        gap * stages.num_stages;
+        costs_.message_overhead_s * stages.num_stages + (is_balanced() ? 0.0 : move_seconds());
     double late = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server)
         late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
