@@ -204,6 +204,7 @@ def work() -> None:
                     _core.admit_flows(*result.arrays.arguments, 0.0, level, np.zeros(len(level)), result.makespan_s)
                     plan.program(0)
             il.plan(cluster, demand, "adaptive", scratch_bytes=10**6)
+            il.synthesize(cluster, il.all_reduce("1 MB"), "tiers")
             il.planner(cluster)(demand, il.plan(cluster, demand, "adaptive"))
         export(
             il.plan(il.cluster("h200", servers=2, gpus_per_server=2), il.traffic.matrix(np.full((4, 4), 4096)), "fast"),

@@ -17,6 +17,8 @@ double tier_slices_s(const TierColumns& tiers, std::span<const double> weights) 
     for (const std::int32_t port : tiers.ports) {
         require(port >= 0 && static_cast<std::size_t>(port) < num_tiers, "ports must be numbered below the tiers");
     }
+    require(std::ranges::all_of(tiers.under_way, [](std::int32_t slices) { return slices >= 0; }),
+            "under_way must be at least 0");
     const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
     std::vector<double> arrived_s(num_slices, 0.0);
     std::vector<double> free_s(num_tiers, 0.0);  // of ports
