@@ -7,9 +7,9 @@
 namespace interlock {
 namespace {
 
-constexpr double kPortsMatter =
-    0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
-constexpr double kPortsBind = 0.75;   // of it, from which a NIC with a single partner at a time idles for them
+// Of the NICs' time, that ports inside servers take before anything waits for them, and from which a NIC with a single
+// partner at a time idles for them.
+constexpr double kPortsMatter = 0.3, kPortsBind = 0.75;
 // Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile
 // up, and what that costs. Above, its port sets the time and is served first.
 constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;

@@ -17,8 +17,8 @@ constexpr double kWorthParts = 0.02;  // of it, that one pair must take where a 
 // Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot
 // do all in time, and of one whose port cannot even do what stays inside the server.
 constexpr std::int32_t kHeavyParts = 3, kOverParts = 4, kLoneParts = 6;
-constexpr double kPassingFlows =
-    3;  // of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out
+// Of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out.
+constexpr double kPassingFlows = 3;
 constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
 
 std::int64_t sum(std::span<const std::int64_t> values) {

@@ -16,8 +16,8 @@ namespace interlock {
 namespace {
 
 constexpr std::size_t kStreams = 2;  // of balance out of one GPU that do not wait for each other
-constexpr std::int64_t kGivenParts =
-    20;  // of what is redistributed to a GPU, from which what it is given counts as much
+// Of what is redistributed to a GPU, from which what it is given counts as much.
+constexpr std::int64_t kGivenParts = 20;
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
 constexpr std::int32_t kNone = -1;

@@ -57,8 +57,8 @@ private:
     const Rows& channels_;
     std::vector<double> tails_s_;     // all there are, descending
     std::vector<std::size_t> tail_;   // [messages]: which of them
-    std::vector<double>
-        left_s_;  // [channels, tails]: seconds of what has not started and has this tail or a longer one
+    // [channels, tails]: seconds of what has not started and has this tail or a longer one
+    std::vector<double> left_s_;
 };
 
 }  // namespace interlock

@@ -37,9 +37,9 @@ struct Assignment {
 
 /// How far an assignment goes from everybody's own NIC.
 struct AssignmentGoal {
-    double enough_s = 0;      ///< a level below which nothing needs to move
-    std::span<const double>
-        busy_s;               ///< [ranks] that a rank's NIC is busy besides its bytes, with messages or opening a stage
+    double enough_s = 0;  ///< a level below which nothing needs to move
+    /// [ranks] that a rank's NIC is busy besides its bytes, with messages or opening a stage
+    std::span<const double> busy_s;
     double worth_s = 0;       ///< of a port's time that a move must save: what its messages cost
     bool may_loop = true;     ///< whether bytes between neighbours may take NICs
     bool may_move = true;     ///< false: everybody's own NIC, dead ones aside
