@@ -1,4 +1,5 @@
-"""Plans as they were when somebody last looked: how many messages, and how far above the bound they end.
+"""Plans as they were when somebody last looked: how many messages, how far above the bound they end, and their form:
+how many waits, and a number that tells who sends what in which order over which links.
 
 A change that is not meant to change plans changes none of them. After one that is, rewrite them with
 ``python -m tests.algorithms.known_plans`` and read the difference: it tells what got better and what got worse.
@@ -15,6 +16,7 @@ import interlock as il
 from interlock.algorithms.registry import get, names
 from interlock.planning import solve
 from interlock.problem import Problem, collective_problem, demand_problem
+from interlock.schedule import Schedule
 from interlock.topology import FABRICS
 
 FILE = Path(__file__).parent.parent / "golden" / "plans.json"
@@ -83,7 +85,7 @@ def problems() -> dict[str, Problem]:
 
 
 def looked_at(problem: Problem) -> dict[str, list[float]]:
-    """Messages and time over the bound of every algorithm that supports a problem.
+    """Messages, time over the bound, waits and form of every algorithm that supports a problem.
 
     `guided` searches longest, and is for graphs; `auto` takes it there.
     """
@@ -92,8 +94,22 @@ def looked_at(problem: Problem) -> dict[str, list[float]]:
         if name != ("auto" if problem.cluster is None else "guided") and get(name).supports(problem) is None:
             plan = solve(problem, name)
             ratio = plan.simulate().makespan_s / plan.bound.seconds
-            found[name] = [plan.schedule.num_messages, round(ratio, 6)]
+            rows = plan.schedule
+            found[name] = [rows.num_messages, round(ratio, 6), len(rows.deps.values), round(form(rows), 6)]
     return found
+
+
+def form(rows: Schedule) -> float:
+    """How far back the weight of each column lies, in parts of its length, each column with another weight: another
+    order, end, link, wait or place in an item changes it, a byte here or there does not."""
+    columns = (rows.src.values, rows.dst.values, rows.path.values, rows.deps.values, rows.pieces.offset)
+    columns += (rows.size_bytes, rows.stage, rows.slice, rows.order)
+    sum_of_places = 0.0
+    for number, column in enumerate(columns, 1):
+        weight = column.astype(np.float64) + 1.0
+        place = float((weight * np.arange(len(weight))).sum() / (weight.sum() * len(weight) or 1))
+        sum_of_places += number**0.5 * place
+    return sum_of_places
 
 
 def main() -> None:
