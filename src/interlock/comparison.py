@@ -138,7 +138,7 @@ class Comparison:
     def remarks(self) -> list[str]:
         """What a reader of the table should know beside its numbers."""
         demand = self.problem.demand
-        traffic = [] if demand is None else [f"Traffic: {demand.unevenness.words}."]
+        traffic = [] if demand is None else [f"Traffic: {demand.unevenness.summary}."]
         if not any(row.detours for row in self.results):
             return traffic
         return [*traffic, "* a NIC is dead: what it would carry goes through the next GPU of its server that has one."]
@@ -339,8 +339,8 @@ def problem_of(where: Cluster | Topology, what: Demand | Collective | None) -> P
     return collective_problem(where, what)
 
 
-def _size(made: Comparison) -> int:
-    return nccl_size(made.problem)[0]
+def _size(comparison: Comparison) -> int:
+    return nccl_size(comparison.problem)[0]
 
 
 def compare_problem(
@@ -383,9 +383,9 @@ def compare_problem(
 def _proven(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[tuple[Row, Plan]]:
     """Each plan with its row, in their order; large ones are proven on all cores, those that take longest first."""
 
-    def prove(made: Plan) -> Row:
-        tell(f"proving {made.algorithm}")
-        return row_of(made)
+    def prove(plan: Plan) -> Row:
+        tell(f"proving {plan.algorithm}")
+        return row_of(plan)
 
     sizes = [made.compact.num_messages for made in plans]
     order = sorted(range(len(plans)), key=lambda place: -sizes[place])
@@ -394,25 +394,25 @@ def _proven(plans: Sequence[Plan], tell: Callable[[str], None]) -> list[tuple[Ro
     return [(rows[place], made) for place, made in enumerate(plans)]
 
 
-def choice_in(made: Plan) -> Choice | None:
+def choice_in(plan: Plan) -> Choice | None:
     """What `auto` took, where the plan is its."""
-    return Choice(made.compact.algorithm, made.reason) if isinstance(made.compact, Chosen) else None
+    return Choice(plan.compact.algorithm, plan.reason) if isinstance(plan.compact, Chosen) else None
 
 
 def _choice_of_auto(
-    problem: Problem, made: Sequence[tuple[Row, Plan]], seed: int, *, all_compared: bool
+    problem: Problem, compared: Sequence[tuple[Row, Plan]], seed: int, *, all_compared: bool
 ) -> Choice | None:
     """An All-to-Allv on a cluster is predicted, which takes no time; elsewhere `auto` builds and times, and is given
     the plans and times that are here. What else it asks for is built only where all algorithms were compared."""
     if registry.get("auto").supports(problem) is not None:
         return None
-    own = next((plan for _, plan in made if plan.algorithm == "auto"), None)
+    own = next((plan for _, plan in compared if plan.algorithm == "auto"), None)
     if own is not None:
         return choice_in(own)
     if problem.demand is not None and problem.cluster is not None:
         return choice_in(solve_supported(problem, "auto", seed=seed))
-    plans = {plan.algorithm: plan for _, plan in made}
-    seconds = {id(plan.compact): row.makespan_s for row, plan in made}
+    plans = {plan.algorithm: plan for _, plan in compared}
+    seconds = {id(plan.compact): row.makespan_s for row, plan in compared}
 
     def build(name: str, of: Problem) -> CompactSchedule:
         if name not in plans:
@@ -449,39 +449,39 @@ def candidates(
     return [name for name, why in reasons.items() if why is None], refused
 
 
-def row_of(made: Plan) -> Row:
+def row_of(plan: Plan) -> Row:
     """A plan's certificate and bandwidths as one row."""
-    plan_s = made.plan_s  # before anything is written out for the proof
-    tolerance = tolerance_of(made)
-    proof = made.certificate(tolerance)
-    size_bytes, factor = nccl_size(made.problem)
+    plan_s = plan.plan_s  # before anything is written out for the proof
+    tolerance = tolerance_of(plan)
+    proof = plan.certificate(tolerance)
+    size_bytes, factor = nccl_size(plan.problem)
     algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
     return Row(
-        algorithm=made.algorithm,
+        algorithm=plan.algorithm,
         valid=proof.valid,
         makespan_s=proof.makespan_s,
         lower_bound_s=proof.lower_bound_s,
         gap=proof.gap,
         algbw_bytes_per_s=algbw,
         busbw_bytes_per_s=algbw * factor,
-        stages=made.num_stages,
+        stages=plan.num_stages,
         plan_s=plan_s,
-        decide_s=made.decide_s,
+        decide_s=plan.decide_s,
         total_s=plan_s + proof.makespan_s,
         scratch_bytes=proof.scratch_bytes,
-        detours=_takes_detours(made),
+        detours=_takes_detours(plan),
     )
 
 
-def _takes_detours(made: Plan) -> bool:
-    cluster = made.problem.cluster
-    is_registered = made.algorithm in registry.names() and registry.get(made.algorithm).detours
+def _takes_detours(plan: Plan) -> bool:
+    cluster = plan.problem.cluster
+    is_registered = plan.algorithm in registry.names() and registry.get(plan.algorithm).detours
     return is_registered and cluster is not None and has_dead_nics(cluster)
 
 
-def tolerance_of(made: Plan) -> float | None:
+def tolerance_of(plan: Plan) -> float | None:
     """Exact times, except for plans so large that a comparison would take long."""
-    return GRID_TOLERANCE if made.compact.num_messages > EXACT_ROWS else None
+    return GRID_TOLERANCE if plan.compact.num_messages > EXACT_ROWS else None
 
 
 def nccl_size(problem: Problem) -> tuple[int, float]:

@@ -105,14 +105,14 @@ class NativeCall:
             return None
         return Choice(None, f"a plan gains nothing: {self.least_s:.3g} s at the very least, {self}", is_sure=True)
 
-    def or_faster(self, made: Plan) -> Choice:
+    def or_faster(self, plan: Plan) -> Choice:
         """A plan, or the call where the plan is not predicted to gain.
 
         A plan whose algorithm predicts nothing counts as the best imaginable one.
         """
-        planned_s = self.least_s if made.predicted_s is None else made.predicted_s
+        planned_s = self.least_s if plan.predicted_s is None else plan.predicted_s
         if self.seconds > self._worth_s(planned_s):
-            return Choice(made, f"planned by {made.algorithm}")
+            return Choice(plan, f"planned by {plan.algorithm}")
         return Choice(None, f"a plan gains nothing: {planned_s:.3g} s predicted, {self}")
 
     def _worth_s(self, planned_s: float) -> float:
@@ -142,21 +142,21 @@ def open_collectives(
     """A session for collectives of a group, planned by a named algorithm."""
     registry.get(algorithm)
 
-    def choose(where: Cluster, wanted: Collective, element_bytes: int) -> Plan:
-        return plan_collective(where, wanted, element_bytes, algorithm)
+    def choose(where: Cluster, collective: Collective, element_bytes: int) -> Plan:
+        return plan_collective(where, collective, element_bytes, algorithm)
 
     return CollectiveSession(group, cluster, placement, choose, algorithm, timeout_s)
 
 
-def plan_collective(cluster: Cluster, wanted: Collective, element_bytes: int, algorithm: str = "auto") -> Plan:
+def plan_collective(cluster: Cluster, collective: Collective, element_bytes: int, algorithm: str = "auto") -> Plan:
     """A plan that cuts no element in two and, where all ranks receive a sum, forms it at one of them.
 
     Sums are planned in elements, on a cluster whose rates count elements, and then written out in bytes.
     """
-    if not wanted.reduces:
-        return synthesize(cluster, wanted, algorithm)
+    if not collective.reduces:
+        return synthesize(cluster, collective, algorithm)
     coarse = cluster.with_(**{name: _scaled(getattr(cluster, name), 1 / element_bytes) for name in _rate_fields()})
-    counted = replace(wanted, size_bytes=wanted.size_bytes // element_bytes)
+    counted = replace(collective, size_bytes=collective.size_bytes // element_bytes)
     names = [algorithm, *(name for name in SUMS_ONCE if name != algorithm)]
     for name in names:
         try:
@@ -165,8 +165,8 @@ def plan_collective(cluster: Cluster, wanted: Collective, element_bytes: int, al
             if name == algorithm:
                 raise
             continue
-        if wanted.kind is not CollectiveKind.ALL_REDUCE or _sums_once(made):
-            return _in_bytes(made, cluster, wanted, element_bytes)
+        if collective.kind is not CollectiveKind.ALL_REDUCE or _sums_once(made):
+            return _in_bytes(made, cluster, collective, element_bytes)
     raise InvalidInput(f"algorithm {algorithm!r} forms sums at several ranks, and {', '.join(SUMS_ONCE)} cannot do it")
 
 
@@ -185,19 +185,19 @@ def _scaled(value: object, factor: float) -> object:
     return value * factor
 
 
-def _in_bytes(made: Plan, cluster: Cluster, wanted: Collective, element_bytes: int) -> Plan:
+def _in_bytes(plan: Plan, cluster: Cluster, collective: Collective, element_bytes: int) -> Plan:
     """The same plan with every element written out."""
-    items = replace(made.problem.items, size_bytes=made.problem.items.size_bytes * element_bytes)
-    rows = made.schedule
+    items = replace(plan.problem.items, size_bytes=plan.problem.items.size_bytes * element_bytes)
+    rows = plan.schedule
     pieces = replace(rows.pieces, offset=rows.pieces.offset * element_bytes, length=rows.pieces.length * element_bytes)
     schedule = replace(rows, size_bytes=rows.size_bytes * element_bytes, pieces=pieces)
-    problem = Problem(cluster.topology, items, cluster=cluster, collective=wanted)
-    return Plan(problem, schedule, made.algorithm, seed=made.seed, decide_s=made.decide_s)
+    problem = Problem(cluster.topology, items, cluster=cluster, collective=collective)
+    return Plan(problem, schedule, plan.algorithm, seed=plan.seed, decide_s=plan.decide_s)
 
 
-def _sums_once(made: Plan) -> bool:
+def _sums_once(plan: Plan) -> bool:
     """Whether all ranks but one end with a copy of every byte."""
-    rows, problem = made.schedule, made.problem
+    rows, problem = plan.schedule, plan.problem
     assert problem.collective is not None
     ranks = problem.num_ranks if problem.collective.group is None else len(problem.collective.group)
     return _copied_bytes(rows) == (ranks - 1) * int(problem.items.size_bytes.sum())

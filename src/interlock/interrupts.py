@@ -13,13 +13,13 @@ from types import FrameType
 
 from interlock.files import remove_unfinished
 
-__all__ = ["EXIT_CODE", "answered_by_work", "cleaned_up", "interruptions", "keep", "watch", "words"]
+__all__ = ["EXIT_CODE", "answered_by_work", "cleaned_up", "interruption_message", "interruptions", "keep", "watch"]
 
 EXIT_CODE = 130  # 128 + SIGINT, as shells count
 GRACE_S = 0.6  # for the stack to unwind; then the process ends, whatever native code it is in
 
 _answering: list[int] = []  # one entry per `answered_by_work` that is open: how many Ctrl-C it still answers
-_cleaning: list[tuple[str, Callable[[], None]]] = []  # what must be removed even at a hard end, and words for it
+_cleaning: list[tuple[str, Callable[[], None]]] = []  # what must be removed even at a hard end, and what to print then
 _kept = ["what was not yet whole is not written"]
 
 
@@ -28,7 +28,7 @@ def keep(what: str) -> None:
     _kept[:] = [what]
 
 
-def words() -> str:
+def interruption_message() -> str:
     """What a command says when it is interrupted."""
     return f"interlock: interrupted; {_kept[0]}"
 
@@ -63,9 +63,9 @@ def answered_by_work(times: int = 1) -> Iterator[None]:
 
 
 @contextmanager
-def cleaned_up(words: str, clean: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C says these words at once; where the process ends hard, `clean` is called first, from another thread."""
-    _cleaning.append((words, clean))
+def cleaned_up(message: str, clean: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C prints the message at once; where the process ends hard, `clean` is called first, from another thread."""
+    _cleaning.append((message, clean))
     try:
         yield
     finally:
@@ -98,7 +98,7 @@ def _listen(out: int) -> None:
             remove_unfinished()
             for _, clean in reversed(_cleaning):
                 clean()
-            _write(words())
+            _write(interruption_message())
             os._exit(EXIT_CODE)
 
 

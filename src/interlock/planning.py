@@ -490,8 +490,8 @@ def fastest_simulated(problem: Problem, algorithm: str, *, seed: int = 0, align:
             made[name] = solve(problem, name, seed=seed, align=align)
     times = {name: plan.simulate(SIMULATED).makespan_s for name, plan in made.items()}
     best = min(times, key=times.__getitem__)
-    words = f"{best}: simulated {', '.join(f'{name} {seconds * 1e6:.0f} us' for name, seconds in times.items())}"
-    made[best].compact = Chosen(_unwrapped(made[best].compact), made[best].algorithm, lambda: words, times[best])
+    reason = f"{best}: simulated {', '.join(f'{name} {seconds * 1e6:.0f} us' for name, seconds in times.items())}"
+    made[best].compact = Chosen(_unwrapped(made[best].compact), made[best].algorithm, lambda: reason, times[best])
     return made[best]
 
 

@@ -65,7 +65,7 @@ def test_a_comparison_marks_them_and_says_why() -> None:
     assert {cells[0] for cells in made.cells()} == {"direct*", "rails-split"}
     assert made.auto is not None and made.auto.reason.startswith(made.auto.algorithm) and "inf" not in made.auto.reason
     traffic, dead = made.remarks()
-    assert traffic == f"Traffic: {made.problem.demand.unevenness.words}."
+    assert traffic == f"Traffic: {made.problem.demand.unevenness.summary}."
     assert dead == "* a NIC is dead: what it would carry goes through the next GPU of its server that has one."
 
 

@@ -143,7 +143,7 @@ def test_a_slot_table_keeps_its_time_when_its_transfers_get_times_of_their_own()
     table = np.array([[0, 1, nothing], [2, nothing, 1]], np.uint16)
     chunks = Chunks(np.arange(3, dtype=np.int32), np.zeros(3, np.int64), np.full(3, 10**6))
     made = SlotAnswer(chunks, arcs, table, 1e-3, 2, num_reducing=1).to_timed()
-    timed = made.timed
+    timed = made.transfers
     assert made.makespan_s == pytest.approx(2e-3, rel=1e-3)
     assert timed.start_ticks.tolist() == [0, 0, timed.makespan_ticks // 2, timed.makespan_ticks // 2]
     assert timed.chunk.tolist() == [0, 1, 2, 1] and timed.arc.tolist() == [0, 1, 0, 2]

@@ -136,13 +136,13 @@ def test_claims_are_broken_between_words_and_their_figures_are_not(columns: int)
 
 def test_columns_go_in_the_order_asked_for_and_the_rest_becomes_a_list() -> None:
     header, rows = ["name", "time", "algbw", "claim"], [["adaptive", "9.6 ms", "82 GB/s", "as fast as it can be"]]
-    kept, lines = table_lines(header, rows, 47, drop=["algbw"], words=["claim"])
+    kept, lines = table_lines(header, rows, 47, drop=["algbw"], wrap=["claim"])
     assert kept == header and max(map(len, lines)) <= 47
 
-    kept, lines = table_lines(header, rows, 40, drop=["algbw"], words=["claim"])
+    kept, lines = table_lines(header, rows, 40, drop=["algbw"], wrap=["claim"])
     assert kept == ["name", "time", "claim"] and max(map(len, lines)) <= 40
 
-    kept, lines = table_lines(header, rows, 34, drop=["algbw"], words=["claim"])
+    kept, lines = table_lines(header, rows, 34, drop=["algbw"], wrap=["claim"])
     assert lines[1:] == ["adaptive  9.6 ms  as fast as it", "                  can be"]
 
     kept, lines = table_lines(header, rows, 20, drop=["algbw"])

@@ -134,7 +134,7 @@ def test_tacos_rows_that_were_timed_say_so() -> None:
     for claim in made:
         is_ours = claim.claim.startswith("All-Gather")
         assert (claim.source is Source.MEASURED) == is_ours
-        assert ("measured by us" in claim.published_words) == is_ours
+        assert ("measured by us" in claim.published_text) == is_ours
 
 
 def test_rails_rows_are_rails_and_explain_the_step(capsys: pytest.CaptureFixture[str]) -> None:

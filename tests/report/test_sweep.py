@@ -105,8 +105,8 @@ def test_the_table_holds_every_point_in_the_order_of_the_grid(whole: Path) -> No
     rows = json.loads((whole / "table.json").read_text())["rows"]
     points = read_grid(whole / "grid.toml").points()
 
-    assert [{name: row[name] for name in point.words} for row, point in zip(rows, points, strict=True)] == [
-        point.words for point in points
+    assert [{name: row[name] for name in point.columns} for row, point in zip(rows, points, strict=True)] == [
+        point.columns for point in points
     ]
     assert all("refused" in row for row in rows if row["algorithm"] == "ring")
     assert all(row["valid"] and row["gap"] > 0 for row in rows if row["algorithm"] != "ring")

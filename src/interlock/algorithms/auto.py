@@ -37,13 +37,13 @@ class Chosen(Wrapped):
 
     compact: CompactSchedule
     algorithm: str
-    words: Callable[[], str]
+    explain: Callable[[], str]
     timed_s: float | None = None  # where candidates were compared
 
     @property
     def reason(self) -> str:
         """Why this algorithm, in words."""
-        return self.words()
+        return self.explain()
 
     @property
     def predicted_s(self) -> float | None:

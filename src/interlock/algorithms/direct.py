@@ -75,16 +75,16 @@ def _pairwise(
     return made.to_batch(phase, deps, kind, stage)
 
 
-def _after(made: Group, item: NDArray[np.int64], before: Batch) -> Ragged:
+def _after(messages: Group, item: NDArray[np.int64], before: Batch) -> Ragged:
     """Each spreading message waits for every reduction of the items it carries."""
     by_item = np.argsort(before.pieces.item, kind="stable")
     counts = np.bincount(before.pieces.item, minlength=int(item.max(initial=-1)) + 1)
     starts = np.cumsum(counts) - counts
     repeats = counts[item]
-    of = np.repeat(made.message, repeats)
+    of = np.repeat(messages.message, repeats)
     within = np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     on = before.pieces.message[by_item[np.repeat(starts[item], repeats) + within]]
-    return dependencies(of, on, len(made))
+    return dependencies(of, on, len(messages))
 
 
 def _talking_pairs(problem: Problem) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

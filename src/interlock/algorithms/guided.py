@@ -142,7 +142,7 @@ class Outcome:
     def best_by(self, seconds_of: Callable[[Answer], float]) -> Outcome:
         """The best by this clock, where paths that share links won by estimate."""
         rivals = {way: answer for way, answer in self.answers.items() if isinstance(answer, TimedAnswer)}
-        if self.way != SHARING or max(len(answer.timed.arc) for answer in rivals.values()) > MOST_TIMED:
+        if self.way != SHARING or max(len(answer.transfers.arc) for answer in rivals.values()) > MOST_TIMED:
             return self
         seconds = {way: seconds_of(answer) for way, answer in rivals.items()}
         way = min(seconds, key=seconds.__getitem__)

@@ -146,15 +146,15 @@ def _is_gate(problem: Problem, ranks: Ids) -> NDArray[np.bool_]:
     return np.array([unroutable(problem, line, np.roll(line, -1)) is None for line in ranks.T])
 
 
-def _cut_by_gates(shares: Parts, place: Ids, gates: Ids, slices: int) -> tuple[Parts, Ids, Ids, Ids]:
+def _cut_by_gates(owned: Parts, place: Ids, gates: Ids, slices: int) -> tuple[Parts, Ids, Ids, Ids]:
     """Shares cut into slices, those of places that are no gates into a slice for every gate.
 
     Also the share of each part, the number of its slice, and its gate.
     """
     has_gate = np.isin(place, gates)
-    parts, share, number = cut_each(shares.take(np.flatnonzero(has_gate)), slices)
+    parts, share, number = cut_each(owned.take(np.flatnonzero(has_gate)), slices)
     share = np.flatnonzero(has_gate)[share]
-    spread, of, turn = cut_each(shares.take(np.flatnonzero(~has_gate)), slices * len(gates))
+    spread, of, turn = cut_each(owned.take(np.flatnonzero(~has_gate)), slices * len(gates))
     of = np.flatnonzero(~has_gate)[of]
     names = ("item", "offset", "length")
     return (

@@ -23,12 +23,12 @@ def no_stage(problem: Problem, *, seed: int = 0) -> Schedule:
     return relay(problem, local, far, carrier)
 
 
-def balance(far: Bytes, width: int, shares: NDArray[np.int64] | None = None) -> tuple[Bytes, NDArray[np.int32]]:
+def balance(far: Bytes, width: int, carried_bytes: NDArray[np.int64] | None = None) -> tuple[Bytes, NDArray[np.int32]]:
     """Cut the bytes so that each GPU of a server carries its share of every tile; give the carrier of each row.
 
     A tile is what one server owes another. A GPU above the mean keeps its first bytes and hands the rest to GPUs
     below it, in order. All tiles are cut at once: bytes are laid end to end, and the boundaries of what exists and
-    of what each carrier takes are merged. `shares` is ``[servers, servers, width]`` bytes; None makes them equal.
+    of what each carrier takes are merged. `carried_bytes` is ``[servers, servers, width]``; None: all alike.
     """
     if len(far) == 0:
         return far, far.src
@@ -39,11 +39,11 @@ def balance(far: Bytes, width: int, shares: NDArray[np.int64] | None = None) -> 
     tile = np.cumsum(np.concatenate([[0], tile_key[1:] != tile_key[:-1]]))
     owed = np.zeros((len(first_of_tile), width), np.int64)
     np.add.at(owed, (tile, far.src % width), far.length)
-    if shares is None:
+    if carried_bytes is None:
         total = owed.sum(axis=1, keepdims=True)
         share = total // width + (np.arange(width) < total % width)
     else:
-        share = shares[far.src[first_of_tile] // width, far.dst[first_of_tile] // width]
+        share = carried_bytes[far.src[first_of_tile] // width, far.dst[first_of_tile] // width]
     kept = np.minimum(owed, share)
     # Rows are in (tile, sender) order: a row is kept up to where its sender's kept bytes end, the rest is surplus.
     sender = tile * width + far.src % width

@@ -70,16 +70,16 @@ def relay(
     )
 
 
-def queued(made: Group, window_bytes: int, *, opens_slowly: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def queued(messages: Group, window_bytes: int, *, opens_slowly: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Messages that wait for one before them on their connection, and that one: the last a window before their end.
 
     A window is at most a quarter of what the connection carries, so that a short one keeps its order too; where it
     opens slowly, at most half of what has been sent; but never less than a round trip holds.
     """
-    is_first = np.append(True, (made.keys[1:, :2] != made.keys[:-1, :2]).any(axis=1))[: len(made)]
+    is_first = np.append(True, (messages.keys[1:, :2] != messages.keys[:-1, :2]).any(axis=1))[: len(messages)]
     first = np.flatnonzero(is_first)
     connection = np.cumsum(is_first) - 1
-    offset = np.append(0, np.cumsum(made.pieces.length))[made.pieces.offsets]
+    offset = np.append(0, np.cumsum(messages.pieces.length))[messages.pieces.offsets]
     begin, end = offset[first], offset[1:]
     most = (np.append(begin[1:], end[-1:]) - begin)[connection] // 4
     if opens_slowly:

@@ -22,40 +22,40 @@ def check_schedule_name(output: Path | None) -> None:
 
 
 def print_certificate(
-    made: Plan, output: Path | None, page: Path | None = None, *, as_json: bool, as_csv: bool = False
+    plan: Plan, output: Path | None, page: Path | None = None, *, as_json: bool, as_csv: bool = False
 ) -> int:
     """Table, JSON or CSV; exit code 1 where the plan is not valid (it is not saved then)."""
-    row = row_of(made)
-    proof = made.certificate(tolerance_of(made))
+    row = row_of(plan)
+    proof = plan.certificate(tolerance_of(plan))
     if row.valid and output is not None:
-        made.save(output)
-    if page is not None and made.is_huge:
+        plan.save(output)
+    if page is not None and plan.is_huge:
         print(f"interlock: --html {page} is not written: a page cannot show that many messages", file=sys.stderr)
     elif page is not None:
         from interlock.report.compare_page import save_plan_page
 
-        save_plan_page(made, row, page, command_line())
+        save_plan_page(plan, row, page, command_line())
     if as_csv:
         print_csv([asdict(row)])
         return 0 if row.valid else 1
     if as_json:
         extra = {"binds": proof.binds, "violations": list(proof.violations), "contributions": proof.method}
-        extra |= {"reason": made.reason} if made.reason else {}
-        print_json({"problem": describe(made.problem), "results": [asdict(row) | extra], "times_are": "simulated"})
+        extra |= {"reason": plan.reason} if plan.reason else {}
+        print_json({"problem": describe(plan.problem), "results": [asdict(row) | extra], "times_are": "simulated"})
         return 0 if row.valid else 1
     rows = [
-        *([["chosen", made.reason]] if made.reason else []),
-        *([] if made.problem.demand is None else [["traffic", made.problem.demand.unevenness.words]]),
+        *([["chosen", plan.reason]] if plan.reason else []),
+        *([] if plan.problem.demand is None else [["traffic", plan.problem.demand.unevenness.summary]]),
         ["valid", "yes" if row.valid else "NO"],
         ["simulated time", format_seconds(row.makespan_s)],
         ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],
         ["gap", f"{100 * row.gap:z.2f} %"],
         ["algbw / busbw", f"{format_bandwidth(row.algbw_bytes_per_s)} / {format_bandwidth(row.busbw_bytes_per_s)}"],
-        ["messages", str(made.compact.num_messages)],
+        ["messages", str(plan.compact.num_messages)],
         ["stages", str(row.stages)],
         ["planning time", format_seconds(row.plan_s)],
         ["scratch, worst rank", format_bytes(row.scratch_bytes)],
     ]
     notes = [BANDWIDTHS, *(f"violation: {text}" for text in proof.violations[:10])]
-    print_table(f"{made.algorithm}: {made.problem.name}", ["", ""], rows, notes)
+    print_table(f"{plan.algorithm}: {plan.problem.name}", ["", ""], rows, notes)
     return 0 if row.valid else 1

@@ -148,74 +148,74 @@ def _network(
 
 
 def _over_sizes(
-    where: Cluster | Topology, wanted: Collective, sizes: str, names: list[str] | None, seed: int
+    where: Cluster | Topology, collective: Collective, sizes: str, names: list[str] | None, seed: int
 ) -> SizeComparison:
     from interlock.comparison import compare_sizes
 
     asked = size_range(sizes)
     with progress_of(len(asked), "comparing") as step:
-        return compare_sizes(where, wanted, asked, names, seed=seed, progress=step)
+        return compare_sizes(where, collective, asked, names, seed=seed, progress=step)
 
 
 def _deliver(
-    made: Comparison | SizeComparison, outputs: Outputs, page: Path | None, *, as_json: bool, as_csv: bool
+    comparison: Comparison | SizeComparison, outputs: Outputs, page: Path | None, *, as_json: bool, as_csv: bool
 ) -> int:
     """The page, the answer in the form asked for, and whether everything is valid."""
     if page is not None:
-        _save_page(made, page)
+        _save_page(comparison, page)
     if as_json:
-        print_json(made.to_dict())
+        print_json(comparison.to_dict())
     elif as_csv:
-        print(made.to_csv(), end="")
-    elif isinstance(made, Comparison):
-        print_comparison(made)
+        print(comparison.to_csv(), end="")
+    elif isinstance(comparison, Comparison):
+        print_comparison(comparison)
     else:
-        print_table(made.name, made.header(), made.cells())
+        print_table(comparison.name, comparison.header(), comparison.cells())
         print_notes(["Simulated times, fastest first. algbw and busbw as nccl-tests define them."])
     outputs.say()
-    compared = [made] if isinstance(made, Comparison) else made.comparisons
+    compared = [comparison] if isinstance(comparison, Comparison) else comparison.comparisons
     return 0 if all(row.valid for one in compared for row in one.results) else 1
 
 
-def _save_page(made: Comparison | SizeComparison, page: Path) -> None:
-    if isinstance(made, Comparison):
+def _save_page(comparison: Comparison | SizeComparison, page: Path) -> None:
+    if isinstance(comparison, Comparison):
         from interlock.report.compare_page import save_compare_page
 
-        save_compare_page(made, page, command_line())
+        save_compare_page(comparison, page, command_line())
     else:
         from interlock.report.compare_page import save_sizes_page
 
-        save_sizes_page(made, page, command_line())
+        save_sizes_page(comparison, page, command_line())
 
 
-def size_range(words: str) -> list[int]:
+def size_range(text: str) -> list[int]:
     """Sizes from the first to the last, each `FACTOR` (2) times the one before, as nccl-tests step."""
-    parts = words.split(":")
+    parts = text.split(":")
     if not 2 <= len(parts) <= 3:
-        raise InvalidInput(f"--sizes {words!r} must have the form FROM:TO or FROM:TO:FACTOR, like 1KiB:8GiB:4")
+        raise InvalidInput(f"--sizes {text!r} must have the form FROM:TO or FROM:TO:FACTOR, like 1KiB:8GiB:4")
     first, last = (parse_bytes(part, "--sizes") for part in parts[:2])
     factor = parts[2].strip() if len(parts) == 3 else "2"
     if not factor.isdecimal() or not 2 <= int(factor[:9]) <= 1024:
-        raise InvalidInput(f"--sizes {words!r}: the factor {factor!r} must be a whole number between 2 and 1024")
+        raise InvalidInput(f"--sizes {text!r}: the factor {factor!r} must be a whole number between 2 and 1024")
     if first < 1 or last < first:
-        raise InvalidInput(f"--sizes {words!r} must rise from at least one byte to at least as many")
+        raise InvalidInput(f"--sizes {text!r} must rise from at least one byte to at least as many")
     made = [first]
     while made[-1] * int(factor) <= last:
         made.append(made[-1] * int(factor))
     return made
 
 
-def print_comparison(made: Comparison) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """What `auto` takes, the table, and below it what its columns mean and what was not run."""
-    if made.auto is not None:
-        print_notes([str(made.auto)])
-    shown = print_table(made.problem.name, made.header(), made.cells(), drop=DROP)
-    bound = made.results[0].lower_bound_s if made.results else 0.0
-    notes = [f"Simulated times. No schedule can take less than {format_seconds(bound)}: {made.binds}."]
+    if comparison.auto is not None:
+        print_notes([str(comparison.auto)])
+    shown = print_table(comparison.problem.name, comparison.header(), comparison.cells(), drop=DROP)
+    bound = comparison.results[0].lower_bound_s if comparison.results else 0.0
+    notes = [f"Simulated times. No schedule can take less than {format_seconds(bound)}: {comparison.binds}."]
     if "valid" not in shown:
-        wrong = [row.algorithm for row in made.results if not row.valid]
+        wrong = [row.algorithm for row in comparison.results if not row.valid]
         notes.append(f"NOT VALID: {', '.join(wrong)}." if wrong else "All are valid.")
     if "algbw" in shown or "busbw" in shown:
         notes.append(BANDWIDTHS)
-    notes += [f"{name}: not run; {reason}." for name, reason in made.refused]
-    print_notes([*notes, *made.remarks()])
+    notes += [f"{name}: not run; {reason}." for name, reason in comparison.refused]
+    print_notes([*notes, *comparison.remarks()])

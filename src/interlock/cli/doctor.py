@@ -46,7 +46,7 @@ def command(
         print_json({"version": version_line(), "checks": checks})
     else:
         rows = [[str(c["name"]), "yes" if c["works"] else "no", str(c["detail"])] for c in checks]
-        print_table(version_line(), ["what", "works", "detail"], rows, words=("detail",))
+        print_table(version_line(), ["what", "works", "detail"], rows, wrap=("detail",))
     return 0 if checks[0]["works"] else 1
 
 

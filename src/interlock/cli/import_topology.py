@@ -73,32 +73,32 @@ def command(
 _HEADER = ["rank", "GPU", "PCI", "scale-up", "NICs", "nearest", "NIC rate"]
 
 
-def _save(found: ImportedTopology, output: Path) -> None:
+def _save(imported: ImportedTopology, output: Path) -> None:
     from interlock.topology import write_cluster, write_topology
 
-    if found.cluster is not None:
-        write_cluster(found.cluster, output)
+    if imported.cluster is not None:
+        write_cluster(imported.cluster, output)
     else:
-        write_topology(found.topology, output)
+        write_topology(imported.topology, output)
 
 
-def _title(found: ImportedTopology) -> str:
-    if found.cluster is None:
-        graph = found.topology
+def _title(imported: ImportedTopology) -> str:
+    if imported.cluster is None:
+        graph = imported.topology
         return f"a graph of {graph.num_ranks} ranks, {graph.num_nodes} nodes and {graph.num_links} links"
-    cluster = found.cluster
+    cluster = imported.cluster
     return f"{cluster.servers} x {cluster.gpus_per_server} GPUs, {cluster.scale_up} inside, {cluster.scale_out} between"
 
 
-def _picture(found: ImportedTopology) -> list[str]:
+def _picture(imported: ImportedTopology) -> list[str]:
     """A drawing: scale-up on the left, GPUs in the middle, their NICs on the right. Equal servers are drawn once."""
     lines: list[str] = []
     drawn: dict[int, int] = {}
-    for number, server in enumerate(found.servers):
+    for number, server in enumerate(imported.servers):
         if id(server) in drawn:
             continue
         drawn[id(server)] = number
-        copies = sum(1 for other in found.servers if other is server)
+        copies = sum(1 for other in imported.servers if other is server)
         lines += [f"server {number}: {server.source}" + (f" (and {copies - 1} more like it)" if copies > 1 else "")]
         lines += _server_picture(server)
     return lines
@@ -121,9 +121,9 @@ def _server_picture(server: Server) -> list[str]:
     return lines
 
 
-def _rows(found: ImportedTopology) -> list[list[str]]:
-    if not found.servers:
-        graph = found.topology
+def _rows(imported: ImportedTopology) -> list[list[str]]:
+    if not imported.servers:
+        graph = imported.topology
         rates = sorted(set(graph.bandwidth_bytes_per_s.tolist()), reverse=True)
         rows = [
             ["ranks", str(graph.num_ranks)],
@@ -134,7 +134,7 @@ def _rows(found: ImportedTopology) -> list[list[str]]:
         return [*rows, ["latency of a link, at most", format_seconds(float(graph.latency_s.max()))]]
     rows = []
     rank = 0
-    for server in found.servers:
+    for server in imported.servers:
         for k, gpu in enumerate(server.gpus):
             shares = server.nics_of_gpu[k]
             up = gpu.switch_bytes_per_s or sum(rate for _, rate in gpu.peers) or gpu.pcie_bytes_per_s
@@ -153,21 +153,21 @@ def _rows(found: ImportedTopology) -> list[list[str]]:
     return rows if len(rows) <= 64 else [*rows[:64], [f"… {len(rows) - 64} more"] + [""] * 6]
 
 
-def _as_dict(found: ImportedTopology, output: Path | None) -> dict[str, object]:
+def _as_dict(imported: ImportedTopology, output: Path | None) -> dict[str, object]:
     made: dict[str, object] = {
-        "source": found.source,
-        "num_ranks": found.topology.num_ranks,
-        "num_nodes": found.topology.num_nodes,
-        "num_links": found.topology.num_links,
-        "guesses": list(found.guesses),
+        "source": imported.source,
+        "num_ranks": imported.topology.num_ranks,
+        "num_nodes": imported.topology.num_nodes,
+        "num_links": imported.topology.num_links,
+        "guesses": list(imported.guesses),
         "fields": [
             {"name": field.name, "value": field.value, "stated": field.is_stated, "why": field.why}
-            for field in found.fields
+            for field in imported.fields
         ],
         "written_to": None if output is None else str(output),
     }
-    if found.cluster is not None:
-        cluster = found.cluster
+    if imported.cluster is not None:
+        cluster = imported.cluster
         made |= {
             "servers": cluster.servers,
             "gpus_per_server": cluster.gpus_per_server,
@@ -181,7 +181,7 @@ def _as_dict(found: ImportedTopology, output: Path | None) -> dict[str, object]:
             {"nic": server.nics[part.nic].name, "share": part.share, "distance": part.distance.name}
             for part in server.nics_of_gpu[gpu]
         ]
-        for server in found.servers
+        for server in imported.servers
         for gpu in range(len(server.gpus))
     ]
     return made

@@ -107,20 +107,20 @@ def run(
             step("starting ranks")
             with ranks_in(network) as ranks:
                 rows = compare_collective_in_lab(ranks, spec, wanted, names, **how, progress=step)
-            title = f"{collective}, {format_bytes(each_bytes)} per rank, {_words(spec)}"
+            title = f"{collective}, {format_bytes(each_bytes)} per rank, {_network_name(spec)}"
             return _tell(title, rows, spec, {"collective": collective, "size_bytes": wanted.size_bytes}, as_json)
         demand = build_traffic(traffic, spec.to_cluster(), size, seed, DEFAULT_SIZE)
         step("starting ranks")
         with ranks_in(network) as ranks:
             rows = compare_in_lab(ranks, spec, demand, names, **how, progress=step)
     total_bytes = int(demand.bytes_matrix.sum())
-    title = f"{demand.name}, {format_bytes(total_bytes / spec.num_ranks)} per rank, {_words(spec)}"
+    title = f"{demand.name}, {format_bytes(total_bytes / spec.num_ranks)} per rank, {_network_name(spec)}"
     if page is not None:
         _write_page(page, title, rows, spec, demand)
     facts = {"unevenness": asdict(demand.unevenness), "traffic": demand.name, "seed": seed, "total_bytes": total_bytes}
     code = _tell(title, rows, spec, facts, as_json)
     if not as_json:
-        print_notes([f"Traffic: {demand.unevenness.words}."])
+        print_notes([f"Traffic: {demand.unevenness.summary}."])
     outputs.say()
     return code
 
@@ -188,7 +188,7 @@ def step(
                 seed=seed,
                 progress=say,
             )
-    title = f"layer beside Reduce-Scatters, {size} per rank, {_words(network.spec)}"
+    title = f"layer beside Reduce-Scatters, {size} per rank, {_network_name(network.spec)}"
     if as_json:
         print_json({"problem": {"name": title}, "results": [asdict(row) for row in rows], "times_are": "measured"})
     else:
@@ -356,7 +356,7 @@ class _Asked:
         )
 
 
-def _words(spec: LabSpec) -> str:
+def _network_name(spec: LabSpec) -> str:
     rates = (f"{8e-6 * rate:g} Mb/s" for rate in (spec.nic_bytes_per_s, spec.scale_up_bytes_per_s))
     return f"{spec.servers}x{spec.gpus}, NICs {next(rates)}, scale-up {next(rates)}"
 

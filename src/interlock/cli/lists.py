@@ -92,5 +92,5 @@ def _show(name: str, as_json: bool, as_csv: bool) -> int:
     elif as_csv:
         print_csv(rows)
     else:
-        print_table(name, ["name", "what"], [[str(row["name"]), str(row["what"])] for row in rows], words=("what",))
+        print_table(name, ["name", "what"], [[str(row["name"]), str(row["what"])] for row in rows], wrap=("what",))
     return 0

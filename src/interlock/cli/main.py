@@ -32,7 +32,7 @@ from interlock.cli import (
     verify,
 )
 from interlock.errors import InterlockError
-from interlock.interrupts import EXIT_CODE, keep, watch, words
+from interlock.interrupts import EXIT_CODE, interruption_message, keep, watch
 
 __all__ = ["app", "main"]
 
@@ -133,5 +133,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    print(words(), file=sys.stderr)
+    print(interruption_message(), file=sys.stderr)
     return EXIT_CODE

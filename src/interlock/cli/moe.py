@@ -195,7 +195,7 @@ def step(
             "Modelled: compute at a fixed rate, communication simulated; see docs/reference/moe.md.",
             f"Assumed: {shape.sequence} tokens and {rate} per GPU, bf16 both ways, Zipf popularity {skew:g}.",
             f"Communication is {hidden} behind experts.",
-            f"Traffic: {uneven.words}.",
+            f"Traffic: {uneven.summary}.",
         ]
         print_table(title, header, rows, notes, drop=("attention", "experts"))
     outputs.say()
@@ -259,7 +259,7 @@ def across(
             "Simulated; switches that multicast and add do so.",
             f"Assumed: {chosen.num_tokens // where.num_ranks} tokens per GPU, {format_bytes(size_bytes)} each.",
             f"{experts} experts, top {chosen.top_k}, the wire by {algorithm}.",
-            f"Traffic: {_unevenness(chosen).words}.",
+            f"Traffic: {_unevenness(chosen).summary}.",
         ]
         title = f"{chosen.name} on {where.servers}x{where.gpus_per_server} {where.name}"
         print_table(title, ["way", "time", "over bound", "planning", "valid"], rows, notes, drop=("planning",))
@@ -303,16 +303,16 @@ def plan(
 
 
 def _routing(
-    where: Cluster, words: str | None, tokens: int | None, experts: int, top_k: int | None, seed: int
+    where: Cluster, text: str | None, tokens: int | None, experts: int, top_k: int | None, seed: int
 ) -> Routing:
     """Read from a file, or drawn."""
     from interlock.traffic import read_routing
     from interlock.traffic.moe_router import moe_routing
 
-    if words is None:
+    if text is None:
         return moe_routing(where, 512 if tokens is None else tokens, experts, 6 if top_k is None else top_k, seed=seed)
     refuse({"--tokens": tokens, "--top-k": top_k, "--seed": seed or None}, "--routing leaves nothing to draw")
-    path, array, number = _routing_words(words)
+    path, array, number = _split_routing(text)
     return read_routing(path, where.num_ranks, array, number, experts)
 
 
@@ -385,7 +385,7 @@ def _layer(
         *_origins(machine),
         f"Dispatch in {there}, combine in {back}; the {'backward' if backward else 'forward'} pass.",
     ]
-    notes.append(f"Traffic: {_unevenness(traffic).words}.")
+    notes.append(f"Traffic: {_unevenness(traffic).summary}.")
     drop = ("busiest SMs", "busiest downlink", "busiest uplink", "closed form")
     print_table(title, header, rows, notes, drop=drop)
     return 0
@@ -426,21 +426,21 @@ def _origins(machine: Machine) -> list[str]:
     return [f"Constants {origin}: {', '.join(names)}." for origin, names in sorted(by_origin.items())]
 
 
-def _read(words: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, LayerTraffic | Routing]:
+def _read(text: str, gpus: int, sizes: dict[str, int | None]) -> tuple[Layer, LayerTraffic | Routing]:
     from interlock.moe import Layer
     from interlock.traffic import eplb_placement, read_routing
 
     defaults = {"--hidden": 2048, "--ffn": 1408, "--experts": 64, "--replicas": 0}
     said = ((sizes[option], default) for option, default in defaults.items())
     hidden, ffn, experts, replicas = (default if value is None else value for value, default in said)
-    path, array, number = _routing_words(words)
+    path, array, number = _split_routing(text)
     _check_widths(hidden, ffn)
     if replicas < 0:
         raise InvalidInput(f"--replicas {replicas} must be at least 0")
     routing = read_routing(path, gpus, array, number, experts)
     if replicas:
         routing = routing.with_placement(eplb_placement(routing.expert_loads(), gpus, replicas))
-    name = f"{Path(path).stem} {words.partition(':')[2]}".strip()
+    name = f"{Path(path).stem} {text.partition(':')[2]}".strip()
     return Layer(name, hidden, ffn, experts, routing.top_k, routing.num_tokens // gpus), routing
 
 
@@ -449,10 +449,10 @@ def _check_widths(hidden: int, ffn: int) -> None:
         raise InvalidInput(f"--hidden {hidden} and --ffn {ffn} must be at least 1")
 
 
-def _routing_words(words: str) -> tuple[str, str | None, int]:
+def _split_routing(text: str) -> tuple[str, str | None, int]:
     """File, array and layer of FILE[:ARRAY[:LAYER]]."""
-    path, _, rest = words.partition(":")
+    path, _, rest = text.partition(":")
     array, _, number = rest.partition(":")
     if number and not (number.isdecimal() and len(number) < 10):
-        raise InvalidInput(f"--routing {words!r}: the layer {number!r} must be a whole number")
+        raise InvalidInput(f"--routing {text!r}: the layer {number!r} must be a whole number")
     return path, array or None, int(number or 0)

@@ -172,14 +172,14 @@ WithoutLinkOption = Annotated[
 
 
 def build_topology(
-    words: str, bandwidth: str | None, latency: str | None, message_overhead: str | None, without: list[str] | None
+    text: str, bandwidth: str | None, latency: str | None, message_overhead: str | None, without: list[str] | None
 ) -> Topology:
     """A shape, a preset or a file, less some links."""
     from interlock.topology import parse_topology
     from interlock.topology.parse import DEFAULTS
 
     unsaid = {**DEFAULTS, "message_overhead": DEFAULT_MESSAGE_OVERHEAD}
-    graph = parse_topology(from_stdin(words, "--topology"), bandwidth, latency, message_overhead, unsaid=unsaid)
+    graph = parse_topology(from_stdin(text, "--topology"), bandwidth, latency, message_overhead, unsaid=unsaid)
     for pair in without or []:
         ends = pair.split("-")
         if len(ends) != 2 or not all(end.isdecimal() and len(end) < 10 for end in ends):
@@ -228,25 +228,25 @@ def _ranks(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def build_traffic(words: str, where: HasRanks, size: str | None, seed: int, default_size: str = DEFAULT_SIZE) -> Demand:
+def build_traffic(text: str, where: HasRanks, size: str | None, seed: int, default_size: str = DEFAULT_SIZE) -> Demand:
     """A generator by name, or a matrix from a file, which brings its own size."""
     from interlock.traffic import parse
     from interlock.traffic.by_name import is_file
 
     asked = default_size if size is None else size
-    if any(ending in words.lower() for ending in (".npz", ".npy", ".parquet", ".pt")):
-        from interlock.interchange.workloads.routing_traces import parse_trace_words
+    if any(ending in text.lower() for ending in (".npz", ".npy", ".parquet", ".pt")):
+        from interlock.interchange.workloads.routing_traces import parse_trace
         from interlock.units import parse_bytes
 
-        trace = parse_trace_words(words)
+        trace = parse_trace(text)
         if trace is not None:
             if trace.token_bytes is not None:
                 refuse({"--size": size}, "token= says how large tokens are")
             return trace.demand(where.num_ranks, parse_bytes(asked, "--size"))
-    words = from_stdin(words, "--traffic")
-    if is_file(words):
+    text = from_stdin(text, "--traffic")
+    if is_file(text):
         refuse({"--size": size}, "a file of traffic says its own bytes")
-    return parse(words, where, asked, seed)
+    return parse(text, where, asked, seed)
 
 
 def from_stdin(word: str, option: str) -> str:

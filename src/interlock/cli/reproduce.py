@@ -53,9 +53,7 @@ def command(
         sources = {name: SOURCES[name] for name in papers}
         print_json({"claims": [asdict(claim) for claim in made], "counts": found, "quick": quick, "sources": sources})
     else:
-        rows = [
-            [c.paper, c.claim, c.published_words, c.words, c.slack_words, c.status, c.constants_words] for c in made
-        ]
+        rows = [[c.paper, c.claim, c.published_text, c.text, c.slack_text, c.status, c.constants_text] for c in made]
         header = ["paper", "claim", "published", "ours", "slack", "verdict", "constants"]
         lines = [", ".join(f"{count} {status}" for status, count in found.items()) + f" of {len(made)}."]
         lines.append("Reproduced: within the slack, with systems in the published order.")
@@ -64,7 +62,7 @@ def command(
             lines += [f"Published in {SOURCES[name]}, unless said." for name in papers]
             lines += [f"{c.claim}: {c.note}." for c in made if c.note]
             lines += [f"{c.claim}: {_origins(c)}." for c in made if c.origins]
-        print_table("Published and ours", header, rows, lines, words=("claim", "published"), drop=("constants",))
+        print_table("Published and ours", header, rows, lines, wrap=("claim", "published"), drop=("constants",))
     outputs.say()
     return 0
 

@@ -39,7 +39,7 @@ def print_table(
     notes: Sequence[str] = (),
     *,
     drop: Sequence[str] = (),
-    words: Sequence[str] = (),
+    wrap: Sequence[str] = (),
 ) -> list[str]:
     """A table that fits the terminal; all of it where the output is a pipe. Returns the columns that are shown.
 
@@ -47,11 +47,11 @@ def print_table(
     ----------
     drop
         Columns that go where there is no room, first first. No number and no name is ever cut.
-    words
+    wrap
         Columns of text, which may be broken between words.
     """
     is_bold = (sys.stdout.isatty() and os.environ.get("TERM") != "dumb") or bool(os.environ.get("FORCE_COLOR"))
-    kept, lines = table_lines(header, rows, _width(), drop, words)
+    kept, lines = table_lines(header, rows, _width(), drop, wrap)
     print_notes([title])
     for place, line in enumerate(lines):
         print(f"\x1b[1m{line}\x1b[0m" if place == 0 and is_bold and any(header) else line)
@@ -75,7 +75,7 @@ def table_lines(
     rows: Sequence[Sequence[str]],
     width: int | None = None,
     drop: Sequence[str] = (),
-    words: Sequence[str] = (),
+    wrap: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
     """The columns that fit into `width`, and the lines of the table; a list of facts per row where not even few fit."""
     is_pairs = not any(header)  # names and facts
@@ -84,7 +84,7 @@ def table_lines(
     while width is not None and going and _needs(header, rows, kept) > width:
         kept.remove(going.pop(0))
     widths = [max(len(cell) for cell in _column(header, rows, k)) for k in kept]
-    loose = [place for place, k in enumerate(kept) if header[k] in words or (is_pairs and place)]
+    loose = [place for place, k in enumerate(kept) if header[k] in wrap or (is_pairs and place)]
     over = 0 if width is None else sum(widths) + len(GAP) * (len(kept) - 1) - width
     for place in sorted(loose, key=lambda p: -widths[p]):
         less = min(over, max(0, widths[place] - LEAST_WORDS))

@@ -103,31 +103,31 @@ def command(
     return opened.verdict(proof.valid)[1]
 
 
-def _notes(opened: OpenedSchedule, is_cluster_named: bool) -> list[str]:
-    notes = list(opened.notes)
-    if opened.format != "ilk" and not is_cluster_named and opened.plan.problem.cluster is not None:
-        name = format_bandwidth(opened.plan.problem.cluster.scale_up_bandwidth_bytes_per_s)
+def _notes(schedule_file: OpenedSchedule, is_cluster_named: bool) -> list[str]:
+    notes = list(schedule_file.notes)
+    if schedule_file.format != "ilk" and not is_cluster_named and schedule_file.plan.problem.cluster is not None:
+        name = format_bandwidth(schedule_file.plan.problem.cluster.scale_up_bandwidth_bytes_per_s)
         notes.append(f"the file names no network: simulated on one switch of {name} per GPU (say --cluster)")
     return notes
 
 
-def _bandwidths(opened: OpenedSchedule, proof: Certificate) -> tuple[float, float]:
+def _bandwidths(schedule_file: OpenedSchedule, proof: Certificate) -> tuple[float, float]:
     """algbw and busbw, as nccl-tests define them."""
-    size_bytes, factor = nccl_size(opened.plan.problem)
+    size_bytes, factor = nccl_size(schedule_file.plan.problem)
     algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
     return algbw, algbw * factor
 
 
 def _facts(
-    file: Path, opened: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
+    file: Path, schedule_file: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
 ) -> dict[str, object]:
-    algbw, busbw = _bandwidths(opened, proof)
+    algbw, busbw = _bandwidths(schedule_file, proof)
     return {
         "file": str(file),
-        "format": opened.format,
-        "algorithm": opened.plan.algorithm,
-        "valid": None if opened.cannot_tell(proof.valid) else proof.valid and not opened.violations,
-        "violations": [*opened.violations, *proof.violations],
+        "format": schedule_file.format,
+        "algorithm": schedule_file.plan.algorithm,
+        "valid": None if schedule_file.cannot_tell(proof.valid) else proof.valid and not schedule_file.violations,
+        "violations": [*schedule_file.violations, *proof.violations],
         "makespan_s": proof.makespan_s,
         "lower_bound_s": proof.lower_bound_s,
         "gap": proof.gap,
@@ -152,12 +152,14 @@ def _explained(result: Result) -> dict[str, object]:
     }
 
 
-def _show(file: Path, opened: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]) -> None:
-    algbw, busbw = _bandwidths(opened, proof)
-    demand = opened.plan.problem.demand
+def _show(
+    file: Path, schedule_file: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
+) -> None:
+    algbw, busbw = _bandwidths(schedule_file, proof)
+    demand = schedule_file.plan.problem.demand
     rows = [
-        *([] if demand is None else [["traffic", demand.unevenness.words]]),
-        ["valid", opened.verdict(proof.valid)[0]],
+        *([] if demand is None else [["traffic", demand.unevenness.summary]]),
+        ["valid", schedule_file.verdict(proof.valid)[0]],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],
         ["gap", f"{100 * proof.gap:z.2f} %"],
@@ -166,16 +168,16 @@ def _show(file: Path, opened: OpenedSchedule, proof: Certificate, result: Result
     lines = [
         *([] if result is None else [result.explanation()]),
         *(f"note: {text}" for text in notes),
-        *(f"violation: {text}" for text in [*opened.violations, *proof.violations][:10]),
+        *(f"violation: {text}" for text in [*schedule_file.violations, *proof.violations][:10]),
     ]
-    print_table(f"{file}: {opened.plan.problem.name}", ["", ""], rows, lines)
+    print_table(f"{file}: {schedule_file.plan.problem.name}", ["", ""], rows, lines)
 
 
-def _write_pictures(opened: OpenedSchedule, result: Result, trace: Path | None, gantt: Path | None) -> None:
+def _write_pictures(schedule_file: OpenedSchedule, result: Result, trace: Path | None, gantt: Path | None) -> None:
     """Write the timeline where asked to."""
     if trace is not None:
         write_text(trace, result.to_chrome_trace())
     if gantt is not None:
         from interlock.report.compare_page import timeline_page
 
-        write_text(gantt, timeline_page(opened.plan, command_line()))
+        write_text(gantt, timeline_page(schedule_file.plan, command_line()))

@@ -129,7 +129,7 @@ def _traffic(step: Step) -> dict[str, list[str]]:
     names: dict[str, list[str]] = {}
     for task in step.tasks:
         if isinstance(task.what, Demand):
-            names.setdefault(task.what.unevenness.words, []).append(task.name)
+            names.setdefault(task.what.unevenness.summary, []).append(task.name)
     return names
 
 
@@ -138,5 +138,5 @@ def _list_presets(presets: dict[str, str], as_json: bool) -> int:
         print_json({"presets": [{"name": name, "what": words} for name, words in presets.items()]})
     else:
         rows = [[name, words] for name, words in presets.items()]
-        print_table("Presets of steps; a TOML file of your own does as well", ["step", "what"], rows, words=("what",))
+        print_table("Presets of steps; a TOML file of your own does as well", ["step", "what"], rows, wrap=("what",))
     return 0

@@ -116,4 +116,4 @@ def _print_summary(rows: list[Row], name: str) -> None:
         "Of what ranks receive and of pairs of ranks: Gini coefficient, largest over mean; mean of the draws.",
     ]
     header = ["cluster", "traffic", "receive", "pairs", "bytes per GPU", "fastest", "over bound"]
-    print_table(f"sweep {name}", header, lines, notes, words=("cluster",), drop=("pairs", "receive"))
+    print_table(f"sweep {name}", header, lines, notes, wrap=("cluster",), drop=("pairs", "receive"))

@@ -63,7 +63,7 @@ def command(
         return code
     bytes_owed = opened.plan.problem.demand
     rows = [
-        *([] if bytes_owed is None else [["traffic", bytes_owed.unevenness.words]]),
+        *([] if bytes_owed is None else [["traffic", bytes_owed.unevenness.summary]]),
         ["valid", verdict],
         ["format", opened.format],
         ["messages", str(schedule.num_messages)],

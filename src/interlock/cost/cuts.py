@@ -35,9 +35,9 @@ GROUPS_PER_WORD = 63  # bits of a 64-bit word, less the sign
 def rank_cuts(network: Network, items: Items) -> Iterator[tuple[float, str]]:
     """What each rank must send and receive over its own links."""
     ranks = network.num_ranks
-    for seconds, words in zip(cut_loads(network, items), ("links out of rank", "links into rank"), strict=True):
+    for seconds, name in zip(cut_loads(network, items), ("links out of rank", "links into rank"), strict=True):
         worst = int(seconds.argmax())
-        yield float(seconds[worst]), f"{words} {worst}"
+        yield float(seconds[worst]), f"{name} {worst}"
     if network.shares_channels:
         leave = must_leave(items.size_bytes, items.contributors, items.destinations, ranks)
         enter = must_leave(items.size_bytes, items.destinations, items.contributors, ranks)
@@ -90,24 +90,24 @@ def total_bandwidth(network: Network, items: Items) -> tuple[float, str]:
     return float(cut_seconds(np.array([needed]), np.array([min(out, into)]))[0]), "all links together"
 
 
-def group_cuts(network: Network, items: Items, group: NDArray[np.int64], words: str) -> Iterator[tuple[float, str]]:
+def group_cuts(network: Network, items: Items, group: NDArray[np.int64], name: str) -> Iterator[tuple[float, str]]:
     """Cuts around each group of nodes (a server, a rail): `group` names one per node, negative for none."""
     for seconds, verb in zip(group_cut_loads(network, items, group), ("sending", "receiving"), strict=True):
         worst = int(seconds.argmax())
-        yield float(seconds[worst]), f"links of {words} {worst}, {verb}"
+        yield float(seconds[worst]), f"links of {name} {worst}, {verb}"
 
 
-def group_partition(network: Network, items: Items, group: NDArray[np.int64], words: str) -> tuple[float, str]:
+def group_partition(network: Network, items: Items, group: NDArray[np.int64], name: str) -> tuple[float, str]:
     """Deliveries between groups, each group taken as one node; all their links together set the pace."""
     between = network.num_ranks + np.flatnonzero(group[network.num_ranks :] < 0)
     if network.copies[between].any() or network.adds[between].any():
-        return 0.0, words
+        return 0.0, name
     deliveries = np.full(len(items), -1, np.int64)
     overlaps = np.zeros(len(items), np.bool_)
     num_groups = int(group.max()) + 1
     for first in range(0, num_groups, GROUPS_PER_WORD):
-        give = _group_words(items.contributors, group, first)
-        take = _group_words(items.destinations, group, first)
+        give = _group_bits(items.contributors, group, first)
+        take = _group_bits(items.destinations, group, first)
         overlaps |= (give & take) != 0
         for bit in range(min(GROUPS_PER_WORD, num_groups - first)):
             deliveries += (give >> bit & 1) + (take >> bit & 1)
@@ -117,10 +117,10 @@ def group_partition(network: Network, items: Items, group: NDArray[np.int64], wo
     for ends in (network.src, network.dst):
         at = crossing[group[ends[crossing]] >= 0]
         rates.append(float(_capacity_of_pairs(network, group[ends[at]], at, num_groups).sum()))
-    return float(cut_seconds(np.array([needed]), np.array([min(rates)]))[0]), words
+    return float(cut_seconds(np.array([needed]), np.array([min(rates)]))[0]), name
 
 
-def sweep_cuts(network: Network, items: Items, key: NDArray[np.int64], words: str) -> Iterator[tuple[float, str]]:
+def sweep_cuts(network: Network, items: Items, key: NDArray[np.int64], name: str) -> Iterator[tuple[float, str]]:
     """Cuts between nodes of small and large `key`, one for each value it takes."""
     steps = int(key.max())
     if steps < 1:
@@ -135,7 +135,7 @@ def sweep_cuts(network: Network, items: Items, key: NDArray[np.int64], words: st
     for bytes_, start, end, verb in ((upward, low, high, "upward"), (downward, high, low, "downward")):
         seconds = cut_seconds(bytes_, _covering(start, end, rate, steps))
         worst = int(seconds.argmax())
-        yield float(seconds[worst]), f"cut at {words} = {worst + 1}, {verb}"
+        yield float(seconds[worst]), f"cut at {name} = {worst + 1}, {verb}"
 
 
 def must_leave(
@@ -164,7 +164,7 @@ def must_leave(
         for home in range(num_groups):
             bit = home % GROUPS_PER_WORD
             if bit == 0:
-                word = _group_words(inside, group, home)
+                word = _group_bits(inside, group, home)
             loads[home] = size[((word >> bit & 1) == 1) & (only != home)].sum()
         return loads
     homes = _home(rows.values, group)
@@ -218,7 +218,7 @@ def _home(ranks: NDArray[np.int32], group: NDArray[np.int64] | None) -> NDArray[
     return ranks.astype(np.int64) if group is None else group[ranks]
 
 
-def _group_words(sets: RankSets, group: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+def _group_bits(sets: RankSets, group: NDArray[np.int64], first: int) -> NDArray[np.int64]:
     """Per item, a bit for each of the groups `first`, `first` + 1, ... that holds one of its ranks."""
 
     def bits(ranks: NDArray[np.int32]) -> NDArray[np.int64]:

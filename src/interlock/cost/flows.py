@@ -76,7 +76,7 @@ class _RootedSearch:
             better = self._improve(find, known_s)
             if better is not None:
                 known_s, sides = better
-                yield known_s, f"cut {verb} {_ranks_in_words(~sides[: self.network.num_ranks])}"
+                yield known_s, f"cut {verb} {_name_of_ranks(~sides[: self.network.num_ranks])}"
 
     def _representatives(self, ranks: NDArray[np.int32], orbit: NDArray[np.int64] | None) -> NDArray[np.int32]:
         """One rank of each orbit, where the symmetry also maps the bytes onto themselves (but for rounding)."""
@@ -130,10 +130,10 @@ def _separating_cuts(
             seconds = total_bytes / across if across > 0 else np.inf
             if seconds > known_s:
                 known_s = seconds
-                yield seconds, f"cut {verb} {_ranks_in_words(~inside[: network.num_ranks])}"
+                yield seconds, f"cut {verb} {_name_of_ranks(~inside[: network.num_ranks])}"
 
 
-def _ranks_in_words(chosen: Sides) -> str:
+def _name_of_ranks(chosen: Sides) -> str:
     ranks = np.flatnonzero(chosen)
     if len(ranks) == 1:
         return f"rank {ranks[0]}"

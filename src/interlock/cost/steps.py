@@ -52,7 +52,7 @@ def step_bound(problem: Problem, lone_bound: Callable[[Problem], Bound]) -> Boun
         for before in step.after[number].tolist():
             tail_s[before] = max(tail_s[before], tail_s[number] + least_s[number])
     path_s = head_s + least_s + tail_s
-    best = Bound(float(path_s.max()), _path_words(problem, path_s))
+    best = Bound(float(path_s.max()), _name_of_path(problem, path_s))
     if sum(task.is_move for task in step.tasks) == 1:
         return tightest([(best.seconds, best.binds)])
     found = [(best.seconds, best.binds)]
@@ -138,7 +138,7 @@ def _work(problem: Problem, network: Network) -> _Work:
     return _Work(np.array(rows), names)
 
 
-def _path_words(problem: Problem, path_s: Floats) -> str:
+def _name_of_path(problem: Problem, path_s: Floats) -> str:
     assert problem.step is not None
     longest = float(path_s.max())
     on_path = [number for number in problem.step.in_order if path_s[number] >= longest * (1 - 1e-9)]

@@ -251,7 +251,7 @@ def _inside_cuts(cluster: Cluster, loads: _Loads, best_s: float) -> Iterator[tup
         worst = int(seconds.argmax())
         yield (
             _total(seconds[worst], _rank_start_s(cluster)),
-            _words(server, member[worst], loads, per_link, seconds[worst]),
+            _name_of_cut(server, member[worst], loads, per_link, seconds[worst]),
         )
 
 
@@ -274,7 +274,7 @@ def _widened_s(
     return seconds
 
 
-def _words(server: int, member: Floats, loads: _Loads, per_link: float, seconds: float) -> str:
+def _name_of_cut(server: int, member: Floats, loads: _Loads, per_link: float, seconds: float) -> str:
     """Which GPUs a cut goes around: the fewer of both sides, or where all are inside those whose ports it takes in."""
     is_small = member.sum() * 2 <= len(member)
     few = np.flatnonzero(member if is_small else 1.0 - member)

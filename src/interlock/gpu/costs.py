@@ -50,8 +50,8 @@ def measure_costs() -> dict[str, object]:
     }
 
 
-def _launching(made: Plan) -> Callable[[], object]:
-    executor = Executor(made)
+def _launching(plan: Plan) -> Callable[[], object]:
+    executor = Executor(plan)
     return executor.bind([torch.zeros(size, dtype=torch.uint8, device="cuda") for size in executor.input_bytes])
 
 

@@ -122,15 +122,15 @@ def _start_after(
         (flows[number].fed_by if same else flows[number].after).append(earlier)
 
 
-def _flow(words: list[str], where: str, nodes: int) -> tuple[UnnamedFlow, int, int]:
-    ends = words[0].split("->")
+def _flow(fields: list[str], where: str, nodes: int) -> tuple[UnnamedFlow, int, int]:
+    ends = fields[0].split("->")
     if len(ends) != 2:
-        raise InvalidInput(f"{where}: {words[0][:40]!r} is not SOURCE->DESTINATION")
+        raise InvalidInput(f"{where}: {fields[0][:40]!r} is not SOURCE->DESTINATION")
     src, dst = (_whole(end, where, nodes - 1) for end in ends)
     if src == dst:
         raise InvalidInput(f"{where}: a connection from {src} to itself")
     values: dict[str, str] = {}
-    rest = iter(words[1:])
+    rest = iter(fields[1:])
     for word in rest:
         if word == "addon":
             continue
@@ -146,9 +146,9 @@ def _flow(words: list[str], where: str, nodes: int) -> tuple[UnnamedFlow, int, i
     return flow, _whole(values.get("trigger", "0"), where, 2**31 - 1), fires
 
 
-def _trigger(words: list[str], where: str) -> tuple[int, tuple[str, int]]:
+def _trigger(fields: list[str], where: str) -> tuple[int, tuple[str, int]]:
     number, count, kind = 0, 1, ""
-    rest = iter(words[1:])
+    rest = iter(fields[1:])
     for word in rest:
         if word in TRIGGERS:
             kind = word

@@ -115,8 +115,8 @@ def layer_time(
     return min(tries, key=_makespan_s)
 
 
-def _makespan_s(made: LayerTime) -> float:
-    return made.makespan_s
+def _makespan_s(layer_time: LayerTime) -> float:
+    return layer_time.makespan_s
 
 
 def _wire_s(layer: Layer, traffic: LayerTraffic, machine: Machine) -> float:

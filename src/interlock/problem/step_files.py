@@ -50,7 +50,7 @@ def read_step(path: str | Path) -> Step:
         raise InvalidInput(f"{str(path)[:128]} is no file, and no preset; {nearest(str(path)[:64], step_presets())}")
     said = read_toml(file, MAX_FILE_BYTES)
     _known(said, {"name", "cluster", "task"}, "the file")
-    made = Step(_cluster(said.get("cluster"), file), _words(said, "name", "the file", file.stem))
+    made = Step(_cluster(said.get("cluster"), file), _text(said, "name", "the file", file.stem))
     tasks = said.get("task")
     if not isinstance(tasks, list) or not tasks:
         raise InvalidInput(f"{file} has no tasks; every task is a table [[task]]")
@@ -117,7 +117,7 @@ def _add(step: Step, table: object) -> None:
 
 
 def _move(step: Step, name: str, table: Mapping[str, Any], after: object, ready: Any) -> None:
-    where, kind = f"task {name!r}", _words(table, "move", f"task {name!r}")
+    where, kind = f"task {name!r}", _text(table, "move", f"task {name!r}")
     ranks = _ranks(step, table.get("ranks"), where)
     if kind not in list(CollectiveKind):
         if ranks is not None or "groups" in table or "root" in table:
@@ -175,7 +175,7 @@ def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
             raise InvalidInput(f"{where} says {str(key)[:64]!r}; {nearest(str(key), sorted(keys))}")
 
 
-def _words(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
+def _text(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
     value = table.get(key, default)
     if not isinstance(value, str):
         raise InvalidInput(f"{where}: {key}={str(value)[:64]!r} must be text")

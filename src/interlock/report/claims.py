@@ -63,16 +63,16 @@ class Published:
     def figure(cls, value: float, source: Source = Source.PAPER) -> Published:
         """A single figure.
 
-        >>> Published.figure(58.0).words
+        >>> Published.figure(58.0).text
         '58'
         """
         return cls(value, value, source)
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """As a table prints it.
 
-        >>> Published(1.2, 1.3).words, Published(3.0, math.inf).words, Published(-math.inf, 1.0).words
+        >>> Published(1.2, 1.3).text, Published(3.0, math.inf).text, Published(-math.inf, 1.0).text
         ('1.2-1.3', '>3', 'at most 1')
         """
         if math.isinf(self.high):
@@ -107,11 +107,11 @@ class Claim:
     origins: dict[str, list[str]] = field(default_factory=dict)  # constants of a model by where they come from
 
     @property
-    def constants_words(self) -> str:
+    def constants_text(self) -> str:
         """How our constants came about; those of a model by kind, with how many there are of each.
 
         >>> of_model = {"published": ["a", "b"], "assumed": ["c"]}
-        >>> Claim("dysharp", "gain", "2", 2.0, "x", Status.REPRODUCED, origins=of_model).constants_words
+        >>> Claim("dysharp", "gain", "2", 2.0, "x", Status.REPRODUCED, origins=of_model).constants_text
         '2 published, 1 assumed'
         """
         if not self.origins:
@@ -119,22 +119,22 @@ class Claim:
         return ", ".join(f"{len(names)} {origin}" for origin, names in self.origins.items())
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Our figure, rounded for reading.
 
-        >>> Claim("tacos", "time", "10016", 10016.25, "us", Status.REPRODUCED).words
+        >>> Claim("tacos", "time", "10016", 10016.25, "us", Status.REPRODUCED).text
         '10016 us'
         """
         return f"{self.ours:.0f} {self.unit}" if abs(self.ours) >= 1000 else f"{self.ours:.4g} {self.unit}"
 
     @property
-    def published_words(self) -> str:
+    def published_text(self) -> str:
         """The figure beside ours, with its source where that is not the paper."""
         origin = "" if self.source is Source.PAPER else f" ({self.source})"
         return f"{self.published} {self.unit}{origin}"
 
     @property
-    def slack_words(self) -> str:
+    def slack_text(self) -> str:
         """The slack as a table prints it."""
         return "-" if self.slack is None else f"{100 * self.slack:.0f} %"
 
@@ -168,8 +168,8 @@ def judge_together(
         for j in range(len(ours)):
             below, above = (i, j) if published[i].high < published[j].low else (j, i)
             if published[below].high < published[above].low and ours[below] > ours[above]:
-                words = f"order reversed: ours puts {names[below]} above {names[above]}"
-                verdict = Verdict(Status.NOT_REACHED, f"{verdict.why}; {words}" if verdict.why else words)
+                why = f"order reversed: ours puts {names[below]} above {names[above]}"
+                verdict = Verdict(Status.NOT_REACHED, f"{verdict.why}; {why}" if verdict.why else why)
                 break
         made.append(verdict)
     return made

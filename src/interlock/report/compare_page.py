@@ -38,41 +38,41 @@ LINES_AT_ONCE = 10_000
 BOUND_COLOUR = "#000000"
 
 
-def save_compare_page(made: Comparison, path: Path, command: str) -> None:
+def save_compare_page(comparison: Comparison, path: Path, command: str) -> None:
     """Write the page, and beside it the full trace of every timeline that it thins."""
-    write_text(path, compare_page(made, command, save_traces(made.plans, path)))
+    write_text(path, compare_page(comparison, command, save_traces(comparison.plans, path)))
 
 
-def save_plan_page(made: Plan, row: Row, path: Path, command: str) -> None:
+def save_plan_page(plan: Plan, row: Row, path: Path, command: str) -> None:
     """The same for one plan."""
-    write_text(path, plan_page(made, row, command, save_traces([made], path)))
+    write_text(path, plan_page(plan, row, command, save_traces([plan], path)))
 
 
-def compare_page(made: Comparison, command: str, traces: Mapping[str, str] | None = None) -> str:
+def compare_page(comparison: Comparison, command: str, traces: Mapping[str, str] | None = None) -> str:
     """HTML of a comparison; numbers are those of `--json`."""
-    facts = {"problem": made.problem.name, "seed": str(made.plans[0].seed if made.plans else None)}
-    page = Page(f"Interlock: {made.problem.name}", "simulated", command, facts)
-    _results(page, made)
-    add_side_by_side(page, made)
-    add_problem(page, made.problem)
-    if made.problem.demand is not None:
-        add_traffic(page, made.problem.demand.bytes_matrix)
-    add_detail(page, made.plans, "One algorithm in detail (simulated)", traces or {})
+    facts = {"problem": comparison.problem.name, "seed": str(comparison.plans[0].seed if comparison.plans else None)}
+    page = Page(f"Interlock: {comparison.problem.name}", "simulated", command, facts)
+    _results(page, comparison)
+    add_side_by_side(page, comparison)
+    add_problem(page, comparison.problem)
+    if comparison.problem.demand is not None:
+        add_traffic(page, comparison.problem.demand.bytes_matrix)
+    add_detail(page, comparison.plans, "One algorithm in detail (simulated)", traces or {})
     return render(page)
 
 
-def plan_page(made: Plan, row: Row, command: str, traces: Mapping[str, str] | None = None) -> str:
+def plan_page(plan: Plan, row: Row, command: str, traces: Mapping[str, str] | None = None) -> str:
     """HTML of one plan; numbers are those of `--json`."""
-    alone = Comparison(made.problem, (row,), (), made.bound.binds, (made,), auto=choice_in(made))
+    alone = Comparison(plan.problem, (row,), (), plan.bound.binds, (plan,), auto=choice_in(plan))
     return compare_page(alone, command, traces)
 
 
-def timeline_page(made: Plan, command: str) -> str:
+def timeline_page(plan: Plan, command: str) -> str:
     """HTML of one plan's timeline, whatever is known of how good it is."""
-    facts = {"problem": made.problem.name, "schedule": made.algorithm}
-    page = Page(f"Interlock: {made.problem.name}", "simulated", command, facts)
-    add_detail(page, [made], "Timeline (simulated)", {})
-    add_problem(page, made.problem)
+    facts = {"problem": plan.problem.name, "schedule": plan.algorithm}
+    page = Page(f"Interlock: {plan.problem.name}", "simulated", command, facts)
+    add_detail(page, [plan], "Timeline (simulated)", {})
+    add_problem(page, plan.problem)
     return render(page)
 
 
@@ -100,36 +100,36 @@ def _save_trace(result: Result, path: Path) -> None:
     write_atomically(path, write)
 
 
-def _results(page: Page, made: Comparison) -> None:
-    bound_s = made.results[0].lower_bound_s
-    best = next((row for row in made.results if row.valid), None)
+def _results(page: Page, comparison: Comparison) -> None:
+    bound_s = comparison.results[0].lower_bound_s
+    best = next((row for row in comparison.results if row.valid), None)
     words = "No plan here is valid. "
     if best is not None:
         words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible"
-        words += ". " if len(made.results) == 1 else ", and is the fastest. "
-    words += f"No schedule can take less than {format_seconds(bound_s)}: {made.binds}."
-    chosen = "" if made.auto is None else f"{made.auto} "
-    body = f'<p class="note">{html.escape(chosen + words)} {html.escape(_gain(made))}</p>'
-    body += table(made.header(), made.cells(), [row.algorithm for row in made.results])
-    body += f'<p class="small">{html.escape(" ".join([BANDWIDTHS, *made.remarks()]))}</p>'
-    if made.refused:
-        reasons = "".join(f"<li>{html.escape(name)}: {html.escape(why)}.</li>" for name, why in made.refused)
-        body += f"<details><summary>Not run: {len(made.refused)}</summary><ul>{reasons}</ul></details>"
-    page.section("Results (simulated)", body + f'<div class="pair">{_times(made)}{_planning(made)}</div>')
+        words += ". " if len(comparison.results) == 1 else ", and is the fastest. "
+    words += f"No schedule can take less than {format_seconds(bound_s)}: {comparison.binds}."
+    chosen = "" if comparison.auto is None else f"{comparison.auto} "
+    body = f'<p class="note">{html.escape(chosen + words)} {html.escape(_gain(comparison))}</p>'
+    body += table(comparison.header(), comparison.cells(), [row.algorithm for row in comparison.results])
+    body += f'<p class="small">{html.escape(" ".join([BANDWIDTHS, *comparison.remarks()]))}</p>'
+    if comparison.refused:
+        reasons = "".join(f"<li>{html.escape(name)}: {html.escape(why)}.</li>" for name, why in comparison.refused)
+        body += f"<details><summary>Not run: {len(comparison.refused)}</summary><ul>{reasons}</ul></details>"
+    page.section("Results (simulated)", body + f'<div class="pair">{_times(comparison)}{_planning(comparison)}</div>')
 
 
-def _gain(made: Comparison) -> str:
+def _gain(comparison: Comparison) -> str:
     """What the fastest gains over the baseline, and why."""
-    names = [row.algorithm for row in made.results]
-    other = made.baseline or "direct"
-    if other not in names[1:] or not made.results[0].valid:
+    names = [row.algorithm for row in comparison.results]
+    other = comparison.baseline or "direct"
+    if other not in names[1:] or not comparison.results[0].valid:
         return ""
-    best, against = made.plans[0], made.plans[names.index(other)]
+    best, against = comparison.plans[0], comparison.plans[names.index(other)]
     return cause(against.simulate(tolerance_of(against)), best.simulate(tolerance_of(best)), other, names[0])
 
 
-def _times(made: Comparison) -> str:
-    rows = made.results
+def _times(comparison: Comparison) -> str:
+    rows = comparison.results
     shown = Bars("simulated", [1e3 * row.makespan_s for row in rows], COLOURS[0])
     over = [f"{1 + row.gap:.2f}x" for row in rows]
     bound_ms = 1e3 * rows[0].lower_bound_s
@@ -137,24 +137,24 @@ def _times(made: Comparison) -> str:
     return figure("Simulated time of each algorithm, and how many times the bound it is.", chart, "times")
 
 
-def _planning(made: Comparison) -> str:
-    rows = made.results
+def _planning(comparison: Comparison) -> str:
+    rows = comparison.results
     shown = Bars("planning", [1e3 * row.plan_s for row in rows], COLOURS[1])
     notes = [format_seconds(row.plan_s) for row in rows]
     chart = bar_chart([row.algorithm for row in rows], [shown], "ms to plan, measured", notes=notes, is_log=True)
     return figure("Time to plan, measured on the machine that made this page.", chart, "planning")
 
 
-def save_sizes_page(made: SizeComparison, path: Path, command: str) -> None:
+def save_sizes_page(comparison: SizeComparison, path: Path, command: str) -> None:
     """Write the page."""
-    write_text(path, sizes_page(made, command))
+    write_text(path, sizes_page(comparison, command))
 
 
-def sizes_page(made: SizeComparison, command: str) -> str:
+def sizes_page(comparison: SizeComparison, command: str) -> str:
     """HTML of a comparison over sizes; numbers are those of `--json`."""
-    page = Page(f"Interlock: {made.name}", "simulated", command, {"problem": made.name})
+    page = Page(f"Interlock: {comparison.name}", "simulated", command, {"problem": comparison.name})
     lines = []
-    for place, (name, points) in enumerate(made.busbw_by_algorithm().items()):
+    for place, (name, points) in enumerate(comparison.busbw_by_algorithm().items()):
         style = (BOUND_COLOUR, None, "5 3") if name == "bound" else style_of(place)
         lines.append(Line(name, [x for x, _ in points], [y for _, y in points], *style))
     lines.sort(key=lambda line: line.name == "bound")
@@ -162,7 +162,7 @@ def sizes_page(made: SizeComparison, command: str) -> str:
     words = "Bus bandwidth by size, simulated. No schedule can be above the bound."
     body = figure(words, line_legend(lines) + chart, "busbw")
     page.section("Bus bandwidth (simulated)", body)
-    fastest = ", ".join(dict.fromkeys(each.best().algorithm for each in made.comparisons))
+    fastest = ", ".join(dict.fromkeys(each.best().algorithm for each in comparison.comparisons))
     note = f'<p class="note">Fastest from the smallest size to the largest: {html.escape(fastest)}.</p>'
-    page.section("All sizes (simulated)", note + table(made.header(), made.cells()))
+    page.section("All sizes (simulated)", note + table(comparison.header(), comparison.cells()))
     return render(page)

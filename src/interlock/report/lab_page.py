@@ -49,8 +49,8 @@ def lab_page(
     """
     facts = {"problem": title, "seed": str(demand.seed), "repetitions": str(rows[0]["repeats"])}
     page = Page(f"Interlock lab: {title}", "measured", command, facts | {"times are": HONEST})
-    words = _words(rows)
-    body = f'<p class="note">{html.escape(words)}</p>'
+    summary = _summary(rows)
+    body = f'<p class="note">{html.escape(summary)}</p>'
     body += table(HEADER, [cells(row) for row in rows], [str(row["algorithm"]) for row in rows])
     body += _bars(rows)
     page.section("Results (measured)", body)
@@ -63,13 +63,14 @@ def _number(row: Mapping[str, object], field: str) -> float:
     return float(str(row[field]))
 
 
-def _words(rows: Sequence[Mapping[str, object]]) -> str:
+def _summary(rows: Sequence[Mapping[str, object]]) -> str:
     best = min(rows, key=lambda row: _number(row, "measured_s"))
     bound = format_seconds(_number(best, "lower_bound_s"))
-    words = f"{best['algorithm']} takes {format_seconds(_number(best, 'measured_s'))} (measured, median), "
-    words += f"{1 + _number(best, 'gap'):.2f} times the bound of {bound}. "
+    summary = f"{best['algorithm']} takes {format_seconds(_number(best, 'measured_s'))} (measured, median), "
+    summary += f"{1 + _number(best, 'gap'):.2f} times the bound of {bound}. "
     wrong = [str(row["algorithm"]) for row in rows if not row["valid"]]
-    return words + (f"Wrong bytes arrived with {', '.join(wrong)}." if wrong else "Every byte of every run was right.")
+    summary += f"Wrong bytes arrived with {', '.join(wrong)}." if wrong else "Every byte of every run was right."
+    return summary
 
 
 def cells(row: Mapping[str, object]) -> list[str]:

@@ -38,26 +38,26 @@ def layer_page(
     command: str,
     facts: Mapping[str, str],
     cells: Table,
-    made: Sequence[tuple[LayerRow, LayerTime]],
+    layers: Sequence[tuple[LayerRow, LayerTime]],
     problem: tuple[Layer, LayerTraffic | Routing],
 ) -> str:
     """HTML of schemes on one layer; numbers are those of `--json`."""
     page = Page(f"Interlock: {title}", honesty, command, facts)
-    best = min((row for row, _ in made), key=lambda row: row.makespan_s)
+    best = min((row for row, _ in layers), key=lambda row: row.makespan_s)
     words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible "
     words += f"with its choice of replicas. Times are {honesty}."
-    names = [row.algorithm for row, _ in made]
+    names = [row.algorithm for row, _ in layers]
     body = f'<p class="note">{html.escape(words)}</p>' + table(*cells, names)
-    body += _times([row for row, _ in made])
+    body += _times([row for row, _ in layers])
     page.section("Results (simulated)", body)
     layer, traffic = problem
     add_traffic(page, dispatch_matrix(layer, traffic))
-    gpus = len(made[0][1].up_busy_s)
+    gpus = len(layers[0][1].up_busy_s)
     tracks = [f"GPU {gpu} {track}" for track in TRACKS for gpu in range(gpus)]
     page.shared["rows"] = {"gpu": [f"GPU {gpu}" for gpu in range(gpus)], "track": tracks, "link": tracks}
     inner = detail_html(names, _draw(gpus), ("GPU", "link or SMs"), CAPTION, "Scheme", "Parts")
     page.section("One scheme in detail (simulated)", inner)
-    for row, time in made:
+    for row, time in layers:
         page.choices[row.algorithm] = _choice(row, time, tracks)
     return render(page)
 

@@ -75,12 +75,12 @@ def _table(claims: Sequence[Claim]) -> str:
     lines = []
     for claim in claims:
         note = f"<br><small>{html.escape(claim.note)}</small>" if claim.note else ""
-        published = html.escape(claim.published_words)
+        published = html.escape(claim.published_text)
         lines.append(
             f'<tr data-status="{claim.status}"><td class="words">{html.escape(claim.claim)}{note}</td>'
-            f'<td data-label="published">{published}</td><td data-label="ours">{html.escape(claim.words)}</td>'
-            f'<td data-label="slack">{claim.slack_words}</td><td>{_badge(claim.status)}</td>'
-            f'<td class="words">{html.escape(claim.constants_words)}</td></tr>'
+            f'<td data-label="published">{published}</td><td data-label="ours">{html.escape(claim.text)}</td>'
+            f'<td data-label="slack">{claim.slack_text}</td><td>{_badge(claim.status)}</td>'
+            f'<td class="words">{html.escape(claim.constants_text)}</td></tr>'
         )
     head = "".join(
         f'<th scope="col">{name}</th>' for name in ("claim", "published", "ours", "slack", "verdict", "constants")

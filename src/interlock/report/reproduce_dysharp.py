@@ -49,11 +49,11 @@ def origins(names: list[str]) -> dict[str, list[str]]:
     return {str(origin): found for origin, found in kinds.items() if found}
 
 
-def _claim(words: str, theirs: Published, ours: float, status: Status, slack: float, note: str, other: str) -> Claim:
+def _claim(claim: str, theirs: Published, ours: float, status: Status, slack: float, note: str, other: str) -> Claim:
     """A row on two schemes: its constants are those of both."""
     first = "comet" if other.startswith("dysharp-") else "dysharp"
     used = list(dict.fromkeys([*SCHEMES[first].constants, *SCHEMES[other].constants]))
-    made = Claim("dysharp", words, theirs.words, ours, "x", status, slack, Constants.MODEL, note=note)
+    made = Claim("dysharp", claim, theirs.text, ours, "x", status, slack, Constants.MODEL, note=note)
     return replace(made, origins=origins(used))
 
 
@@ -100,8 +100,8 @@ def _speedups(times: dict[str, np.ndarray]) -> list[Claim]:
             note = "; ".join(
                 filter(None, ("tile-level model, 9 configurations", CALIBRATED, NOTES.get(name), verdict.why))
             )
-            words = f"MoE layer over {name}, {what}"
-            made.append(_claim(words, theirs, value, verdict.status, SLACK, note, name))
+            claim = f"MoE layer over {name}, {what}"
+            made.append(_claim(claim, theirs, value, verdict.status, SLACK, note, name))
     return made
 
 
@@ -110,7 +110,7 @@ def _ablation(times: dict[str, np.ndarray]) -> list[Claim]:
     for half in ("dysharp-addressing", "dysharp-fusion"):
         ours = float(np.exp(np.log(times["comet"] / times[half]).mean()))
         verdict = judge(ours, NO_SPEEDUP, 0.05)
-        words = f"{half.removeprefix('dysharp-')} alone over COMET, geomean"
+        claim = f"{half.removeprefix('dysharp-')} alone over COMET, geomean"
         note = "; ".join(filter(None, (CALIBRATED, verdict.why)))
-        made.append(_claim(words, NO_SPEEDUP, ours, verdict.status, 0.05, note, half))
+        made.append(_claim(claim, NO_SPEEDUP, ours, verdict.status, 0.05, note, half))
     return made

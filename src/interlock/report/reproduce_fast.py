@@ -145,7 +145,7 @@ def _speedups(where: Cluster, demand: Demand, name: str, load: str, rows: tuple[
             Claim(
                 "fast",
                 f"{name}, {load}: FAST over {row.system}",
-                theirs.words,
+                theirs.text,
                 each / fast_s,
                 "x",
                 verdict.status,
@@ -176,9 +176,9 @@ def _balanced(where: Cluster, name: str, rows: tuple[tuple[str, str, Published],
         note += f"; {verdict.why}" if verdict.why else ""
         note += "" if lossy else "; ours knows no protocol overhead: the NICs alone allow 66.7 GB/s"
         constants = Constants.THIS if is_fitted else Constants.OTHER if lossy else Constants.DATA_SHEET
-        words = f"{name}, balanced: throughput per GPU of {system}"
+        claim = f"{name}, balanced: throughput per GPU of {system}"
         made.append(
-            Claim("fast", words, theirs.words, rate, "GB/s", verdict.status, SLACK, constants, theirs.source, note)
+            Claim("fast", claim, theirs.text, rate, "GB/s", verdict.status, SLACK, constants, theirs.source, note)
         )
     return made
 
@@ -202,7 +202,7 @@ def _planning(servers: int, published_us: float) -> Claim:
     return Claim(
         "fast",
         f"planning until a rank can run, {servers * 8} GPUs",
-        theirs.words,
+        theirs.text,
         ours,
         "us",
         verdict.status,

@@ -61,7 +61,7 @@ def _bands(where: Cluster) -> list[Claim]:
                 Claim(
                     "rails",
                     f"{what}, {which} of {ratio.size} cases",
-                    theirs.words,
+                    theirs.text,
                     value,
                     "%",
                     verdict.status,
@@ -102,8 +102,8 @@ def _iterations(where: Cluster, quick: bool) -> list[Claim]:
                 f"; {verdict.why}: communication is {share:.0f} % of our step with ECMP, and at its lower bound the "
                 f"step would be {most:.1f} % shorter, so the published step must communicate more than ours; {UNKNOWN}"
             )
-        words = f"{name} step time cut against ECMP"
+        claim = f"{name} step time cut against ECMP"
         made.append(
-            Claim("rails", words, published.words, cut, "%", verdict.status, SLACK, Constants.DATA_SHEET, note=note)
+            Claim("rails", claim, published.text, cut, "%", verdict.status, SLACK, Constants.DATA_SHEET, note=note)
         )
     return made

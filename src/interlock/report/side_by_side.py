@@ -22,17 +22,17 @@ MAX_EXACT = 20_000  # messages; of more, bytes are spread evenly over the time o
 MAX_ROWS = 128  # more ports are drawn as means of neighbours
 
 
-def add_side_by_side(page: Page, made: Comparison) -> None:
+def add_side_by_side(page: Page, comparison: Comparison) -> None:
     """Append the section: the fastest against another that the reader chooses."""
-    if len(made.plans) < 2:
+    if len(comparison.plans) < 2:
         return
-    results = [plan.simulate(tolerance_of(plan)) for plan in made.plans]
-    names = [plan.algorithm for plan in made.plans]
-    other = made.baseline if made.baseline in names[1:] else "direct" if "direct" in names[1:] else names[1]
+    results = [plan.simulate(tolerance_of(plan)) for plan in comparison.plans]
+    names = [plan.algorithm for plan in comparison.plans]
+    other = comparison.baseline if comparison.baseline in names[1:] else "direct" if "direct" in names[1:] else names[1]
     order = [other, *(name for name in names[1:] if name != other)]
     page.shared["sides"] = {
         "best": names[0],
-        "bound": 1e3 * made.results[0].lower_bound_s,
+        "bound": 1e3 * comparison.results[0].lower_bound_s,
         "by_name": {
             name: {
                 "makespan": 1e3 * result.makespan_s,

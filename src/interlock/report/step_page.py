@@ -18,25 +18,25 @@ LABEL, END = 30.0, 4.0  # per cent of the width that names take, and that stays 
 ROW, TITLE, KEY = 18, 24, 22  # pixels
 
 
-def save_step_page(made: Comparison, path: Path, command: str) -> None:
+def save_step_page(comparison: Comparison, path: Path, command: str) -> None:
     """Write the page, and beside it the full trace of every timeline that it thins."""
-    text = compare_page(made, command, save_traces(made.plans, path))
+    text = compare_page(comparison, command, save_traces(comparison.plans, path))
     words = "When each task runs, from its first message or computation to its last, in each way; simulated."
-    picture = figure(words, step_picture(made), "tasks")
+    picture = figure(words, step_picture(comparison), "tasks")
     place = text.index("<section") if "<section" in text else text.index("</body>")
     write_text(path, text[:place] + f"<section><h2>Tasks (simulated)</h2>{picture}</section>" + text[place:])
 
 
-def step_picture(made: Comparison) -> str:
+def step_picture(comparison: Comparison) -> str:
     """An SVG with a row per task and a block per way, on one axis of time; a line where no plan can end sooner.
 
     Colours are kinds of tasks. Only the length of bars follows the width of the page, so that names stay legible.
     """
-    step, bound_s = made.problem.step, made.results[0].lower_bound_s
+    step, bound_s = comparison.problem.step, comparison.results[0].lower_bound_s
     assert step is not None
     kind_by_task = {task.name: task.kind for task in step.tasks}
     colours = dict(zip(dict.fromkeys(kind_by_task.values()), COLOURS, strict=False))
-    times = {plan.algorithm: plan.simulate().tasks for plan in made.plans}
+    times = {plan.algorithm: plan.simulate().tasks for plan in comparison.plans}
     last_s = max(each.finish_s for tasks in times.values() for each in tasks.values())
     scale = (100 - LABEL - END) / max(last_s, bound_s)
     parts, y = [], 0

@@ -60,7 +60,7 @@ class Point:
         return hashlib.sha256(facts.encode()).hexdigest()[:32]
 
     @property
-    def words(self) -> Row:
+    def columns(self) -> Row:
         """The columns of the table that say which point this is."""
         return {
             "cluster": self.label,
@@ -97,9 +97,9 @@ def read_grid(path: Path) -> Grid:
     values = read_toml(path, MAX_GRID_BYTES)
     check_keys(values, KEYS, str(path))
     clusters = _clusters(_list(values, "clusters", str(path), [{"preset": "h200", "servers": 4}]), str(path))
-    traffic = _words(values, "traffic", str(path), ["zipf:0.8"])
-    sizes = tuple(parse_bytes(text, f"{path}: sizes") for text in _words(values, "sizes", str(path), ["512 MB"]))
-    algorithms = _words(values, "algorithms", str(path), ["direct", "fast", "adaptive"])
+    traffic = _texts(values, "traffic", str(path), ["zipf:0.8"])
+    sizes = tuple(parse_bytes(text, f"{path}: sizes") for text in _texts(values, "sizes", str(path), ["512 MB"]))
+    algorithms = _texts(values, "algorithms", str(path), ["direct", "fast", "adaptive"])
     seeds = _list(values, "seeds", str(path), [0])
     for seed in seeds:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -158,10 +158,10 @@ def run_point(point: Point) -> Row:
     problem = _problem(point.cluster_toml, point.traffic, point.size_bytes, point.seed, point.traffic_digest)
     reason = registry.get(point.algorithm).supports(problem)
     if reason is not None:
-        return point.words | {"refused": reason}
+        return point.columns | {"refused": reason}
     assert problem.demand is not None
     found = asdict(row_of(solve(problem, point.algorithm, seed=point.seed)))
-    return point.words | asdict(problem.demand.unevenness) | found
+    return point.columns | asdict(problem.demand.unevenness) | found
 
 
 @lru_cache(maxsize=2)
@@ -229,7 +229,7 @@ def _finished(folder: Path, point: Point) -> Row | None:
         row = json.loads(read_text(file, MAX_GRID_BYTES))
     except (ValueError, RecursionError):  # not ours, or damaged: run it again
         return None
-    return row if isinstance(row, dict) and point.words.items() <= row.items() else None
+    return row if isinstance(row, dict) and point.columns.items() <= row.items() else None
 
 
 def _clusters(entries: Sequence[object], where: str) -> dict[str, Cluster]:
@@ -254,7 +254,7 @@ def _list(values: dict[str, object], key: str, where: str, default: list[object]
     return held
 
 
-def _words(values: dict[str, object], key: str, where: str, default: list[object]) -> tuple[str, ...]:
+def _texts(values: dict[str, object], key: str, where: str, default: list[object]) -> tuple[str, ...]:
     held = _list(values, key, where, default)
     for word in held:
         if not isinstance(word, str):
@@ -270,6 +270,6 @@ def _digest(traffic: str) -> str:
         return hashlib.file_digest(held, "sha256").hexdigest()
 
 
-def _tell(progress: Callable[[str], None] | None, words: str) -> None:
+def _tell(progress: Callable[[str], None] | None, line: str) -> None:
     if progress is not None:
-        progress(words)
+        progress(line)

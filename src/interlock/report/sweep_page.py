@@ -83,7 +83,7 @@ def _winners(summary: Summary) -> str:
     cells = []
     for place in summary.places:
         uneven = summary.unevenness.get(place)
-        line = [f"{place[1]} on {place[0]}", "-" if uneven is None else uneven.words]
+        line = [f"{place[1]} on {place[0]}", "-" if uneven is None else uneven.summary]
         for size_bytes in summary.sizes_bytes:
             name = summary.winner(place, size_bytes)
             if name is None:

@@ -137,7 +137,7 @@ def explain_against(faster: Result, slower: Result, name: str, other: str) -> st
         because += (
             f", although that is at work {100 * a.busy_share:.0f} % of the time instead of {100 * b.busy_share:.0f} %"
         )
-    return f"{name} is {ratio:.2f}x faster than {other} because {because}.{_padding_words(slower, other)}"
+    return f"{name} is {ratio:.2f}x faster than {other} because {because}.{_padding_sentence(slower, other)}"
 
 
 def _padding(result: Result) -> list[str]:
@@ -145,7 +145,7 @@ def _padding(result: Result) -> list[str]:
     return [f"{100 * share:.0f} % of what is sent is padding."] if share >= 0.005 else []
 
 
-def _padding_words(result: Result, name: str) -> str:
+def _padding_sentence(result: Result, name: str) -> str:
     share = _padding_share(result)
     return f" {100 * share:.0f} % of what {name} sends is padding." if share >= 0.005 else ""
 

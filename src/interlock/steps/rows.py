@@ -147,12 +147,12 @@ def assemble_step(
     return writer.take()
 
 
-def with_waits(made: Schedule, waiting: NDArray[np.int32], waited_for: NDArray[np.int32]) -> Schedule:
+def with_waits(schedule: Schedule, waiting: NDArray[np.int32], waited_for: NDArray[np.int32]) -> Schedule:
     """The schedule with further dependencies."""
-    deps = made.deps
+    deps = schedule.deps
     rows = np.concatenate([deps.row_of_value, waiting]).astype(np.int64)
     values = np.concatenate([deps.values, waited_for]).astype(np.int64)
-    return _replace(made, deps=Ragged.from_pairs(rows, values, len(deps)))
+    return _replace(schedule, deps=Ragged.from_pairs(rows, values, len(deps)))
 
 
 def permuted(schedule: Schedule, order: NDArray[np.int64]) -> Schedule:

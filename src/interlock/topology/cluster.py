@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput, nearest
 from interlock.html_text import facts_html
 from interlock.topology.fabric import Fabric
-from interlock.topology.faults import Fault, MissingGpu, NicFault, faults_in_words
+from interlock.topology.faults import Fault, MissingGpu, NicFault, describe_faults
 from interlock.topology.graph import Topology
 from interlock.topology.lowering import lower
 from interlock.topology.rules import ASSUMED, GpuCosts, ScaleOut, ScaleUp, check_cluster
@@ -176,7 +176,7 @@ class Cluster:
                 f"message {format_seconds(self.gpu_message_s)}, copies "
                 f"{format_bandwidth(self.gpu_copy_bandwidth_bytes_per_s)} ({self.gpu_costs}; counted where asked for)"
             ),
-            "broken": faults_in_words(self.faults),
+            "broken": describe_faults(self.faults),
         }
 
     def _repr_html_(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from interlock.errors import InvalidInput, nearest
 from interlock.units import Quantity, format_bandwidth, parse_bandwidth
 
-__all__ = ["Fault", "MissingGpu", "NicFault", "dead_nic", "faults_in_words", "missing_gpu", "parse_fault", "slow_nic"]
+__all__ = ["Fault", "MissingGpu", "NicFault", "dead_nic", "describe_faults", "missing_gpu", "parse_fault", "slow_nic"]
 
 MAX_NAMED = 12
 
@@ -53,26 +53,26 @@ def missing_gpu(server: int, gpu: int) -> MissingGpu:
     return MissingGpu(_index(server, "server"), _index(gpu, "gpu"))
 
 
-def parse_fault(words: str, name: str = "fault") -> Fault:
+def parse_fault(text: str, name: str = "fault") -> Fault:
     """A fault as the command line writes it.
 
     >>> parse_fault("dead-nic:0:5"), parse_fault("slow-nic:1:2:200Gb/s")
     (NicFault(server=0, gpu=5, nic=0, bandwidth_bytes_per_s=0.0), \
 NicFault(server=1, gpu=2, nic=0, bandwidth_bytes_per_s=25000000000.0))
     """
-    kind, *rest = words.split(":")
+    kind, *rest = text.split(":")
     forms = {"dead-nic": "SERVER:GPU", "slow-nic": "SERVER:GPU:RATE", "missing-gpu": "SERVER:GPU"}
     if kind not in forms:
-        raise InvalidInput(f"{name}={words[:64]!r}: unknown fault {kind[:64]!r}; {nearest(kind[:64], forms)}")
+        raise InvalidInput(f"{name}={text[:64]!r}: unknown fault {kind[:64]!r}; {nearest(kind[:64], forms)}")
     places = [int(word) for word in rest[:2] if word.isdecimal() and len(word) < 10]
     if len(rest) != forms[kind].count(":") + 1 or len(places) != 2:
-        raise InvalidInput(f"{name}={words[:64]!r} must have the form {kind}:{forms[kind]}")
+        raise InvalidInput(f"{name}={text[:64]!r} must have the form {kind}:{forms[kind]}")
     if kind == "slow-nic":
         return slow_nic(places[0], places[1], parse_bandwidth(rest[2], name))
     return (dead_nic if kind == "dead-nic" else missing_gpu)(places[0], places[1])
 
 
-def faults_in_words(faults: Sequence[Fault]) -> str:
+def describe_faults(faults: Sequence[Fault]) -> str:
     """What is broken; of many faults the first few and how many more."""
     words = []
     for fault in faults[:MAX_NAMED]:

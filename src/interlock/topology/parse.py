@@ -44,7 +44,7 @@ def shape_names() -> list[str]:
 
 
 def parse_topology(
-    words: str,
+    text: str,
     bandwidth: PerDimension | None = None,
     latency: PerDimension | None = None,
     message_overhead: PerDimension | None = None,
@@ -61,20 +61,20 @@ def parse_topology(
     >>> parse_topology("ring:4*switch:8", bandwidth="200 GB/s,50 GB/s").num_ranks
     32
     """
-    if not isinstance(words, str) or not words.strip():
+    if not isinstance(text, str) or not text.strip():
         raise InvalidInput("the topology is empty; write SHAPE:DIMS like torus:4x4x4, or a file")
-    words = words.strip()
+    text = text.strip()
     all_given = {"bandwidth": bandwidth, "latency": latency, "message_overhead": message_overhead}
     given = {name: _split(value) for name, value in all_given.items() if value is not None}
-    if _is_file(words):
-        return _read(words, given, unsaid)
-    if words.partition(":")[0] in preset_names():
-        _refuse_said(given, f"topology {words[:64]!r}")
+    if _is_file(text):
+        return _read(text, given, unsaid)
+    if text.partition(":")[0] in preset_names():
+        _refuse_said(given, f"topology {text[:64]!r}")
     quantities = {**unsaid, **given}
     try:
-        return _product(words, quantities) if "*" in words else _shape(words, quantities)
+        return _product(text, quantities) if "*" in text else _shape(text, quantities)
     except InvalidInput as error:
-        raise InvalidInput(f"topology {words[:64]!r}: {error}") from None
+        raise InvalidInput(f"topology {text[:64]!r}: {error}") from None
 
 
 def read_topology(path: FilePath) -> Topology:
@@ -129,8 +129,8 @@ def _is_toml(path: FilePath) -> bool:
     return bool(lines) and ("=" in lines[0] or lines[0].lstrip().startswith("["))
 
 
-def _is_file(words: str) -> bool:
-    return "/" in words or words.lower().endswith((".toml", ".csv")) or Path(words[:200]).is_file()
+def _is_file(text: str) -> bool:
+    return "/" in text or text.lower().endswith((".toml", ".csv")) or Path(text[:200]).is_file()
 
 
 def _split(quantity: PerDimension) -> PerDimension:
@@ -139,8 +139,8 @@ def _split(quantity: PerDimension) -> PerDimension:
     return quantity
 
 
-def _shape(words: str, quantities: Mapping[str, PerDimension]) -> Topology:
-    name, dims = _name_and_dims(words)
+def _shape(text: str, quantities: Mapping[str, PerDimension]) -> Topology:
+    name, dims = _name_and_dims(text)
     if name == "dgx1":
         if dims:
             raise InvalidInput("dgx1 takes no dimensions; it has 8 GPUs")
@@ -159,18 +159,18 @@ def _shape(words: str, quantities: Mapping[str, PerDimension]) -> Topology:
     return make(*dims, **quantities)
 
 
-def _product(words: str, quantities: Mapping[str, PerDimension]) -> Topology:
+def _product(text: str, quantities: Mapping[str, PerDimension]) -> Topology:
     dimensions = []
-    for part in words.split("*"):
+    for part in text.split("*"):
         name, dims = _name_and_dims(part)
         if len(dims) != 1:
             raise InvalidInput(f"{part[:64]!r} must be a dimension like ring:4")
         dimensions.append((name if name in list(Dimension) else {"fully-connected": "full"}.get(name, name), dims[0]))
-    return shapes.product(*dimensions, **quantities, name=words)
+    return shapes.product(*dimensions, **quantities, name=text)
 
 
-def _name_and_dims(words: str) -> tuple[str, tuple[int, ...]]:
-    name, colon, dims = words.partition(":")
+def _name_and_dims(text: str) -> tuple[str, tuple[int, ...]]:
+    name, colon, dims = text.partition(":")
     if not colon:
         return name, ()
     if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", dims, re.ASCII):

@@ -35,12 +35,12 @@ def kinds() -> list[str]:
     return list(_KINDS)
 
 
-def parse(words: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 0) -> Demand:
+def parse(text: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 0) -> Demand:
     """Demand from ``KIND[:NUMBER]`` or the path of a matrix (text or npz).
 
     Parameters
     ----------
-    words
+    text
         uniform (or balanced), random, zipf:SKEW, hot:SKEW, lognormal:SIGMA, sparse:DENSITY, moe:SKEW or moe:PROFILE
         (like moe:mla), or a file.
     size
@@ -52,35 +52,35 @@ def parse(words: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 
     >>> parse("zipf:0.8", cluster("h200", servers=1), "1 MB").name
     'zipf:0.8'
     """
-    if not isinstance(words, str) or not words.strip():
+    if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"the traffic is empty; write one of {', '.join(_KINDS)}, or a file")
-    words = words.strip()
-    if is_file(words):
-        return read_demand(words)
-    kind, colon, number = words.partition(":")
+    text = text.strip()
+    if is_file(text):
+        return read_demand(text)
+    kind, colon, number = text.partition(":")
     if kind not in _KINDS:
         raise InvalidInput(f"unknown traffic {kind[:64]!r}; {nearest(kind[:64], _KINDS)}")
     name, generate = _KINDS[kind]
     if colon and name is None:
-        raise InvalidInput(f"traffic {words[:64]!r}: {kind} takes no number after a colon")
+        raise InvalidInput(f"traffic {text[:64]!r}: {kind} takes no number after a colon")
     options: dict[str, object] = {} if kind in ("uniform", "balanced") else {"seed": seed}
     if kind == "moe" and number in PROFILES:
         options["profile"] = number
     elif colon and name is not None:
-        options[name] = _number(number, name, words)
+        options[name] = _number(number, name, text)
     return generate(cluster, bytes_per_gpu=parse_bytes(size, "size"), **options)
 
 
-def is_file(words: str) -> bool:
+def is_file(text: str) -> bool:
     """Whether `parse` would read a file of that name."""
-    return "/" in words or words.lower().endswith(_SUFFIXES) or Path(words[:200]).exists()
+    return "/" in text or text.lower().endswith(_SUFFIXES) or Path(text[:200]).exists()
 
 
-def _number(text: str, name: str, words: str) -> float:
+def _number(number: str, name: str, text: str) -> float:
     try:
-        value = float(text[:64])
+        value = float(number[:64])
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InvalidInput(f"traffic {words[:64]!r}: {name}={text[:40]!r} must be a number")
+        raise InvalidInput(f"traffic {text[:64]!r}: {name}={number[:40]!r} must be a number")
     return value

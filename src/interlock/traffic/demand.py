@@ -37,10 +37,10 @@ class Unevenness:
         return cls(gini(received), _peak(received), gini(pairs), _peak(pairs))
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """As commands print it.
 
-        >>> Unevenness.of(np.array([[0, 3], [1, 0]])).words
+        >>> Unevenness.of(np.array([[0, 3], [1, 0]])).summary
         'ranks receive Gini 0.25, max/mean 1.50; pairs Gini 0.25, max/mean 1.50'
         """
         received = f"ranks receive Gini {self.received_gini:.2f}, max/mean {self.received_peak:.2f}"

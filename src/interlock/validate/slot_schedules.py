@@ -133,19 +133,19 @@ def _bytes_of(schedule: SlotSchedule, chunk: int) -> tuple[int, int, int]:
     return int(chunks.item[chunk]), first, first + int(chunks.length[chunk])
 
 
-def _worded(found: SlotViolation, schedule: SlotSchedule, is_reversed: bool, first_slot: int) -> Violation:
+def _worded(violation: SlotViolation, schedule: SlotSchedule, is_reversed: bool, first_slot: int) -> Violation:
     """A violation in the words of schedules, with slots and links in place of message numbers."""
     where = ""
-    if found.entry is not None:
-        slot, link = divmod(found.entry, len(schedule.link_src))
+    if violation.entry is not None:
+        slot, link = divmod(violation.entry, len(schedule.link_src))
         where = f"slot {first_slot + slot}, link {link} "
-    if found.chunk is None or found.chunk >= len(schedule.chunks):
+    if violation.chunk is None or violation.chunk >= len(schedule.chunks):
         return Violation(Rule.ITEM_EXISTS, None, None, None, None, None, f"{where}carries a chunk that does not exist")
-    item, first, end = _bytes_of(schedule, found.chunk)
-    rank = -1 if found.node is None else found.node
-    plain = describe(found.rule, -1, rank, item, first, end)
-    rule, text = found.rule, plain.text
-    if is_reversed and found.rule in REVERSED:
-        rule, words = REVERSED[found.rule]
+    item, first, end = _bytes_of(schedule, violation.chunk)
+    rank = -1 if violation.node is None else violation.node
+    plain = describe(violation.rule, -1, rank, item, first, end)
+    rule, text = violation.rule, plain.text
+    if is_reversed and violation.rule in REVERSED:
+        rule, words = REVERSED[violation.rule]
         text = words.format(rank=rank, item=item, bytes=f"bytes {first}..{end - 1}")
     return Violation(rule, None, plain.rank, item, plain.first_byte, plain.last_byte, where + text)

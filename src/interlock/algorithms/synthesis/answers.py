@@ -65,7 +65,7 @@ class SlotAnswer:
         slot, link = np.nonzero(self.table != resting(self.table))
         ticks = self.arcs.ticks(len(slot), float(self.chunks.length.max()) * len(slot))
         slot_ticks = round(self.slot_s / ticks.tick_s)
-        timed = TimedTransfers(
+        transfers = TimedTransfers(
             link.astype(np.int32),
             self.table[slot, link].astype(np.int32),
             slot * slot_ticks,
@@ -73,7 +73,7 @@ class SlotAnswer:
             slot < self.num_reducing,
             len(self.table) * slot_ticks,
         )
-        return TimedAnswer(self.chunks, self.arcs, ticks, timed)
+        return TimedAnswer(self.chunks, self.arcs, ticks, transfers)
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
@@ -89,30 +89,30 @@ class TimedAnswer:
     chunks: Chunks
     arcs: ArcSet
     ticks: Ticks
-    timed: TimedTransfers
+    transfers: TimedTransfers
     details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
     def makespan_s(self) -> float:
         """From the first start to the last arrival."""
-        return self.timed.makespan_ticks * self.ticks.tick_s
+        return self.transfers.makespan_ticks * self.ticks.tick_s
 
     def backwards(self) -> TimedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
-        held = held_ticks(self.timed, self.ticks, self.chunks)
-        return replace(self, arcs=self.arcs.reversed(), timed=self.timed.backwards(held))
+        held = held_ticks(self.transfers, self.ticks, self.chunks)
+        return replace(self, arcs=self.arcs.reversed(), transfers=self.transfers.backwards(held))
 
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
         if isinstance(other, SlotAnswer):
             other = other.to_timed()
         assert isinstance(other, TimedAnswer), "one rank's part cannot follow all ranks'"
-        after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
-        return replace(self, timed=concatenated(self.timed, after))
+        after = other.transfers.rescaled(other.ticks.tick_s / self.ticks.tick_s)
+        return replace(self, transfers=concatenated(self.transfers, after))
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
-        return replace(to_schedule(self.timed, self.arcs, self.ticks, self.chunks, staged=staged), reason=reason)
+        return replace(to_schedule(self.transfers, self.arcs, self.ticks, self.chunks, staged=staged), reason=reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,29 +123,29 @@ class TranslatedAnswer:
     quotient: Quotient
     ticks: Ticks
     chunk_image: NDArray[np.int32]
-    timed: TimedTransfers
+    transfers: TimedTransfers
     details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
     def makespan_s(self) -> float:
         """From the first start to the last arrival."""
-        return self.timed.makespan_ticks * self.ticks.tick_s
+        return self.transfers.makespan_ticks * self.ticks.tick_s
 
     def backwards(self) -> TranslatedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
         own = Chunks(*(getattr(self.chunks, name)[self.chunk_image[0]] for name in ("item", "offset", "length")))
-        held = held_ticks(self.timed, self.ticks, own)
-        return replace(self, quotient=self.quotient.reversed(), timed=self.timed.backwards(held))
+        held = held_ticks(self.transfers, self.ticks, own)
+        return replace(self, quotient=self.quotient.reversed(), transfers=self.transfers.backwards(held))
 
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
         assert isinstance(other, TranslatedAnswer), "all ranks' cannot follow one rank's part"
-        after = other.timed.rescaled(other.ticks.tick_s / self.ticks.tick_s)
-        return replace(self, timed=concatenated(self.timed, after))
+        after = other.transfers.rescaled(other.ticks.tick_s / self.ticks.tick_s)
+        return replace(self, transfers=concatenated(self.transfers, after))
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
         """As a schedule."""
-        base = to_schedule(self.timed, self.quotient.arcs, self.ticks, self.chunks, staged=staged)
+        base = to_schedule(self.transfers, self.quotient.arcs, self.ticks, self.chunks, staged=staged)
         return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_orbits, reason)
 
 
@@ -197,9 +197,9 @@ class InSwitchAnswer:
 Answer = SlotAnswer | TimedAnswer | TranslatedAnswer | InSwitchAnswer
 
 
-def held_ticks(timed: TimedTransfers, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
+def held_ticks(transfers: TimedTransfers, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
     """From start to arrival of each transfer: that of its whole message."""
-    own = ticks.of_bytes(timed.arc, chunks.length[timed.chunk])
-    of_message = np.zeros(int(timed.message.max(initial=-1)) + 1, np.int64)
-    np.add.at(of_message, timed.message, own)
-    return of_message[timed.message] + ticks.overhead[timed.arc] + ticks.latency[timed.arc]
+    own = ticks.of_bytes(transfers.arc, chunks.length[transfers.chunk])
+    of_message = np.zeros(int(transfers.message.max(initial=-1)) + 1, np.int64)
+    np.add.at(of_message, transfers.message, own)
+    return of_message[transfers.message] + ticks.overhead[transfers.arc] + ticks.latency[transfers.arc]

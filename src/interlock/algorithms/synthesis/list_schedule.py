@@ -200,9 +200,9 @@ class ListScheduler:
             return None
         return merging.most_overheads * np.maximum(self.ticks.overhead, np.median(self.ticks.overhead))
 
-    def seconds(self, timed: TimedTransfers) -> float:
+    def seconds(self, transfers: TimedTransfers) -> float:
         """From the first start to the last arrival."""
-        return timed.makespan_ticks * self.ticks.tick_s
+        return transfers.makespan_ticks * self.ticks.tick_s
 
 
 def _refinements(tasks: Tasks) -> int:
@@ -230,7 +230,7 @@ def fastest(
     if best.makespan_ticks > 1.01 * peak_ticks and budget.affords(effort):
         last = scheduler.run(tasks, SINGLE, _refinements(tasks))
         budget.spend(effort)
-        best = min(best, last, key=lambda timed: timed.makespan_ticks)
+        best = min(best, last, key=lambda transfers: transfers.makespan_ticks)
         if budget.is_over(scheduler.seconds(best)):
             return best
     merged = fastest_merged(
@@ -251,12 +251,12 @@ def fastest_merged(
         now, mergings = mergings[:2], mergings[2:]
         made = list(budget.each([partial(scheduler.run, tasks, merging, refinements) for merging in now], len(tasks)))
         budget.spend(effort * len(now))
-        for timed in made:
-            if best is None or timed.makespan_ticks < best.makespan_ticks:
-                best = timed
-            if budget.is_over(scheduler.seconds(timed)):
+        for transfers in made:
+            if best is None or transfers.makespan_ticks < best.makespan_ticks:
+                best = transfers
+            if budget.is_over(scheduler.seconds(transfers)):
                 return best
-        least = min(timed.makespan_ticks for timed in made)
+        least = min(transfers.makespan_ticks for transfers in made)
         if least >= best_ticks and not set(now) <= set(ALL_THAT_WAIT):
             # Longer messages still are worse, unless they are worth a wait.
             mergings = tuple(merging for merging in mergings if merging in ALL_THAT_WAIT)
@@ -276,30 +276,30 @@ def _stages(start_ticks: NDArray[np.int64], shortest_ticks: int) -> NDArray[np.i
 
 
 def to_schedule(
-    timed: TimedTransfers, arcs: ArcSet, ticks: Ticks, chunks: Chunks, *, staged: bool = True
+    transfers: TimedTransfers, arcs: ArcSet, ticks: Ticks, chunks: Chunks, *, staged: bool = True
 ) -> TransferSchedule:
     """Rows ordered by message. Stages are as short as the shortest message, so that none waits within its own; all is
     one stage where to start one costs time (not `staged`)."""
-    order = np.argsort(timed.message, kind="stable")
-    message = timed.message[order]
+    order = np.argsort(transfers.message, kind="stable")
+    message = transfers.message[order]
     first = np.searchsorted(message, np.arange(int(message.max(initial=-1)) + 1))
-    start = timed.start_ticks[order][first]
-    arc = timed.arc[order][first]
-    body = ticks.of_bytes(timed.arc[order], chunks.length[timed.chunk[order]])
+    start = transfers.start_ticks[order][first]
+    arc = transfers.arc[order][first]
+    body = ticks.of_bytes(transfers.arc[order], chunks.length[transfers.chunk[order]])
     sent = start + ticks.overhead[arc] + (np.add.reduceat(body, first) if len(first) else body)
     stage = _stages(start, shortest_ticks(ticks, chunks)) if staged else np.zeros(len(first))
-    kind = np.where(timed.reduces[order][first], Kind.REDUCE, Kind.COPY)
-    shares = _share_links(arcs, arc, start, sent)
+    kind = np.where(transfers.reduces[order][first], Kind.REDUCE, Kind.COPY)
+    shares_links = _share_links(arcs, arc, start, sent)
     return TransferSchedule(
         chunks,
         arcs.routes,
-        timed.arc[order],
-        timed.chunk[order],
+        transfers.arc[order],
+        transfers.chunk[order],
         message,
         kind.astype(np.uint8),
         stage.astype(np.int32),
-        exclusive=~shares,
-        paced=_paced(arcs, arc, start, sent, ticks.latency[arc], shares),
+        exclusive=~shares_links,
+        paced=_paced(arcs, arc, start, sent, ticks.latency[arc], shares_links),
     )
 
 
@@ -312,9 +312,9 @@ def _share_links(
     arcs: ArcSet, arc: NDArray[np.int32], start: NDArray[np.int64], sent: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Which messages hold no link alone: those that meet others on a link, and those that meet these on another."""
-    shares = np.zeros(len(arc), np.bool_)
+    shares_links = np.zeros(len(arc), np.bool_)
     if (arcs.share == 1.0).all():
-        return shares
+        return shares_links
     held = arcs.resources.take(arc)
     message = held.row_of_value
     order = np.lexsort((start[message], held.values))
@@ -325,9 +325,9 @@ def _share_links(
     count = 0
     while (known := int(is_shared.sum())) > count:
         count = known
-        shares[message[is_shared[resource]]] = True
-        is_shared[resource[shares[message]]] = True
-    return shares
+        shares_links[message[is_shared[resource]]] = True
+        is_shared[resource[shares_links[message]]] = True
+    return shares_links
 
 
 def _paced(
@@ -336,12 +336,12 @@ def _paced(
     start: NDArray[np.int64],
     sent: NDArray[np.int64],
     latency: NDArray[np.int64],
-    shares: NDArray[np.bool_],
+    shares_links: NDArray[np.bool_],
 ) -> Ragged:
     """What keeps messages that share links near their times: each after the last one over a link of its own that has
     arrived by then, and has left as long ago as it took. Nobody is far ahead, and no link rests for want of word that
     it may. A port that tolerates few senders is left first."""
-    row = np.flatnonzero(shares)
+    row = np.flatnonzero(shares_links)
     held = arcs.resources.take(arc[row])
     message, resource = row[held.row_of_value], held.values.astype(np.int64)
     over = (sent + np.maximum(latency, sent - start))[message]

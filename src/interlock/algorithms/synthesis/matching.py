@@ -69,7 +69,7 @@ def matched(goal: TreeGoal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
         seed,
     )
     count = len(link)
-    timed = TimedTransfers(
+    transfers = TimedTransfers(
         np.asarray(link),
         np.asarray(chunk),
         np.asarray(start),
@@ -77,7 +77,7 @@ def matched(goal: TreeGoal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
         np.zeros(count, np.bool_),
         makespan,
     )
-    return TimedAnswer(chunks, arcs, ticks, timed)
+    return TimedAnswer(chunks, arcs, ticks, transfers)
 
 
 def wanted(goal: TreeGoal) -> NDArray[np.bool_]:

@@ -98,8 +98,8 @@ def _scheduler(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, parts: int) -> ListSc
     return ListScheduler(arcs, ticks, cut(goal.size_bytes, parts))
 
 
-def _answer(scheduler: ListScheduler, timed: TimedTransfers) -> TimedAnswer:
-    return TimedAnswer(scheduler.chunks, scheduler.arcs, scheduler.ticks, timed)
+def _answer(scheduler: ListScheduler, transfers: TimedTransfers) -> TimedAnswer:
+    return TimedAnswer(scheduler.chunks, scheduler.arcs, scheduler.ticks, transfers)
 
 
 def _numbers_of_chunks(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, total_bytes: int) -> tuple[int, ...]:

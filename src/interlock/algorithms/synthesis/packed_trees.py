@@ -59,11 +59,11 @@ def _fastest_on_trees(goal: TreeGoal, scheduler: ListScheduler, transfers: int, 
         wanted = wanted_by(goal, chunks.item)
         passes = 6 if is_quick else 2
         forest = pack(arcs, ticks, root, chunks.length, wanted, passes=passes, slack=slack, seed=budget.seed)
-        timed = fastest(copying_tasks(forest, each, arcs), scheduler, forest.peak_ticks, budget)
-        if best is None or timed.makespan_ticks < best.makespan_ticks:
-            best = timed
+        tried = fastest(copying_tasks(forest, each, arcs), scheduler, forest.peak_ticks, budget)
+        if best is None or tried.makespan_ticks < best.makespan_ticks:
+            best = tried
         # Other trees are no better where the busiest link of these hardly rests.
-        if timed.makespan_ticks <= 1.02 * forest.peak_ticks or budget.is_over(scheduler.seconds(best)):
+        if tried.makespan_ticks <= 1.02 * forest.peak_ticks or budget.is_over(scheduler.seconds(best)):
             break
     assert best is not None
     return best

@@ -63,8 +63,8 @@ def _balanced(goal: TreeGoal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:
                 arcs, ticks, src, dst, chunks.length, passes=PASSES, batch=batch, seed=budget.seed, delay_ticks=delay
             )
             tasks = path_tasks(paths, _in_turn(src, dst, chunks.item, goal.num_ranks))
-            timed = fastest(tasks, ListScheduler(arcs, ticks, chunks), peak, budget)
-            answer = TimedAnswer(chunks, arcs, ticks, timed)
+            transfers = fastest(tasks, ListScheduler(arcs, ticks, chunks), peak, budget)
+            answer = TimedAnswer(chunks, arcs, ticks, transfers)
             yield answer
             made_s = min(made_s, answer.makespan_s)
         if made_s < 0.99 * best_s:

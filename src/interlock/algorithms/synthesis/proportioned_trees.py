@@ -100,16 +100,16 @@ def proportioned_trees(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator
         if len(tasks) > MOST_TRANSFERS:
             continue
         mergings = ABOUT_THE_BEST if overhead_share(arcs, chunks) >= OVERHEAD_MATTERS else (SINGLE,)
-        timed = fastest_merged(tasks, ListScheduler(arcs, ticks, chunks, best_ticks), mergings, budget)
-        if timed is not None:
-            yield TimedAnswer(chunks, arcs, ticks, timed)
+        transfers = fastest_merged(tasks, ListScheduler(arcs, ticks, chunks, best_ticks), mergings, budget)
+        if transfers is not None:
+            yield TimedAnswer(chunks, arcs, ticks, transfers)
 
 
-def _hops(found: Proportions, arcs: ArcSet) -> float:
+def _hops(proportions: Proportions, arcs: ArcSet) -> float:
     """Of the longest ways of trees, there and back, weighed by what they carry."""
-    forest = found.forest
+    forest = proportions.forest
     hops = _longest(forest.arc_into, arcs.src) + (_longest(forest.arc_outof, arcs.dst) if len(forest.arc_outof) else 0)
-    return float(np.average(hops, weights=np.diff(found.end, prepend=0)))
+    return float(np.average(hops, weights=np.diff(proportions.end, prepend=0)))
 
 
 def _longest(arc: NDArray[np.int32], next_rank: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -181,13 +181,13 @@ def _central_first(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, hop_ticks: NDArra
     return members[np.lexsort((members, farthest[members]))].astype(np.int32)
 
 
-def _cut(goal: TreeGoal, found: Proportions, count: int) -> tuple[Chunks, NDArray[np.int32], NDArray[np.float64]]:
+def _cut(goal: TreeGoal, proportions: Proportions, count: int) -> tuple[Chunks, NDArray[np.int32], NDArray[np.float64]]:
     """Chunks, the tree of each, and when it is meant to go, from 0 to 1: none takes longer on any arc than one of
     `count` that keep the busiest link busy."""
-    first = np.concatenate([[0], found.end[:-1]])
-    size = found.end - first
+    first = np.concatenate([[0], proportions.end[:-1]])
+    size = proportions.end - first
     mean = float(np.mean(1.0 / _tapered(np.linspace(0.0, 1.0, 1001))))
-    slots = np.ceil(size * found.slowest * (mean * count / max(1, found.forest.peak_ticks)))
+    slots = np.ceil(size * proportions.slowest * (mean * count / max(1, proportions.forest.peak_ticks)))
     pieces = np.clip(slots, 1, np.maximum(1, size // LEAST_CHUNK_BYTES)).astype(np.int64)
     tree = np.repeat(np.arange(len(size), dtype=np.int32), pieces)
     place = np.arange(len(tree)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -210,11 +210,11 @@ def _cut(goal: TreeGoal, found: Proportions, count: int) -> tuple[Chunks, NDArra
 
 
 def _tasks(
-    goal: TreeGoal, arcs: ArcSet, found: Proportions, tree: NDArray[np.int32], when: NDArray[np.float64]
+    goal: TreeGoal, arcs: ArcSet, proportions: Proportions, tree: NDArray[np.int32], when: NDArray[np.float64]
 ) -> Tasks:
-    lateness = np.rint(when * (PACE * found.forest.peak_ticks)).astype(np.int64)
+    lateness = np.rint(when * (PACE * proportions.forest.peak_ticks)).astype(np.int64)
     make = summing_and_copying_tasks if goal.direction is Direction.IN_AND_OUT else copying_tasks
-    tasks = make(found.forest, tree, arcs, lateness)
+    tasks = make(proportions.forest, tree, arcs, lateness)
     return replace(tasks, shorter=_tapered(when)[tasks.chunk])
 
 

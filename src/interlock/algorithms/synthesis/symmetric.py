@@ -50,9 +50,9 @@ class RankZero:
         """Of rank 0."""
         return len(self.scheduler.chunks)
 
-    def answer(self, timed: TimedTransfers) -> TranslatedAnswer:
+    def answer(self, transfers: TimedTransfers) -> TranslatedAnswer:
         """For all ranks."""
-        return TranslatedAnswer(self.all_chunks, self.quotient, self.scheduler.ticks, self.image, timed)
+        return TranslatedAnswer(self.all_chunks, self.quotient, self.scheduler.ticks, self.image, transfers)
 
 
 def looks_alike(goal: TreeGoal, graph: Graph) -> bool:
@@ -127,12 +127,12 @@ def _fastest_to_all(goal: TreeGoal, zero: RankZero, budget: Budget) -> TimedTran
     least_ticks = _least_ticks(zero, transfers)
     best: TimedTransfers | None = None
     for attempt in range(GROWTHS):
-        timed = _grown(zero, budget.seed + attempt)
+        grown = _grown(zero, budget.seed + attempt)
         budget.spend(transfers)
-        best = _faster(best, timed)
+        best = _faster(best, grown)
         if budget.is_over(scheduler.seconds(best)):
             return best
-        if timed.makespan_ticks <= least_ticks:
+        if grown.makespan_ticks <= least_ticks:
             break
     assert best is not None
     root, each = np.zeros(zero.num_chunks, np.int32), np.arange(zero.num_chunks, dtype=np.int32)
@@ -142,7 +142,7 @@ def _fastest_to_all(goal: TreeGoal, zero: RankZero, budget: Budget) -> TimedTran
         best = _faster(best, fastest(copying_tasks(forest, each, arcs), scheduler, 0, budget))
         if budget.is_over(scheduler.seconds(best)):
             return best
-    if timed.makespan_ticks <= least_ticks and (share < 0.01 or goal.parts is not None):
+    if grown.makespan_ticks <= least_ticks and (share < 0.01 or goal.parts is not None):
         return best
     everyone = np.zeros(0, np.uint8), np.zeros(0, np.int32)
     for slack in (0.05, 0.3):

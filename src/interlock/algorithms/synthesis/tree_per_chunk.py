@@ -84,9 +84,9 @@ def tree_per_chunk(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Ans
         mergings: tuple[Merging, ...] = SHORTER_MESSAGES if has_sums else LONG_MESSAGES
         if overhead_share(arcs, chunks) < OVERHEAD_MATTERS:
             mergings = (SINGLE,)
-        timed = fastest_merged(tasks, ListScheduler(arcs, ticks, chunks), mergings, budget)
-        if timed is not None:
-            yield TimedAnswer(chunks, arcs, ticks, timed)
+        transfers = fastest_merged(tasks, ListScheduler(arcs, ticks, chunks), mergings, budget)
+        if transfers is not None:
+            yield TimedAnswer(chunks, arcs, ticks, transfers)
 
 
 def _is_worthwhile(arcs: ArcSet, chunks: Chunks, parts: int, transfers: int, budget: Budget) -> bool:

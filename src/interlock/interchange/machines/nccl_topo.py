@@ -65,7 +65,7 @@ class _Device:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Parts:
     file: str
     gpus: list[_Device] = field(default_factory=list)
     nets: list[_Device] = field(default_factory=list)
@@ -97,31 +97,31 @@ def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: floa
         raise InvalidInput(f"{path} holds NCCL's graphs (rings and trees), not the topology they run on")
     if root.name != "system":
         raise InvalidInput(f"{path}: the root is <{root.name[:64]}>, not <system>; this is no NCCL topology")
-    found = _Found(str(path), model=gpu, nic_bytes_per_s=nic_bytes_per_s)
+    parts = _Parts(str(path), model=gpu, nic_bytes_per_s=nic_bytes_per_s)
     for cpu in root.children:
         if cpu.name != "cpu":
-            found.guess(f"<{cpu.name[:40]}> below <system> is not known and was left out")
+            parts.guess(f"<{cpu.name[:40]}> below <system> is not known and was left out")
             continue
         numa = f"{cpu.attributes.get('host_hash', '')}/{cpu.attributes.get('numaid', '?')}"
-        _collect(found, cpu, None, (), numa, cpu.attributes.get("host_hash", ""))
-    if not found.gpus and found.unnamed:
+        _collect(parts, cpu, None, (), numa, cpu.attributes.get("host_hash", ""))
+    if not parts.gpus and parts.unnamed:
         if gpu is None:
             raise InvalidInput(
-                f"{path} lists {len(found.unnamed)} PCI devices and says neither which are GPUs nor how they are "
+                f"{path} lists {len(parts.unnamed)} PCI devices and says neither which are GPUs nor how they are "
                 f"joined; say --gpu ({', '.join(GPU_MODELS)}) if all are, or import the machine's `nvidia-smi topo -m`"
             )
-        found.gpus = found.unnamed
-        found.heeded.add("gpu")
-        found.guess(f"PCI devices without a class: all {len(found.gpus)} are taken for GPUs")
-    if not found.gpus:
+        parts.gpus = parts.unnamed
+        parts.heeded.add("gpu")
+        parts.guess(f"PCI devices without a class: all {len(parts.gpus)} are taken for GPUs")
+    if not parts.gpus:
         raise InvalidInput(f"{path} names no GPU (neither <gpu> nor a PCI device of class 0x03 or 0x12)")
-    if len(found.gpus) > MAX_GPUS or len(found.nets) > MAX_NICS:
-        raise LimitExceeded(f"{path} names {len(found.gpus)} GPUs and {len(found.nets)} NICs; that is too many")
-    _check_ids(found)
-    hosts = sorted({device.host for device in found.gpus})
-    servers = [_server(found, host, several=len(hosts) > 1) for host in hosts]
+    if len(parts.gpus) > MAX_GPUS or len(parts.nets) > MAX_NICS:
+        raise LimitExceeded(f"{path} names {len(parts.gpus)} GPUs and {len(parts.nets)} NICs; that is too many")
+    _check_ids(parts)
+    hosts = sorted({device.host for device in parts.gpus})
+    servers = [_server(parts, host, several=len(hosts) > 1) for host in hosts]
     for name, value in (("gpu", gpu), ("nic", nic_bytes_per_s)):
-        if value is not None and name not in found.heeded:
+        if value is not None and name not in parts.heeded:
             raise InvalidInput(f"{name}={value} has no effect: {path} says its own")
     joined = len(servers) > 1 and all(gpu.switch_bytes_per_s > 0 for server in servers for gpu in server.gpus)
     return [_one_domain(path.name, servers)] if joined else servers
@@ -160,7 +160,7 @@ def _one_domain(name: str, hosts: list[Server]) -> Server:
 
 
 def _collect(
-    found: _Found, element: Element, pci: Element | None, bridges: tuple[str, ...], numa: str, host: str
+    parts: _Parts, element: Element, pci: Element | None, bridges: tuple[str, ...], numa: str, host: str
 ) -> None:
     """Find GPUs and NICs below an element."""
     for child in element.children:
@@ -168,77 +168,77 @@ def _collect(
             kind = child.attributes.get("class", "").lower().removeprefix("0x")
             has_device = any(grand.name in ("gpu", "nic") for grand in child.children)
             if kind.startswith(("03", "12")) and not has_device:
-                found.gpus.append(_Device(child, child, bridges, numa, host))
+                parts.gpus.append(_Device(child, child, bridges, numa, host))
             elif kind.startswith("02") and not has_device:
-                found.nets.append(_Device(child, child, bridges, numa, host))
+                parts.nets.append(_Device(child, child, bridges, numa, host))
             elif not kind and not child.children:
-                found.unnamed.append(_Device(child, child, bridges, numa, host))
+                parts.unnamed.append(_Device(child, child, bridges, numa, host))
             else:
                 inner = bridges if has_device else (*bridges, child.attributes.get("busid", f"line {child.line}"))
-                _collect(found, child, child, inner, numa, host)
+                _collect(parts, child, child, inner, numa, host)
         elif child.name == "gpu":
-            found.gpus.append(_Device(child, pci, bridges, numa, host))
+            parts.gpus.append(_Device(child, pci, bridges, numa, host))
         elif child.name == "nic":
             for net in child.all("net"):
-                found.nets.append(_Device(net, pci, bridges, numa, host))
+                parts.nets.append(_Device(net, pci, bridges, numa, host))
         elif child.name == "net":
-            found.nets.append(_Device(child, pci, bridges, numa, host))
+            parts.nets.append(_Device(child, pci, bridges, numa, host))
         elif child.name not in ("pcilink", "nvlink", "xgmi", "c2c"):
-            found.guess(f"<{child.name[:40]}> is not known and was left out")
+            parts.guess(f"<{child.name[:40]}> is not known and was left out")
 
 
-def _check_ids(found: _Found) -> None:
+def _check_ids(parts: _Parts) -> None:
     """No two GPUs may be the same device."""
     for key in ("dev", "rank"):
         seen: dict[tuple[str, str], int] = {}
-        for device in found.gpus:
+        for device in parts.gpus:
             value = device.element.attributes.get(key) if device.element.name == "gpu" else None
             if value is None or value.startswith("-"):
                 continue
             place = (device.host if key == "dev" else "", value)
             if place in seen:
                 raise InvalidInput(
-                    f"{found.file}: gpu {key}={value[:20]!r} is given on line {seen[place]} and on line "
+                    f"{parts.file}: gpu {key}={value[:20]!r} is given on line {seen[place]} and on line "
                     f"{device.element.line}"
                 )
             seen[place] = device.element.line
     lines: dict[tuple[str, str], int] = {}
-    for device in found.gpus:
+    for device in parts.gpus:
         busid = _busid(device)
         if busid and (device.host, busid) in lines:
             first = lines[device.host, busid]
-            raise InvalidInput(f"{found.file}: PCI device {busid} is given twice (lines {first} and later)")
+            raise InvalidInput(f"{parts.file}: PCI device {busid} is given twice (lines {first} and later)")
         lines[device.host, busid] = device.element.line
 
 
-def _server(found: _Found, host: str, *, several: bool) -> Server:
-    gpus = sorted((g for g in found.gpus if g.host == host), key=_gpu_order)
-    nets = [n for n in found.nets if n.host == host]
+def _server(parts: _Parts, host: str, *, several: bool) -> Server:
+    gpus = sorted((g for g in parts.gpus if g.host == host), key=_gpu_order)
+    nets = [n for n in parts.nets if n.host == host]
     number_of_busid = {_busid(gpu): k for k, gpu in enumerate(gpus)}
-    made = [_gpu(found, k, device, number_of_busid) for k, device in enumerate(gpus)]
-    made = _guess_scale_up(found, gpus, made, len(nets))
-    nics = _drop_management(found, [_nic(found, device) for device in nets])
-    if not nics and found.nic_bytes_per_s is not None:
-        found.heeded.add("nic")
-        nics = [Nic("nic", found.nic_bytes_per_s)]
-        found.nics_why = "as said (--nic): one for all GPUs, as the file names none"
+    made = [_gpu(parts, k, device, number_of_busid) for k, device in enumerate(gpus)]
+    made = _guess_scale_up(parts, gpus, made, len(nets))
+    nics = _drop_management(parts, [_nic(parts, device) for device in nets])
+    if not nics and parts.nic_bytes_per_s is not None:
+        parts.heeded.add("nic")
+        nics = [Nic("nic", parts.nic_bytes_per_s)]
+        parts.nics_why = "as said (--nic): one for all GPUs, as the file names none"
     shares = share_nics([[distance_of(gpu, nic) for nic in nics] for gpu in made], len(nics))
     if not nics:
-        found.guess("the file names no NIC; the server stands alone")
+        parts.guess("the file names no NIC; the server stands alone")
     for text in unused_nics(nics, shares):
-        found.guess(text)
-    source = f"{Path(found.file).name}, host {host}" if several else Path(found.file).name
+        parts.guess(text)
+    source = f"{Path(parts.file).name}, host {host}" if several else Path(parts.file).name
     return Server(
         source,
         tuple(made),
         tuple(nics),
         shares,
-        tuple(found.guesses),
-        says_links=found.says_links,
-        says_link_rates=found.says_link_rates,
-        links_why=found.links_why,
-        says_nic_rates=found.says_nic_rates,
-        nics_why=found.nics_why if nics else "the file names no NIC",
+        tuple(parts.guesses),
+        says_links=parts.says_links,
+        says_link_rates=parts.says_link_rates,
+        links_why=parts.links_why,
+        says_nic_rates=parts.says_nic_rates,
+        nics_why=parts.nics_why if nics else "the file names no NIC",
     )
 
 
@@ -253,7 +253,7 @@ def _busid(device: _Device) -> str:
     return device.pci.attributes.get("busid", "").lower() if device.pci is not None else ""
 
 
-def _gpu(found: _Found, number: int, device: _Device, number_of_busid: dict[str, int]) -> Gpu:
+def _gpu(parts: _Parts, number: int, device: _Device, number_of_busid: dict[str, int]) -> Gpu:
     """Direct links of a GPU: to the switch, or to other GPUs."""
     is_gpu = device.element.name == "gpu"
     attributes = device.element.attributes if is_gpu else {}
@@ -262,7 +262,7 @@ def _gpu(found: _Found, number: int, device: _Device, number_of_busid: dict[str,
     for link in device.element.children if is_gpu else ():
         if link.name not in ("nvlink", "xgmi"):
             continue
-        rate = _count(found, link) * _link_rate(found, link.name, attributes) * GB
+        rate = _count(parts, link) * _link_rate(parts, link.name, attributes) * GB
         target = link.attributes.get("target", "").lower()
         kind = link.attributes.get("tclass", "").lower().removeprefix("0x")
         peer = number_of_busid.get(target)
@@ -271,7 +271,7 @@ def _gpu(found: _Found, number: int, device: _Device, number_of_busid: dict[str,
         elif peer is not None and peer != number:
             peers[peer] = peers.get(peer, 0.0) + rate
         else:
-            found.guess(
+            parts.guess(
                 f"GPU {number}: a link to {target[:20]}, which is no other GPU here, is taken as one to a switch"
             )
             switch += rate
@@ -280,51 +280,51 @@ def _gpu(found: _Found, number: int, device: _Device, number_of_busid: dict[str,
         busid=_busid(device),
         numa=device.numa,
         bridges=device.bridges,
-        pcie_bytes_per_s=_pcie(found, device),
+        pcie_bytes_per_s=_pcie(parts, device),
         switch_bytes_per_s=switch,
         peers=tuple(sorted(peers.items())),
     )
 
 
-def _count(found: _Found, link: Element) -> int:
+def _count(parts: _Parts, link: Element) -> int:
     text = link.attributes.get("count", "1")
     if not text.isdigit() or not 1 <= len(text) <= 4 or int(text) == 0:
-        raise InvalidInput(f"{found.file}, line {link.line}: count={text[:20]!r} is not a number of links")
+        raise InvalidInput(f"{parts.file}, line {link.line}: count={text[:20]!r} is not a number of links")
     return int(text)
 
 
-def _link_rate(found: _Found, kind: str, attributes: dict[str, str]) -> float:
+def _link_rate(parts: _Parts, kind: str, attributes: dict[str, str]) -> float:
     """GB/s of one link, each way."""
     if kind == "xgmi":
         code = attributes.get("gcn", "").lower().removeprefix("gfx")
         for start in sorted(XGMI_BY_GCN, key=len, reverse=True):
             if code.startswith(start):
                 return XGMI_BY_GCN[start]
-        found.guess(f"xGMI links of gcn={code[:20]!r} are counted at 48 GB/s")
+        parts.guess(f"xGMI links of gcn={code[:20]!r} are counted at 48 GB/s")
         return 48.0
     text = attributes.get("sm", "")
     sm = int(text) if text.isdigit() and len(text) < 5 else 0
     known = [version for version in NVLINK_BY_SM if version <= sm]
     if sm not in NVLINK_BY_SM:
         rate = NVLINK_BY_SM[max(known)] if known else 20.0
-        found.guess(f"NVLinks of sm={text[:20]!r} are counted at {rate:g} GB/s")
+        parts.guess(f"NVLinks of sm={text[:20]!r} are counted at {rate:g} GB/s")
         return rate
     return NVLINK_BY_SM[sm]
 
 
-def _pcie(found: _Found, device: _Device) -> float:
+def _pcie(parts: _Parts, device: _Device) -> float:
     """NCCL's PCIe rate of a device: lanes times the rate of one."""
     attributes = device.pci.attributes if device.pci is not None else {}
     speed = _speed(attributes.get("link_speed", ""))
     lane = LANE_BY_SPEED.get(speed)
     if lane is None:
         if attributes.get("link_speed", "").strip():
-            found.guess(f"PCIe speed {attributes['link_speed'][:20]!r} is not known; counted as 8 GT/s")
-        found.says_pcie = False
+            parts.guess(f"PCIe speed {attributes['link_speed'][:20]!r} is not known; counted as 8 GT/s")
+        parts.says_pcie = False
         lane = 60
     width = attributes.get("link_width", "")
     lanes = int(width) if width.isdigit() and len(width) < 4 else 0
-    found.says_pcie &= lanes > 0
+    parts.says_pcie &= lanes > 0
     return (lanes or 16) * lane / 80 * GB
 
 
@@ -334,27 +334,27 @@ def _speed(text: str) -> float:
     return float(match.group(1)) if match else 0.0
 
 
-def _nic(found: _Found, device: _Device) -> Nic:
+def _nic(parts: _Parts, device: _Device) -> Nic:
     attributes = device.element.attributes
     if device.element.name == "pci":
         name = attributes.get("busid", f"line {device.element.line}")
-        if found.nic_bytes_per_s is not None:
-            found.heeded.add("nic")
-            found.nics_why = "as said (--nic)"
-            return Nic(name, found.nic_bytes_per_s, device.numa, device.bridges)
+        if parts.nic_bytes_per_s is not None:
+            parts.heeded.add("nic")
+            parts.nics_why = "as said (--nic)"
+            return Nic(name, parts.nic_bytes_per_s, device.numa, device.bridges)
         rate = 200e9 / 8 if _speed(attributes.get("link_speed", "")) < 32 else 400e9 / 8
         if attributes.get("device", "").lower().startswith("0xefa"):
             rate = 100e9 / 8
-        found.says_nic_rates, found.nics_why = False, "not in the file; by the speed of its PCI entry (say --nic)"
-        found.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
+        parts.says_nic_rates, parts.nics_why = False, "not in the file; by the speed of its PCI entry (say --nic)"
+        parts.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
         return Nic(name, rate, device.numa, device.bridges)
-    mbit = _net_mbit(found, attributes)
+    mbit = _net_mbit(parts, attributes)
     numbers = [attributes.get(key, "") for key in ("rail", "plane")]
     rail, plane = (int(text) if text.isdigit() and len(text) < 6 else None for text in numbers)
     return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail, plane)
 
 
-def _net_mbit(found: _Found, attributes: dict[str, str]) -> float:
+def _net_mbit(parts: _Parts, attributes: dict[str, str]) -> float:
     """Mb/s of a NIC; NCCL's default where there is no rate."""
     text = attributes.get("speed", "")
     try:
@@ -362,19 +362,19 @@ def _net_mbit(found: _Found, attributes: dict[str, str]) -> float:
     except ValueError:
         mbit = 0.0
     if MAX_NET_MBIT < mbit <= 1000 * MAX_NET_MBIT:
-        found.guess(f"speed={text[:20]!r} cannot be Mb/s; counted as kb/s")
+        parts.guess(f"speed={text[:20]!r} cannot be Mb/s; counted as kb/s")
         return mbit / 1000
-    if not 0 < mbit <= MAX_NET_MBIT and found.nic_bytes_per_s is not None:
-        found.heeded.add("nic")
-        found.nics_why = "as said (--nic), where the file has no rate"
-        return found.nic_bytes_per_s * 8 / 1e6
+    if not 0 < mbit <= MAX_NET_MBIT and parts.nic_bytes_per_s is not None:
+        parts.heeded.add("nic")
+        parts.nics_why = "as said (--nic), where the file has no rate"
+        return parts.nic_bytes_per_s * 8 / 1e6
     if not 0 < mbit <= MAX_NET_MBIT:
-        found.guess(f"speed={text[:20]!r} of {attributes.get('name', 'a NIC')[:40]} is not a rate; counted as 10 Gb/s")
+        parts.guess(f"speed={text[:20]!r} of {attributes.get('name', 'a NIC')[:40]} is not a rate; counted as 10 Gb/s")
         return DEFAULT_NET_MBIT
     return mbit
 
 
-def _drop_management(found: _Found, nics: list[Nic]) -> list[Nic]:
+def _drop_management(parts: _Parts, nics: list[Nic]) -> list[Nic]:
     """Slow or virtual NICs beside fast ones carry no GPU traffic."""
     fastest = max((nic.bandwidth_bytes_per_s for nic in nics), default=0.0)
     kept = [
@@ -384,54 +384,54 @@ def _drop_management(found: _Found, nics: list[Nic]) -> list[Nic]:
     ]
     for nic in nics:
         if nic not in kept:
-            found.guess(
+            parts.guess(
                 f"{nic.name} ({nic.bandwidth_bytes_per_s * 8 / GB:g} Gb/s) is taken for management and left out"
             )
     return kept or nics
 
 
-def _guess_scale_up(found: _Found, devices: list[_Device], gpus: list[Gpu], num_nics: int) -> list[Gpu]:
+def _guess_scale_up(parts: _Parts, devices: list[_Device], gpus: list[Gpu], num_nics: int) -> list[Gpu]:
     """A file without any link between GPUs: providers leave NVLink to be detected."""
     if any(gpu.switch_bytes_per_s or gpu.peers for gpu in gpus) or len(gpus) < 2:
         return gpus
-    found.says_links = found.model is not None
+    parts.says_links = parts.model is not None
     if any(device.element.attributes.get("gcn") for device in devices):
-        return _over_pcie(found, gpus, "no links between GPUs in the file")
-    sm, links, why = _model(found, devices, num_nics)
+        return _over_pcie(parts, gpus, "no links between GPUs in the file")
+    sm, links, why = _model(parts, devices, num_nics)
     if links == 0:
-        return _over_pcie(found, gpus, f"{why}: no NVLink")
+        return _over_pcie(parts, gpus, f"{why}: no NVLink")
     rate = links * NVLINK_BY_SM[sm] * GB
-    found.links_why = f"{why}: {links} links of {NVLINK_BY_SM[sm]:g} GB/s, as NCCL counts them (below the nominal rate)"
-    found.guess(
+    parts.links_why = f"{why}: {links} links of {NVLINK_BY_SM[sm]:g} GB/s, as NCCL counts them (below the nominal rate)"
+    parts.guess(
         f"NVLink is not in the file (providers leave it to be detected): counted as a switch with {links} links of "
         f"{NVLINK_BY_SM[sm]:g} GB/s per GPU, as {why} has"
     )
     return [Gpu(gpu.name, gpu.busid, gpu.numa, gpu.bridges, gpu.pcie_bytes_per_s, rate, gpu.peers) for gpu in gpus]
 
 
-def _over_pcie(found: _Found, gpus: list[Gpu], why: str) -> list[Gpu]:
-    rate = "the speed of their slots" if found.says_pcie else "12 GB/s, as NCCL counts slots of unknown speed"
-    found.links_why = f"{why}, GPUs reach each other over PCIe at {rate}"
-    found.says_link_rates = found.says_pcie
-    found.guess(found.links_why)
+def _over_pcie(parts: _Parts, gpus: list[Gpu], why: str) -> list[Gpu]:
+    rate = "the speed of their slots" if parts.says_pcie else "12 GB/s, as NCCL counts slots of unknown speed"
+    parts.links_why = f"{why}, GPUs reach each other over PCIe at {rate}"
+    parts.says_link_rates = parts.says_pcie
+    parts.guess(parts.links_why)
     return gpus
 
 
-def _model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[int, int, str]:
+def _model(parts: _Parts, devices: list[_Device], num_nics: int) -> tuple[int, int, str]:
     """`sm`, NVLinks per GPU and how that is known: said, by PCI id, by sm, or by the board; otherwise asked for."""
-    sm, links, why = _known_model(found, devices, num_nics)
+    sm, links, why = _known_model(parts, devices, num_nics)
     if links is None:
         raise InvalidInput(
-            f"{found.file}: {why} is joined by a switch in some servers and by links between pairs in others; import "
+            f"{parts.file}: {why} is joined by a switch in some servers and by links between pairs in others; import "
             "the machine's `nvidia-smi topo -m`, which shows them"
         )
     return sm, links, why
 
 
-def _known_model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[int, int | None, str]:
-    if found.model is not None:
-        found.heeded.add("gpu")
-        return *GPU_MODELS[found.model], f"{found.model} (--gpu)"
+def _known_model(parts: _Parts, devices: list[_Device], num_nics: int) -> tuple[int, int | None, str]:
+    if parts.model is not None:
+        parts.heeded.add("gpu")
+        return *GPU_MODELS[parts.model], f"{parts.model} (--gpu)"
     ids = {d.pci.attributes.get("device", "").lower() for d in devices if d.pci is not None}
     models = {MODEL_BY_DEVICE[one] for one in ids if one in MODEL_BY_DEVICE}
     if len(models) == 1:
@@ -444,6 +444,6 @@ def _known_model(found: _Found, devices: list[_Device], num_nics: int) -> tuple[
     if len(devices) == 8 and num_nics >= 4 and not sms:
         return *BOARDS.get(speed, BOARDS[16.0]), f"a board of eight GPUs and {num_nics} NICs on PCIe of {speed:g} GT/s"
     raise InvalidInput(
-        f"{found.file} says neither what its {len(devices)} GPUs are nor how they are joined; say --gpu "
+        f"{parts.file} says neither what its {len(devices)} GPUs are nor how they are joined; say --gpu "
         f"({', '.join(GPU_MODELS)}), or import the machine's `nvidia-smi topo -m`, which shows its links"
     )

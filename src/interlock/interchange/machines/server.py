@@ -124,9 +124,9 @@ def share_nics(distances: list[list[Distance]], num_nics: int) -> tuple[tuple[Ni
     )
 
 
-def unused_nics(nics: Sequence[Nic], shares: tuple[tuple[NicShare, ...], ...]) -> list[str]:
+def unused_nics(nics: Sequence[Nic], nics_of_gpu: tuple[tuple[NicShare, ...], ...]) -> list[str]:
     """A sentence for every NIC that no GPU counts on."""
-    used = {part.nic for parts in shares for part in parts}
+    used = {part.nic for parts in nics_of_gpu for part in parts}
     return [
         f"{nic.name} is farther from every GPU than another NIC, and left out"
         for number, nic in enumerate(nics)

@@ -82,7 +82,7 @@ class _Builder:
         self.comments: list[str] = []
         self.stack: list[Element] = []
         self.count = 0
-        self.words: dict[str, str] = {}  # equal values share one string
+        self.shared: dict[str, str] = {}  # equal values share one string
 
     def start(self, name: str, attributes: dict[str, str], line: int) -> None:
         self.count += 1
@@ -95,10 +95,10 @@ class _Builder:
                 f"{self.file}, line {line}: <{name[:64]}> has more than {MAX_ATTRIBUTES} attributes or one longer than "
                 f"{MAX_VALUE_LENGTH} characters"
             )
-        words = self.words
-        if len(words) > MAX_ELEMENTS:
-            words.clear()
-        element = Element(name, {key: words.setdefault(value, value) for key, value in attributes.items()}, line)
+        shared = self.shared
+        if len(shared) > MAX_ELEMENTS:
+            shared.clear()
+        element = Element(name, {key: shared.setdefault(value, value) for key, value in attributes.items()}, line)
         if self.stack:
             self.stack[-1].children.append(element)
         else:

@@ -33,9 +33,9 @@ from interlock.units import parse_bytes
 
 __all__ = [
     "ExpertCounts",
-    "TraceWords",
+    "TraceText",
     "demand_of_routing",
-    "parse_trace_words",
+    "parse_trace",
     "read_expert_counts",
     "read_routing_trace",
 ]
@@ -124,7 +124,7 @@ def read_routing_trace(
 
 
 @dataclass(frozen=True, slots=True)
-class TraceWords:
+class TraceText:
     """A routing trace as the command line names it: ``FILE[:ARRAY[:LAYER]][,token=BYTES][,placement=KIND]``.
 
     ARRAY is a task of an npz; `.npy`, parquet and `.pt` take ``FILE:LAYER``. A placement is "contiguous", or "eplb:N"
@@ -150,10 +150,10 @@ class TraceWords:
         return demand_of_routing(routing, bytes_per_gpu)
 
 
-def parse_trace_words(words: str) -> TraceWords | None:
-    """The trace that words name; None where they name something else, as a byte matrix."""
-    place, *options = words.split(",")
-    file, array, layer = _file_words(place)
+def parse_trace(text: str) -> TraceText | None:
+    """The trace that a text names; None where it names something else, as a byte matrix."""
+    place, *options = text.split(",")
+    file, array, layer = _split_place(place)
     if file is None or (file.lower().endswith(".npz") and not array and not options and _holds_a_matrix(file)):
         return None
     token_bytes = extra_slots = None
@@ -167,13 +167,13 @@ def parse_trace_words(words: str) -> TraceWords | None:
             extra_slots = int(value.partition(":")[2][:6])
         else:
             raise InvalidInput(
-                f"traffic {words[:80]!r}: {option[:40]!r} is none of token=BYTES, placement=contiguous and "
+                f"traffic {text[:80]!r}: {option[:40]!r} is none of token=BYTES, placement=contiguous and "
                 "placement=eplb:EXTRA_SLOTS"
             )
-    return TraceWords(file, array, layer, token_bytes, extra_slots)
+    return TraceText(file, array, layer, token_bytes, extra_slots)
 
 
-def _file_words(place: str) -> tuple[str | None, str | None, int]:
+def _split_place(place: str) -> tuple[str | None, str | None, int]:
     """File, array and layer; no file where the words do not name a trace."""
     for ending in TRACES:
         at = place.lower().find(ending)
