@@ -220,26 +220,8 @@ def _dependencies(
     under_way: int,
     radix: int,
 ) -> Ragged:
-    """After what brought a message's parts to its sender: the copy if there was one, else every sum into it. Fans need
-    no cause where they add (their members begin with what they have) and are none where they copy (they end it)."""
-    message = np.cumsum(rows.starts) - 1
-    sender, receiver = rows.sender, rows.receiver
-    needs = np.flatnonzero(~(rows.is_fan & rows.inward))
-    gives = np.flatnonzero(~(rows.is_fan & ~rows.inward))
-    brought = rows.part[gives] * ranks + receiver[gives]
-    order = np.argsort(brought, kind="stable")
-    gives, brought = gives[order], brought[order]
-    needed = rows.part[needs] * ranks + sender[needs]
-    low = np.searchsorted(brought, needed, side="left")
-    counts = np.searchsorted(brought, needed, side="right") - low
-    need = np.repeat(needs, counts)
-    cause = gives[np.arange(len(need)) + np.repeat(low - (np.cumsum(counts) - counts), counts)]
-    earlier = rows.phase[cause] < rows.phase[need]
-    need, cause = need[earlier], cause[earlier]
-    has_copy = np.zeros(len(rows.part), np.bool_)
-    has_copy[need[~rows.reduces[cause]]] = True
-    kept = ~rows.reduces[cause] | ~has_copy[need]
-    of, on = message[need[kept]], message[cause[kept]]
+    """After what brought a message's parts to its sender, and after messages that it must not overtake."""
+    of, on = _bringing(rows, ranks)
     waits = np.zeros(len(head.part), np.bool_)
     waits[of] = True
     ends = ((head.near * (ranks + 1) + head.far + 1) * 2 + head.is_fan) * 2 + head.inward
@@ -248,6 +230,32 @@ def _dependencies(
     pairs += [_paced(end, shares_nic, window) for end in (head.sender, head.receiver)]
     of, on = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
     return Ragged.from_pairs(of, on, len(head.part))
+
+
+def _bringing(rows: _Rows, ranks: int) -> tuple[Ids, Ids]:
+    """Messages, each with one that brought a part to its sender: the copy if there was one (there is no second), else
+    every sum into it. Fans need no cause where they add (their members begin with what they have) and are none where
+    they copy (they end it)."""
+    message = np.cumsum(rows.starts) - 1
+    place = rows.part * ranks  # a part at a rank, once that is added
+    needs = np.flatnonzero(~(rows.is_fan & rows.inward))
+    needed = place[needs] + rows.sender[needs]
+    copies, sums = np.flatnonzero(~rows.reduces & ~rows.is_fan), np.flatnonzero(rows.reduces)
+    places = int(place.max()) + ranks
+    copy_at = np.full(places, -1, np.int32)
+    copy_at[place[copies] + rows.receiver[copies]] = copies
+    copy = copy_at[needed]
+    has_copy = (copy >= 0) & (rows.phase[copy] < rows.phase[needs])
+    summed = place[sums] + rows.receiver[sums]
+    sums = sums[np.argsort(summed, kind="stable")]
+    first = np.concatenate([[0], np.cumsum(np.bincount(summed, minlength=places))])
+    low, high = (first[needed[~has_copy] + more] for more in (0, 1))
+    need = np.repeat(needs[~has_copy], high - low)
+    cause = sums[_spans(low, high - low, np.arange(len(low)))]
+    is_before = rows.phase[cause] < rows.phase[need]
+    of = np.concatenate([needs[has_copy], need[is_before]])
+    on = np.concatenate([copy[has_copy], cause[is_before]])
+    return message[of], message[on]
 
 
 def _paced(ends: Ids, chosen: NDArray[np.bool_], ahead: int) -> tuple[Ids, Ids]:
