@@ -70,6 +70,15 @@ def test_balanced_traffic_pays_for_nothing() -> None:
     assert set(plan.messages["phase"]) == {Phase.LOCAL, Phase.SCALE_OUT}
 
 
+def test_lanes_that_are_alike_do_not_wait_all_at_once() -> None:
+    """Each has one slice at a time on the wire: were they cut alike, the NIC would idle while all wait for arrivals."""
+    cluster = il.cluster("h800", servers=5)
+    plan = il.plan(cluster, il.traffic.uniform(cluster, bytes_per_gpu="1 MB"), algorithm="adaptive", way="burst")
+    sent = plan.messages
+    is_first = (sent["src"] == 0) & (sent["phase"] == Phase.SCALE_OUT) & (sent["slice"] == 0)
+    assert len(set(sent["size_bytes"][is_first])) == np.count_nonzero(is_first) == 4
+
+
 def test_the_smallest_traffic_goes_direct_and_the_reason_says_so() -> None:
     cluster = il.cluster("h200", servers=2)
     plan = il.plan(cluster, il.traffic.uniform(cluster, bytes_per_gpu="64 kB"), algorithm="adaptive")

@@ -116,6 +116,9 @@ public:
             wanted_.clear();
             first_sender_ = to_int32(src * width_);
             first_receiver_ = to_int32(dst * width_);
+            const auto servers = static_cast<double>(plan_.servers);
+            const auto turn = static_cast<double>((dst + plan_.servers - src) % plan_.servers);  // 1 ... servers - 1
+            stagger_ = (turn - servers / 2) / (servers - 1);
             number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
                 cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
@@ -314,9 +317,20 @@ private:
         return sum;
     }
 
+    /// Where a slice of a lane begins. Where each waits for the one before it, the lanes of a NIC must not all wait at
+    /// once, with the wire idle: to every server slices end at another moment, up to half a slice early or late.
+    [[nodiscard]] std::int64_t start_of(const LaneCut& cut, std::int64_t slice) const {
+        const auto evenly = [&](std::int64_t at) { return slice_start(cut.bytes, at, cut.count); };
+        const std::int64_t start = evenly(slice);
+        if (plan_.pace != Pace::kBurst || parcels_ || cut.in_flight > 1 || slice <= 0 || slice >= cut.count)
+            return start;
+        const std::int64_t room = std::min(start - evenly(slice - 1), evenly(slice + 1) - start);
+        return start + static_cast<std::int64_t>(stagger_ * static_cast<double>(room));
+    }
+
     /// One slice of a lane as a message.
     void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice, std::int32_t turn) {
-        const std::int64_t last = cut.first + slice_start(cut.bytes, slice + 1, cut.count);
+        const std::int64_t last = cut.first + start_of(cut, slice + 1);
         if (std::exchange(cut.until, last) == last) return;
         const std::int64_t helped_last = helped_before(load, last), own_last = last - helped_last;
         if (!cut.wanted_own.meets(cut.own.until, own_last) && !cut.wanted_helped.meets(cut.helped.until, helped_last)) {
@@ -333,7 +347,7 @@ private:
         if (plan_.pace == Pace::kBurst) {
             // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire
             // together.
-            const std::int64_t along = (cut.first + slice_start(cut.bytes, slice, cut.count)) / cut.in_flight;
+            const std::int64_t along = (cut.first + start_of(cut, slice)) / cut.in_flight;
             const std::int64_t part = plan_.is_pair_burst
                                           ? slice * kMostSlices / cut.count
                                           : std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
@@ -403,6 +417,7 @@ private:
     std::optional<TileParcels> parcels_;
     PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::int32_t first_sender_ = 0, first_receiver_ = 0;  // ranks of the tile's servers
+    double stagger_ = 0;  // of a slice, that those between them end late
     std::vector<LaneCut> lane_cuts_;
     std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
     std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
