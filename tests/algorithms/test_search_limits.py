@@ -147,7 +147,7 @@ def test_paths_that_share_links_are_timed_up_to_50000_transfers(longest: int, is
     ticks = arcs.ticks(1, 1.0)
     made = {name: TimedAnswer(chunks, arcs, ticks, transfers(n)) for name, n in (("a", longest), (guided.SHARING, 3))}
     outcome = guided.Outcome(made[guided.SHARING], guided.SHARING, made, {"a": 2.0, guided.SHARING: 1.0}, 0, "")
-    assert outcome.best_by(lambda answer: -len(answer.timed.arc)).way == ("a" if is_timed else guided.SHARING)
+    assert outcome.best_by(lambda answer: -len(answer.transfers.arc)).way == ("a" if is_timed else guided.SHARING)
 
 
 def test_slices_of_owners_are_at_most_32_and_as_many_as_waits_allow(monkeypatch: pytest.MonkeyPatch) -> None:
