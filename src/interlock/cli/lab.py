@@ -169,10 +169,11 @@ def step(
       interlock lab step --nic 2Mbit --scale-up 20Mbit --port-queue 40kB --size 1MB --skew 0.4 --repeat 3
     """
     _need_torch()
-    from interlock.lab import compare_step_in_lab, ranks_in
+    from interlock.lab import compare_step_in_lab, dispatched, ranks_in
 
     _check_repeat(repeat)
     names = [word.strip() for word in algorithms.split(",") if word.strip()]
+    size_bytes = parse_bytes(size, "--size")
     asked = _Asked(servers, gpus, nic, scale_up, None, port_queue)
     with _network(name, asked, STEP_PORT_QUEUE) as network, progress_of(4, "lab") as say:
         say("starting ranks")
@@ -180,7 +181,7 @@ def step(
             rows = compare_step_in_lab(
                 ranks,
                 network.spec,
-                parse_bytes(size, "--size"),
+                size_bytes,
                 names,
                 repeat=repeat,
                 calibrate_s=calibrate_s,
@@ -189,8 +190,10 @@ def step(
                 progress=say,
             )
     title = f"layer beside Reduce-Scatters, {size} per rank, {_network_name(network.spec)}"
+    uneven = dispatched(network.spec.to_cluster(), size_bytes, skew, seed).unevenness
     if as_json:
-        print_json({"problem": {"name": title}, "results": [asdict(row) for row in rows], "times_are": "measured"})
+        problem = {"name": title, "unevenness": asdict(uneven)}
+        print_json({"problem": problem, "results": [asdict(row) for row in rows], "times_are": "measured"})
     else:
         cells = [
             [
@@ -204,7 +207,8 @@ def step(
             for row in rows
         ]
         header = ["way", "measured", "least to most", "predicted", "bound", "valid"]
-        print_table(title, header, cells, ["Measured is the median, of the slowest rank each time."])
+        notes = ["Measured is the median, of the slowest rank each time.", f"Traffic of dispatch: {uneven.summary}."]
+        print_table(title, header, cells, notes)
     return 0 if all(row.valid for row in rows) else 1
 
 

@@ -4,7 +4,7 @@ from interlock.lab.collectives import collective_of, compare_collective_in_lab
 from interlock.lab.network import LabSpec, LabUnavailable, Network, check_available, reap, running
 from interlock.lab.ranks import RankContext, RankFailed, Ranks, Seat
 from interlock.lab.run import LabRow, compare_in_lab, ranks_in
-from interlock.lab.steps import StepRow, compare_step_in_lab
+from interlock.lab.steps import StepRow, compare_step_in_lab, dispatched
 
 __all__ = [
     "LabRow",
@@ -21,6 +21,7 @@ __all__ = [
     "compare_collective_in_lab",
     "compare_in_lab",
     "compare_step_in_lab",
+    "dispatched",
     "ranks_in",
     "reap",
     "running",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from interlock.torch_steps import Step as StepRun
 
-__all__ = ["StepRow", "compare_step_in_lab", "layer_of"]
+__all__ = ["StepRow", "compare_step_in_lab", "dispatched", "layer_of"]
 
 WARM_UP = 1
 
@@ -46,13 +46,18 @@ class StepRow:
     repeats: int
 
 
+def dispatched(cluster: Cluster, bytes_per_rank: int, skew: float, seed: int) -> Demand:
+    """What ranks dispatch, in whole elements."""
+    drawn = zipf(cluster, skew=skew, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
+    return matrix(drawn * ELEMENT_BYTES, "zipf")
+
+
 def layer_of(cluster: Cluster, bytes_per_rank: int, skew: float, seed: int) -> Step:
     """Dispatch, computation and combine beside Reduce-Scatters of gradients that are ready first, all about as long.
 
     Gradients are those of the same GPUs of all servers, as data-parallel groups are.
     """
-    drawn = zipf(cluster, skew=skew, bytes_per_gpu=bytes_per_rank, seed=seed).bytes_matrix // ELEMENT_BYTES
-    demand = matrix(drawn * ELEMENT_BYTES, "zipf")
+    demand = dispatched(cluster, bytes_per_rank, skew, seed)
     alone = Step(cluster)
     alone.move("dispatch", demand)
     alone_s = plan_step(alone, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
