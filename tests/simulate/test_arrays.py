@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 import interlock as il
 from interlock.ragged import Ragged
-from interlock.simulate import explain, simulate
-from interlock.simulate.explain import Load, explain_against, link_groups, link_name
+from interlock.simulate import simulate
+from interlock.simulate.explain import link_groups, link_name
 from interlock.simulate.network import _channels, _loss_curve, path_latency_s
 from interlock.topology import Fabric
 from simulate.strategies import bare_schedule, crossbar
@@ -83,23 +81,3 @@ def test_links_are_named_by_their_role() -> None:
     assert [(group.what, group.links.tolist()) for group in link_groups(switched)][:4] == [
         ("sends", [8, 9, 10, 11]), ("receives", [12, 13, 14, 15]), ("sends", [0, 1, 2, 3]), ("receives", [4, 5, 6, 7]),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("needs", "shares", "said"),
-    [
-        ((1.0, 1.005), (0.5, 0.25), "that is at work"),
-        ((1.0, 1.006), (0.5, 0.5), "1.01x less time"),
-        ((1.0, 2.0), (0.5025, 0.5), None),
-    ],
-)
-def test_factors_of_half_a_percent_are_not_told(
-    monkeypatch: pytest.MonkeyPatch, needs: tuple[float, float], shares: tuple[float, float], said: str | None
-) -> None:
-    loads = iter([Load("this", 1, needs[0], shares[0]), Load("that", 1, needs[1], shares[1])])
-    monkeypatch.setattr(explain, "busiest", lambda result: next(loads))
-    monkeypatch.setattr(explain, "_padding_words", lambda result, name: "")
-    results: list[Any] = [SimpleNamespace(makespan_s=need / share) for need, share in zip(needs, shares, strict=True)]
-    text = explain_against(results[0], results[1], "a", "b")
-    is_load_told, is_use_told = "less time" in text, "is at work" in text
-    assert is_load_told is (needs[1] / needs[0] > 1.005) and is_use_told is (shares[0] / shares[1] > 1.005)
