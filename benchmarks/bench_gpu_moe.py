@@ -16,6 +16,7 @@ import math
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -299,46 +300,62 @@ LINKS = {  # hidden, inner, all experts, tokens that come to one rank of eight
 WAYS = ((4, 1), (8, 1), (8, 2), (16, 1), (16, 2), (16, 4), (32, 4))  # chunks, parts of the tokens
 
 
-def over_link(name: str, repeats: int, seed: int) -> dict[str, Any]:
+Way = tuple[int, int]  # chunks, parts of the tokens
+Variant = tuple[Way, int]  # and the lag between arrivals and departures
+
+
+class SlowLink:
     """One rank of eight, the others' tokens in pinned host memory: the host link is a real slow link."""
-    hidden, inner, all_experts, num_tokens = LINKS[name]
-    torch.manual_seed(seed)
-    num_experts = all_experts // 8
-    chosen = torch.rand(int(num_tokens * 2.5), all_experts, device="cuda").topk(TOP_K, 1).indices
-    weights = torch.softmax(torch.randn(len(chosen), TOP_K, device="cuda"), 1)
-    is_here = (chosen < num_experts).any(1)
-    chosen, weights = chosen[is_here][:num_tokens], weights[is_here][:num_tokens]
-    chosen = torch.where(chosen < num_experts, chosen, -1)
-    options = {"device": "cuda", "dtype": torch.bfloat16}
-    gate_up = torch.empty(num_experts, 2 * inner, hidden, **options).normal_(0, hidden**-0.5)
-    down = torch.empty(num_experts, hidden, inner, **options).normal_(0, inner**-0.5)
-    tokens = torch.randn(num_tokens, hidden, **options)
-    x, y = tokens.cpu().pin_memory(), torch.empty(num_tokens, hidden, dtype=torch.bfloat16).pin_memory()
-    x_here, y_here = torch.empty_like(tokens), torch.empty_like(tokens)
-    side = torch.cuda.Stream()
 
-    tables = make_tables(chosen, weights, num_experts, hidden, inner)
-    rows = int(tables.row_ends[-1])
-    token, ends = tables.token_of.long()[:rows], tables.row_ends
-    up_t, down_t = gate_up.transpose(1, 2), down.transpose(1, 2)
-    inner_rows = x_here.new_empty(rows, inner)
+    def __init__(self, name: str, seed: int) -> None:
+        hidden, inner, all_experts, num_tokens = LINKS[name]
+        torch.manual_seed(seed)
+        self.num_experts = all_experts // 8
+        chosen = torch.rand(int(num_tokens * 2.5), all_experts, device="cuda").topk(TOP_K, 1).indices
+        weights = torch.softmax(torch.randn(len(chosen), TOP_K, device="cuda"), 1)
+        is_here = (chosen < self.num_experts).any(1)
+        chosen, self.weights = chosen[is_here][:num_tokens], weights[is_here][:num_tokens]
+        self.chosen = torch.where(chosen < self.num_experts, chosen, -1)
+        options = {"device": "cuda", "dtype": torch.bfloat16}
+        self.gate_up = torch.empty(self.num_experts, 2 * inner, hidden, **options).normal_(0, hidden**-0.5)
+        self.down = torch.empty(self.num_experts, hidden, inner, **options).normal_(0, inner**-0.5)
+        self.tokens = torch.randn(num_tokens, hidden, **options)
+        self.x = self.tokens.cpu().pin_memory()
+        self.y = torch.empty(num_tokens, hidden, dtype=torch.bfloat16).pin_memory()
+        self.x_here, self.y_here = torch.empty_like(self.tokens), torch.empty_like(self.tokens)
+        self.side = torch.cuda.Stream()
+        self.tables = make_tables(self.chosen, self.weights, self.num_experts, hidden, inner)
+        self.num_rows = int(self.tables.row_ends[-1])
+        self.token_of = self.tables.token_of.long()[: self.num_rows]
+        self.inner_rows = self.x_here.new_empty(self.num_rows, inner)
 
-    def sequential() -> None:
-        x_here.copy_(x, non_blocking=True)
-        both = torch._grouped_mm(x_here.index_select(0, token), up_t, offs=ends)
-        split_swiglu[(rows,)](both, inner_rows, inner, BLOCK=1024)
-        made = torch._grouped_mm(inner_rows, down_t, offs=ends)
-        y_here.copy_(sum_rows(made, tables, tables.out_weight))
-        y.copy_(y_here, non_blocking=True)
+    def bring(self) -> None:
+        """All tokens to the device."""
+        self.x_here.copy_(self.x, non_blocking=True)
 
-    def both_ways() -> None:
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            y.copy_(y_here, non_blocking=True)
-        x_here.copy_(x, non_blocking=True)
-        torch.cuda.current_stream().wait_stream(side)
+    def send(self) -> None:
+        """All results to the host."""
+        self.y.copy_(self.y_here, non_blocking=True)
 
-    def in_pieces(order: Order) -> Callable[[], None]:
+    def sequential(self) -> None:
+        """Bring, compute with torch, send."""
+        self.bring()
+        ends, inner = self.tables.row_ends, self.inner_rows.shape[1]
+        gate_up = torch._grouped_mm(self.x_here.index_select(0, self.token_of), self.gate_up.transpose(1, 2), offs=ends)
+        split_swiglu[(self.num_rows,)](gate_up, self.inner_rows, inner, BLOCK=1024)
+        results = torch._grouped_mm(self.inner_rows, self.down.transpose(1, 2), offs=ends)
+        self.y_here.copy_(sum_rows(results, self.tables, self.tables.out_weight))
+        self.send()
+
+    def at_once(self, bring: Callable[[], Any], send: Callable[[], Any]) -> None:
+        """Both ways of the link, on a stream each."""
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            send()
+        bring()
+        torch.cuda.current_stream().wait_stream(self.side)
+
+    def in_pieces(self, order: Order) -> Callable[[], None]:
         """Both ways at once as a pipeline copies, with nothing to wait for."""
         flags = torch.zeros(order.num_chunks, dtype=torch.int32, device="cuda")
 
@@ -348,75 +365,87 @@ def over_link(name: str, repeats: int, seed: int) -> dict[str, Any]:
                 stream = torch.cuda.current_stream().cuda_stream
                 driver.cuStreamWriteValue32(stream, flags.data_ptr() + 4 * chunk, 1, 0)
 
-        def run() -> None:
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                copy(order.departure_ends, y, y_here)
-            copy(order.arrival_ends, x_here, x)
-            torch.cuda.current_stream().wait_stream(side)
+        return lambda: self.at_once(
+            lambda: copy(order.arrival_ends, self.x_here, self.x),
+            lambda: copy(order.departure_ends, self.y, self.y_here),
+        )
 
-        return run
-
-    def without_link(pipeline: Pipeline) -> Callable[[], None]:
-        def run() -> None:
-            pipeline.tables.counters.zero_()
-            pipeline.tables.counters[1 : 1 + pipeline.order.num_chunks] = 1
-            pipeline.launch()
-
-        return run
-
-    ways = [(1, 1), *((n, parts) for n, parts in WAYS if n // parts <= num_experts)]
-    orders = {way: plan_chunks(chosen, num_experts, *way) for way in ways}
-    pipelines = {(way, lag): Pipeline(orders[way], gate_up, down, weights, lag=lag) for way in ways for lag in (0, 1)}
-    longest = max(ways)
-    links = {"link": both_ways, "link in pieces": in_pieces(orders[longest])}
-    links |= {"in": lambda: x_here.copy_(x, non_blocking=True), "out": lambda: y.copy_(y_here, non_blocking=True)}
-    alone = in_turns(
-        {**links, **{f"{way} {lag}": without_link(p) for (way, lag), p in pipelines.items()}},
-        repeats,
-        takes_least=True,
-    )
-    link = tokens.numel() * 2 / alone["link"] * 1e3
-    copy_s = max(0.0, alone["link in pieces"] - alone["link"]) / 1e3 / orders[longest].num_chunks
-    faster = 2 * alone["link"] / (alone["in"] + alone["out"])
-    row_s = alone[f"{(1, 1)} 0"] / 1e3 / rows
-    predicted = {}
-    for way, lag in pipelines:
-        chunk_s, start_s = (max(0.0, alone[f"{way} {n}"] / 1e3 - rows * row_s) / way[0] for n in (lag, 0))
-        rates = Rates(link, link, row_s, chunk_s, start_s, copy_s, faster)
-        predicted[way, lag] = predict(orders[way], hidden * 2, rates, lag) * 1e3
-    best = min(predicted, key=lambda which: predicted[which])
-    print(f"== {name}: {rows} rows of {num_tokens} tokens; alone, ms: { {k: round(v, 3) for k, v in alone.items()} }")
-    print(f"  predicted before any run, ms: {predicted}; so {best}", flush=True)
-    placed = {way: x[torch.from_numpy(order.arrival)].pin_memory() for way, order in orders.items()}
-    calls: dict[str, Callable[[], Any]] = {"sequential torch": sequential}
-    which_of = {}
-    for (way, lag), pipeline in pipelines.items():
-        label = f"{way[0]} chunks, {way[1]} parts, lag {lag}"
-        which_of[label] = way, lag
-        calls[label] = lambda pipeline=pipeline, way=way: pipeline(placed[way], y)
-    errors = {}
-    full = (tokens, gate_up, down, chosen, weights)
-    for label, call in calls.items():
-        y.fill_(float("nan"))
+    def error_of(self, call: Callable[[], Any], order: Order | None) -> float:
+        """Of what a call leaves at the host, in the order in which it leaves."""
+        self.y.fill_(float("nan"))
         call()
         torch.cuda.synchronize()
-        back = y.cuda()
-        if label in which_of:
-            order = orders[which_of[label][0]]
-            back = back[torch.from_numpy(np.argsort(order.departure)).cuda()]
-        errors[label] = error_of(back, full)
+        y = self.y.cuda()
+        if order is not None:
+            y = y[torch.from_numpy(np.argsort(order.departure)).cuda()]
+        return error_of(y, (self.tokens, self.gate_up, self.down, self.chosen, self.weights))
+
+
+def without_link(pipeline: Pipeline) -> Callable[[], None]:
+    """A pipeline whose chunks are all there."""
+
+    def run() -> None:
+        pipeline.tables.counters.zero_()
+        pipeline.tables.counters[1 : 1 + pipeline.order.num_chunks] = 1
+        pipeline.launch()
+
+    return run
+
+
+def predicted_ms(link: SlowLink, pipelines: dict[Variant, Pipeline], alone: dict[str, float]) -> dict[Variant, float]:
+    """What each pipeline should take, by what the link and the experts take alone."""
+    most_chunks = pipelines[max(pipelines)].order.num_chunks
+    bytes_per_s = link.tokens.numel() * 2 / alone["link"] * 1e3
+    copy_s = max(0.0, alone["link in pieces"] - alone["link"]) / 1e3 / most_chunks
+    faster = 2 * alone["link"] / (alone["in"] + alone["out"])
+    row_s = alone[f"{(1, 1)} 0"] / 1e3 / link.num_rows
+    predicted = {}
+    for (way, lag), pipeline in pipelines.items():
+        chunk_s, start_s = (max(0.0, alone[f"{way} {n}"] / 1e3 - link.num_rows * row_s) / way[0] for n in (lag, 0))
+        rates = Rates(bytes_per_s, bytes_per_s, row_s, chunk_s, start_s, copy_s, faster)
+        predicted[way, lag] = predict(pipeline.order, link.tokens.shape[1] * 2, rates, lag) * 1e3
+    return predicted
+
+
+def over_link(name: str, repeats: int, seed: int) -> dict[str, Any]:
+    """Pipelines over a slow link: predicted from what their parts take alone, then run, beside torch in sequence."""
+    link = SlowLink(name, seed)
+    ways = [(1, 1), *((n, parts) for n, parts in WAYS if n // parts <= link.num_experts)]
+    orders = {way: plan_chunks(link.chosen, link.num_experts, *way) for way in ways}
+    pipelines = {
+        (way, lag): Pipeline(orders[way], link.gate_up, link.down, link.weights, lag=lag)
+        for way in ways
+        for lag in (0, 1)
+    }
+    parts: dict[str, Callable[[], Any]] = {
+        "link": lambda: link.at_once(link.bring, link.send),
+        "link in pieces": link.in_pieces(orders[max(ways)]),
+        "in": link.bring,
+        "out": link.send,
+        **{f"{way} {lag}": without_link(pipeline) for (way, lag), pipeline in pipelines.items()},
+    }
+    alone = in_turns(parts, repeats, takes_least=True)
+    predicted = predicted_ms(link, pipelines, alone)
+    best = min(predicted, key=lambda variant: predicted[variant])
+    rounded = {part: round(ms, 3) for part, ms in alone.items()}
+    print(f"== {name}: {link.num_rows} rows of {len(link.tokens)} tokens; alone, ms: {rounded}")
+    print(f"  predicted before any run, ms: {predicted}; so {best}", flush=True)
+
+    label_of = {(way, lag): f"{way[0]} chunks, {way[1]} parts, lag {lag}" for way, lag in pipelines}
+    placed = {way: link.x[torch.from_numpy(order.arrival)].pin_memory() for way, order in orders.items()}
+    calls: dict[str, Callable[[], Any]] = {"sequential torch": link.sequential}
+    errors = {"sequential torch": link.error_of(link.sequential, None)}
+    for variant, pipeline in pipelines.items():
+        call = partial(pipeline, placed[variant[0]], link.y)
+        calls[label_of[variant]] = call
+        errors[label_of[variant]] = link.error_of(call, pipeline.order)
     times = in_turns(calls, repeats)
+    foretold = {label: predicted[variant] for variant, label in label_of.items()}
     for label, ms in times.items():
-        foretold = predicted[which_of[label]] if label in which_of else None
-        beside = f", predicted {foretold:.3f} ({foretold / ms:.3f} of it)" if foretold else ""
-        print(
-            f"  {label:28} {ms:.3f} ms x{times['sequential torch'] / ms:.3f}  error {errors[label]:.5f}{beside}",
-            flush=True,
-        )
-    planned = next(label for label, which in which_of.items() if which == best)
-    foretold = {label: predicted[which] for label, which in which_of.items()}
-    return {"alone_ms": alone, "predicted_ms": foretold, "ms": times, "error": errors, "planned": planned}
+        beside = f", predicted {foretold[label]:.3f} ({foretold[label] / ms:.3f} of it)" if label in foretold else ""
+        ahead = times["sequential torch"] / ms
+        print(f"  {label:28} {ms:.3f} ms x{ahead:.3f}  error {errors[label]:.5f}{beside}", flush=True)
+    return {"alone_ms": alone, "predicted_ms": foretold, "ms": times, "error": errors, "planned": label_of[best]}
 
 
 def main() -> None:
