@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-
-from interlock.errors import InvalidInput
-from interlock.moe.functional import (
+from tests.moe.dysharp_packets import (
     MAX_TARGETS,
     AddressTable,
     Packet,
@@ -22,6 +20,8 @@ from interlock.moe.functional import (
     encode,
     moe_layer,
 )
+
+from interlock.errors import InvalidInput
 
 HIDDEN = 64
 Values = NDArray[np.float32]
