@@ -161,6 +161,7 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
         for way in ways:
             if not way.fits(goal, graph):
                 continue
+            # Without budget (an answer is wanted at once) no way has one of its own.
             limit = left if way.own_transfers is None or left <= 0 else way.own_transfers
             own = replace(budget, limit=limit, spent_before=spent, best_s=np.inf if best is None else best.makespan_s)
             is_enough = False

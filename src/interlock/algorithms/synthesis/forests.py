@@ -99,19 +99,18 @@ def copying_tasks(
     task = np.full(into.shape, -1, np.int32)
     task[chunk, rank] = np.arange(len(arc), dtype=np.int32)
     before = task[chunk, arcs.src[arc]]
-    late = np.zeros(len(arc), np.int64) if lateness is None else lateness[chunk]
     follows = np.flatnonzero(before >= 0)
     return Tasks(
         arc,
         chunk.astype(np.int32),
         np.zeros(len(arc), np.bool_),
         _grouped(before[follows], follows, len(arc)),
-        late,
+        np.zeros(len(arc), np.int64) if lateness is None else lateness[chunk],
     )
 
 
 def summing_and_copying_tasks(
-    forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64]
+    forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64] | None = None
 ) -> Tasks:
     """Sums up to each chunk's root, then copies down from it."""
     outof, into = forest.arc_outof[tree_of_chunk], forest.arc_into[tree_of_chunk]
@@ -137,7 +136,7 @@ def summing_and_copying_tasks(
         chunk.astype(np.int32),
         np.arange(num_up + num_down) < num_up,
         _grouped(before, after, num_up + num_down),
-        lateness[chunk],
+        np.zeros(len(chunk), np.int64) if lateness is None else lateness[chunk],
     )
 
 

@@ -93,7 +93,6 @@ class Tasks:
     reduces: NDArray[np.bool_]
     after: Ragged
     lateness: NDArray[np.int64]  # how much later than the first its chunk is meant to be, in ticks
-    shorter: NDArray[np.float64] | float = 1.0  # messages with it may get only so much of their usual length
 
     def __len__(self) -> int:
         return len(self.arc)
@@ -185,7 +184,7 @@ class ListScheduler:
             tasks.lateness,
             merging.most_chunks,
             int(merging.patience * float(np.median(ticks.overhead))),
-            np.zeros(0, np.int64) if most_ticks is None else (most_ticks[tasks.arc] * tasks.shorter).astype(np.int64),
+            np.zeros(0, np.int64) if most_ticks is None else most_ticks[tasks.arc].astype(np.int64),
             arcs.src[orbit_arc],
             ticks.opening,
             refinements,

@@ -38,7 +38,6 @@ CENTRAL = 1.3  # how much farther from its farthest rank a root may be than the 
 # 12 % were lost where most, without the third 8 %, of 52 drawn All-Reduces.
 TREES = ((1.0, 1.0), (3.0, 10.0), (0.1, 1.0))
 MORE_CHUNKS = (1.3, 2.6, 4.0, 0.7)  # merged on their way, more of them fill and drain the trees sooner
-PACES = (1.0, 0.3)  # how strictly chunks keep their order; the second for the first number of chunks merged
 OTHER_TREES = ((3.0, 10.0), (0.3, 4.0), (0.1, 1.0), (0.3, 1.0))  # laid from other seeds; without, 1.2 % slower
 
 
@@ -63,7 +62,7 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
         forest = _laid(goal, arcs, ticks, num_chunks, roots, kind, budget.seed, pairs)
         if forest.peak_ticks * ticks.tick_s >= best_s:
             continue  # its busiest link alone takes as long as an answer
-        answer = _answer(scheduler, _fastest(forest, scheduler, PACES[0], budget, never_merged))
+        answer = _answer(scheduler, _fastest(forest, scheduler, budget, never_merged))
         yield answer
         forests.append((answer.makespan_s, place, forest))
         best_s = min(best_s, answer.makespan_s)
@@ -74,8 +73,7 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
         is_afforded = budget.affords(10 * len(scheduler.chunks) * goal.num_ranks)
         if not is_afforded or int(scheduler.chunks.length.max()) < LEAST_CHUNK_BYTES:
             continue
-        pace = PACES[parts == counts[0]]
-        answer = _answer(scheduler, _fastest(forest, scheduler, pace, budget, merged_evenly))
+        answer = _answer(scheduler, _fastest(forest, scheduler, budget, merged_evenly))
         yield answer
         if answer.makespan_s < best_s:
             best_s, best_parts = answer.makespan_s, parts
@@ -91,7 +89,7 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
         budget.spend(effort)
         roots = choices[attempt % len(choices)]
         forest = _laid(goal, arcs, ticks, num_chunks, roots, kind, budget.seed + 1 + attempt, pairs)
-        yield _answer(scheduler, _fastest(forest, scheduler, PACES[0], budget, merged_evenly))
+        yield _answer(scheduler, _fastest(forest, scheduler, budget, merged_evenly))
 
 
 def _scheduler(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, parts: int) -> ListScheduler:
@@ -151,13 +149,12 @@ def _laid(
 def _fastest(
     forest: Forest,
     scheduler: ListScheduler,
-    pace: float,
     budget: Budget,
     mergings_for: Callable[[float], tuple[Merging, ...]],
 ) -> TimedTransfers:
     """Chunks dealt out to the trees in turn, each meant to be a little later than the one before."""
     number = np.arange(len(scheduler.chunks))
     tree = (number % len(forest.root)).astype(np.int32)
-    lateness = np.rint(number * (pace * forest.peak_ticks / len(number))).astype(np.int64)
+    lateness = np.rint(number * (forest.peak_ticks / len(number))).astype(np.int64)
     tasks = summing_and_copying_tasks(forest, tree, scheduler.arcs, lateness)
     return fastest(tasks, scheduler, forest.peak_ticks, budget, mergings_for)

@@ -39,7 +39,7 @@ MOST_STEPS = 10_000_000  # as many as the core takes
 EFFORT_PER_TRANSFER = 400  # how much of it takes as long as to schedule a transfer
 MOST_TRANSFERS = 250_000  # in one schedule: a cap on time
 TOLERANCE = 0.01  # of the busiest link's time: the program ends there
-# The next four were each changed alone on 194 drawn problems (`bench_ways.problems(991)`, this way only, simulated).
+# The next three were each changed alone on 194 drawn problems (`bench_ways.problems(991)`, this way only, simulated).
 # Time on the way weighs as much as price: both are seconds. From 0 to 4 the average stays within 0.2 %.
 HASTE = 1.0
 # One after the other over the slowest link of a tree, for each hop on the way.
@@ -49,10 +49,6 @@ ABOUT_THE_BEST = tuple(Merging(4096, most_of_best=part) for part in (1.7, 2.8, 1
 # How strictly chunks keep their order: between the first and the last lies half of the time of the busiest link.
 # Without an order schedules were 1.6 % slower on average; 0.1 and 1 are as good as this.
 PACE = 0.5
-# In the first and the last tenth, where trees fill and drain, chunks and messages get shorter, down to THIN of the
-# longest. All alike were 0.2 % slower on average, 16 % where they lost most.
-TAPER = 0.1
-THIN = 0.3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,13 +182,11 @@ def _cut(goal: TreeGoal, proportions: Proportions, count: int) -> tuple[Chunks, 
     `count` that keep the busiest link busy."""
     first = np.concatenate([[0], proportions.end[:-1]])
     size = proportions.end - first
-    mean = float(np.mean(1.0 / _tapered(np.linspace(0.0, 1.0, 1001))))
-    slots = np.ceil(size * proportions.slowest * (mean * count / max(1, proportions.forest.peak_ticks)))
+    slots = np.ceil(size * proportions.slowest * (count / max(1, proportions.forest.peak_ticks)))
     pieces = np.clip(slots, 1, np.maximum(1, size // LEAST_CHUNK_BYTES)).astype(np.int64)
     tree = np.repeat(np.arange(len(size), dtype=np.int32), pieces)
     place = np.arange(len(tree)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    last_when, when = _when((place + 1) / pieces[tree]), _when((place + 0.5) / pieces[tree])
-    within = np.minimum(np.rint(size[tree] * last_when).astype(np.int64), size[tree])
+    within = np.rint(size[tree] * ((place + 1) / pieces[tree])).astype(np.int64)
     piece_end = first[tree] + np.where(place + 1 == pieces[tree], size[tree], within)
     # Items of one root follow each other, and a piece that spans several becomes several.
     order = (
@@ -206,7 +200,7 @@ def _cut(goal: TreeGoal, proportions: Proportions, count: int) -> tuple[Chunks, 
     row = np.searchsorted(item_end, start, side="right")
     item = order[row]
     chunks = Chunks(item.astype(np.int32), start - (item_end[row] - goal.size_bytes[item]), end - start)
-    return chunks, tree[piece], when[piece]
+    return chunks, tree[piece], ((place + 0.5) / pieces[tree])[piece]
 
 
 def _tasks(
@@ -214,17 +208,4 @@ def _tasks(
 ) -> Tasks:
     lateness = np.rint(when * (PACE * proportions.forest.peak_ticks)).astype(np.int64)
     make = summing_and_copying_tasks if goal.direction is Direction.IN_AND_OUT else copying_tasks
-    tasks = make(proportions.forest, tree, arcs, lateness)
-    return replace(tasks, shorter=_tapered(when)[tasks.chunk])
-
-
-def _tapered(when: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How long chunks are: shorter towards the beginning and the end, where trees fill and drain."""
-    return np.clip(np.minimum(when, 1.0 - when) / TAPER, THIN, 1.0)
-
-
-def _when(part: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By when a part of all chunks has gone, both from 0 to 1."""
-    when = np.linspace(0.0, 1.0, 1001)
-    gone = np.cumsum(1.0 / _tapered(when))
-    return np.interp(part, (gone - gone[0]) / (gone[-1] - gone[0]), when)
+    return make(proportions.forest, tree, arcs, lateness)

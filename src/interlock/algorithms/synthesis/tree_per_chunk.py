@@ -40,7 +40,6 @@ CHUNKS_PER_ARC = (64, 128)  # so that a link of a sixteenth of the speed still h
 # were up to 5 % slower, but a Broadcast of 1 GiB on a torus almost twice as fast.
 HASTE = 0.3
 PASSES = 6  # times that every tree is laid anew, at the prices that the others left
-PACE = 0.1  # how strictly sums keep their order; without any, 3 % slower at most, and 2 % faster elsewhere
 # Sums pass more hops, which shorter messages fill sooner.
 SHORTER_MESSAGES = tuple(replace(LONG_MESSAGES[0], most_overheads=most) for most in (12.0, 16.0, 8.0, 24.0))
 MESSAGE = 16  # how much longer than its overhead a message is, more or less
@@ -76,8 +75,7 @@ def tree_per_chunk(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Ans
         if has_sums:
             everyone = np.arange(goal.num_ranks, dtype=np.int32)
             forest = _swept(arcs, ticks, chunks, number % goal.num_ranks, budget, everyone)
-            lateness = np.rint(number * (PACE * forest.peak_ticks / len(chunks))).astype(np.int64)
-            tasks = summing_and_copying_tasks(forest, number, arcs, lateness)
+            tasks = summing_and_copying_tasks(forest, number, arcs)
         else:
             forest = _swept(arcs, ticks, chunks, goal.root[chunks.item], budget)
             tasks = copying_tasks(forest, number, arcs)
