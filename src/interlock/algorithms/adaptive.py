@@ -9,12 +9,12 @@
 One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in these steps:
 
 1. `sum_tiles`, `rank_loads`: what servers and ranks owe each other, and the seconds that no plan can beat;
-2. `Slices`: how finely lanes are cut, so that hops hide behind the wire;
+2. `Slices`: how finely lanes (what goes from one NIC to one NIC) are cut, so that hops hide behind the wire;
 3. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
    from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
    by NIC rate that leave busy ports inside servers time (burst);
 4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports. `Ledger`: they are summed
-   up, where ports inside servers have time to spare, and beyond 128 ranks;
+   up, where ports inside servers have time to spare and NICs are alike, and beyond 128 ranks;
 5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
 6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
    they are asked for.
@@ -60,7 +60,8 @@ def adaptive(
     way
         "direct", "burst", "staged" or "detour"; None takes the fastest by prediction.
     slices
-        Slices per lane of average size; 0 chooses.
+        Slices per lane of average size; 0 chooses. With a number, only ways whose lanes are cut alike are compared:
+        burst and staged.
     scratch_bytes
         Most bytes that may wait at any GPU on their way to others; None sets no limit. It goes before the others: where
         a way cannot keep it, the traffic goes in rounds or another way.
