@@ -68,11 +68,16 @@ public:
           is_dirty_(work.orbit_resources.num_rows()),
           coming_(merging.patience_ticks > 0 ? work.orbit_resources.num_rows() : 0),
           is_busy_(at(work.num_resources)),
+          waiting_(at(work.num_resources)),
+          is_waiting_(work.orbit_resources.values.size()),
           open_(work.opening_ticks > 0 && !work.orbit_sender.empty() ? at(std::ranges::max(work.orbit_sender)) + 1 : 0,
                 kClosed) {
         result_.start_ticks.assign(work.task_orbit.size(), 0);
         result_.message.assign(work.task_orbit.size(), -1);
-        index_orbits_by_resource();
+        for (std::size_t orbit = 0; orbit < ready_.size(); ++orbit) {
+            const std::size_t places = work.orbit_resources[orbit].size();
+            place_orbit_.insert(place_orbit_.end(), places, static_cast<std::int32_t>(orbit));
+        }
     }
 
     ListSchedule run() {
@@ -114,31 +119,32 @@ private:
         std::int32_t first_task, last_task;  // range of carried_
     };
 
-    void index_orbits_by_resource() {
-        orbit_offsets_.assign(at(work_.num_resources) + 1, 0);
-        for (const std::int32_t resource : work_.orbit_resources.values) ++orbit_offsets_[at(resource) + 1];
-        for (std::size_t r = 1; r < orbit_offsets_.size(); ++r) orbit_offsets_[r] += orbit_offsets_[r - 1];
-        orbits_.resize(work_.orbit_resources.values.size());
-        std::vector<std::int64_t> next(orbit_offsets_.begin(), orbit_offsets_.end() - 1);
-        for (std::size_t orbit = 0; orbit < ready_.size(); ++orbit) {
-            for (const std::int32_t resource : work_.orbit_resources[orbit]) {
-                orbits_[static_cast<std::size_t>(next[at(resource)]++)] = static_cast<std::int32_t>(orbit);
-            }
-        }
-    }
-
     bool later(std::int32_t a, std::int32_t b) const {
         const std::int64_t pa = priority_[at(a)], pb = priority_[at(b)];
         return pa != pb ? pa < pb : a > b;
     }
+    bool is_free(std::int32_t orbit) const {
+        return std::ranges::none_of(work_.orbit_resources[at(orbit)], [&](std::int32_t r) { return is_busy_[at(r)]; });
+    }
+    // What waits for a resource besides is touched when the last of them is released.
     void touch(std::int32_t orbit) {
-        if (is_dirty_[at(orbit)] || ready_[at(orbit)].empty()) return;
+        if (is_dirty_[at(orbit)] || ready_[at(orbit)].empty() || !is_free(orbit)) return;
         is_dirty_[at(orbit)] = 1;
         dirty_.push_back(orbit);
+    }
+    // From now on the orbit's resources know that it waits for them.
+    void wait(std::int32_t orbit) {
+        for (auto place = at(work_.orbit_resources.offsets[at(orbit)]);
+             place < at(work_.orbit_resources.offsets[at(orbit) + 1]); ++place) {
+            if (is_waiting_[place]) continue;
+            is_waiting_[place] = 1;
+            waiting_[at(work_.orbit_resources.values[place])].push_back(static_cast<std::int32_t>(place));
+        }
     }
     void make_ready(std::int32_t task) {
         const std::int32_t orbit = work_.task_orbit[at(task)];
         auto& heap = ready_[at(orbit)];
+        if (heap.empty()) wait(orbit);
         heap.push_back(task);
         std::push_heap(heap.begin(), heap.end(), [&](std::int32_t a, std::int32_t b) { return later(a, b); });
         touch(orbit);
@@ -153,10 +159,7 @@ private:
     bool can_send(std::int32_t orbit, std::int64_t now) const {
         if (ready_[at(orbit)].empty() || is_worth_waiting(orbit, now)) return false;
         if (!open_.empty() && open_[at(work_.orbit_sender[at(orbit)])] > now) return false;
-        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
-            if (is_busy_[at(resource)]) return false;
-        }
-        return true;
+        return is_free(orbit);
     }
 
     // Something will be ready so soon that to send it along costs less than a message of its own.
@@ -182,12 +185,18 @@ private:
         const std::span<const double> shares = work_.orbit_shares[at(orbit)];
         for (std::size_t number = 0; number < resources.size(); ++number) {
             if (what == kWholly ? shares[number] < 1.0 : at(what) != number) continue;
-            const std::int32_t resource = resources[number];
-            is_busy_[at(resource)] = 0;
-            const auto first = static_cast<std::size_t>(orbit_offsets_[at(resource)]);
-            const auto last = static_cast<std::size_t>(orbit_offsets_[at(resource) + 1]);
-            for (std::size_t i = first; i < last; ++i) touch(orbits_[i]);
+            is_busy_[at(resources[number])] = 0;
+            touch_waiting(resources[number]);
         }
+    }
+    // Orbits with nothing left to send are forgotten here: to look for them when they send would take longer.
+    void touch_waiting(std::int32_t resource) {
+        std::erase_if(waiting_[at(resource)], [&](std::int32_t place) {
+            const std::int32_t orbit = place_orbit_[at(place)];
+            touch(orbit);
+            is_waiting_[at(place)] = !ready_[at(orbit)].empty();
+            return !is_waiting_[at(place)];
+        });
     }
     void touch_all(std::int32_t sender) {
         for (std::size_t orbit = 0; orbit < ready_.size(); ++orbit) {
@@ -264,9 +273,11 @@ private:
     std::vector<std::uint8_t> is_dirty_;
     std::vector<std::vector<std::int64_t>> coming_;  // per orbit, when tasks on the way will be ready, ascending
     std::vector<std::uint8_t> is_busy_;
+    std::vector<std::vector<std::int32_t>> waiting_;  // per resource, places in orbit_resources of ready orbits
+    std::vector<std::uint8_t> is_waiting_;            // per place
+    std::vector<std::int32_t> place_orbit_;
     std::vector<std::int64_t> open_;  // per sender, from when on; empty where opening takes no time
-    std::vector<std::int64_t> orbit_offsets_;
-    std::vector<std::int32_t> orbits_, dirty_, carried_;
+    std::vector<std::int32_t> dirty_, carried_;
     std::vector<Sent> sent_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
     ListSchedule result_;
