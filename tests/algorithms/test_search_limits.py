@@ -16,6 +16,7 @@ from interlock.algorithms.synthesis import packed_pairs, packed_trees, proportio
 from interlock.algorithms.synthesis.answers import SlotAnswer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.forests import Forest, copying_tasks, summing_and_copying_tasks
 from interlock.algorithms.synthesis.goal import TreeGoal, cut, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.algorithms.synthesis.greedy_rounds import is_as_good_as_it_gets
@@ -25,7 +26,7 @@ from interlock.algorithms.synthesis.list_schedule import (
     more_parts_are_no_use,
     overhead_share,
 )
-from interlock.algorithms.synthesis.paths import _in_turn, path_tasks
+from interlock.algorithms.synthesis.paths import _in_turn, balanced_paths, path_tasks
 from interlock.algorithms.synthesis.symmetric import _rank_zero
 from interlock.algorithms.synthesis.symmetry import quotient_of
 from interlock.algorithms.synthesis.tree_per_chunk import _is_worthwhile, has_many_links
@@ -326,3 +327,26 @@ def test_a_fair_effort_is_60000_transfers_and_fair_is_5_percent_above_the_proof(
 
     assert ends(60_000, 2.11) and not ends(59_999, 2.11) and not ends(60_000, 2.1101)
     assert ends(0, 1.003) and not ends(0, 1.0031)
+
+
+def test_the_first_cut_is_tried_however_many_paths_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.algorithms.synthesis.paths.MANY_PATHS", 0)
+    ring = il.topology.ring(3, bandwidth="1 GB/s")
+    goal = goal_on(ring, il.all_to_all("3 MB"))
+    made = [len(answer.chunks) for answer in balanced_paths(goal, graph_of(ring), Budget(10**6, Bound(0.0)))]
+    assert made == [6]
+
+
+def test_sums_flow_to_the_root_and_copies_from_it_hop_by_hop() -> None:
+    """Arcs 0: 0-2, 1: 1-0, 2: 2-0, 3: 0-1; up from 1 over 0 to the root 2, and back the same way."""
+    arcs = arcs_of(il.topology.from_edges([0, 1, 2, 0], [2, 0, 0, 1], "1 GB/s"))
+    up, down = np.array([[0, 1, -1]], np.int32), np.array([[2, 3, -1]], np.int32)
+    forest = Forest(np.array([2], np.int32), down, up, 0)
+    tasks = summing_and_copying_tasks(forest, np.zeros(2, np.int32), arcs, np.array([5, 7]))
+    assert tasks.arc.tolist() == [0, 1, 0, 1, 2, 3, 2, 3] and tasks.chunk.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert tasks.reduces.tolist() == [True] * 4 + [False] * 4 and tasks.lateness.tolist() == [5, 5, 7, 7] * 2
+    assert tasks.after.counts.tolist() == [1, 1, 1, 1, 1, 0, 1, 0]
+    assert tasks.after.values.tolist() == [4, 0, 6, 2, 5, 7]
+    copies = copying_tasks(forest, np.zeros(1, np.int32), arcs)
+    assert copies.arc.tolist() == [2, 3] and copies.after.counts.tolist() == [1, 0]
+    assert copies.after.values.tolist() == [1] and copies.lateness.tolist() == [0, 0]

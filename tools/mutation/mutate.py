@@ -337,9 +337,17 @@ def tell(mutants: list[Mutant], work: Path, target: Path | None, seed: int) -> N
         facts = {"benchmark": "mutation", "machine": made_on, "seed": seed}
         sample = {"seed": seed, "commit": made_on["commit"]}
         listed = [{"folder": folder, **sample, **row} for folder, row in rows.items() if row["tried"]]
-        kept = json.loads(target.read_text())["rows"] if target.exists() else []
-        listed += [row for row in kept if not rows.get(row["folder"], {}).get("tried")]  # of an earlier sample
+        kept = json.loads(target.read_text()) if target.exists() else {"rows": [], "survivors": []}
+        is_new = {folder for folder, row in rows.items() if row["tried"]}  # the others are of earlier samples
+        listed += [row for row in kept["rows"] if row["folder"] not in is_new]
+        survivors += [row for row in kept["survivors"] if folder_of(row["place"]) not in is_new]
         target.write_text(json.dumps({**facts, "rows": listed, "survivors": survivors}, indent=1) + "\n")
+
+
+def folder_of(place: str) -> str:
+    """Of src/interlock, as rows name it."""
+    inside = Path(place).relative_to("src/interlock").parts
+    return inside[0] if len(inside) > 1 else "(top)"
 
 
 def main() -> None:
