@@ -281,17 +281,6 @@ def test_a_program_has_at_most_700_rows_and_items_of_little_overhead() -> None:
         assert proportioned_trees.fits_a_program(goal_on(ring, il.all_gather(size)), graph_of(ring)) is fits
 
 
-def test_chunks_are_thin_where_trees_fill_and_drain() -> None:
-    when = np.array([0.0, 0.03, 0.05, 0.1, 0.5, 0.9, 0.95, 1.0])
-    assert proportioned_trees._tapered(when) == pytest.approx([0.3, 0.3, 0.5, 1.0, 1.0, 1.0, 0.5, 0.3])
-    part = proportioned_trees._when(np.array([0.0, 0.5, 1.0]))
-    assert part == pytest.approx([0.0, 0.5, 1.0], abs=2e-3)
-    assert proportioned_trees._when(np.array([0.1]))[0] < 0.1  # more of them by then than time has gone
-    # 0.03 at 1 / 0.3, the logarithm of the taper up to 0.1, and 0.8 whole
-    slow = 0.1 + 0.1 * np.log(1 / 0.3)
-    assert proportioned_trees._when(np.array([slow / (2 * slow + 0.8)]))[0] == pytest.approx(0.1, abs=2e-3)
-
-
 def test_the_longest_way_of_a_tree_is_counted_in_hops() -> None:
     """Arcs 0: 0-1, 1: 1-2, 2: 0-3; a chain and a star of them, and a tree of nothing."""
     src = np.array([0, 1, 0], np.int32)
