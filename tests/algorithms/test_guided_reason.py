@@ -54,8 +54,9 @@ def test_what_ended_the_search_is_told(where: il.Topology, wanted: il.Collective
 
 @pytest.mark.parametrize("way", guided.IN_SWITCH + guided.COPIES + guided.SUMS_FOR_ALL, ids=lambda way: way.name)
 def test_every_way_says_what_it_is_for(way: guided.SearchWay) -> None:
-    """In the table, and in the same words on its page."""
-    assert f"| {way.name} | {way.purpose} |" in PAGE.read_text()
+    """In the table, and in the same words on its page, which also names the file that has it."""
+    file = f"{way.search.__module__.rpartition('.')[2]}.py"
+    assert f"| {way.name} | `{file}` | {way.purpose} |" in PAGE.read_text()
 
 
 def test_sums_and_copies_one_after_the_other_name_both_ways() -> None:
