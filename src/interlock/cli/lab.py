@@ -154,7 +154,7 @@ def step(
     algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated ways.")] = "serial,concurrent,joint",
     calibrate_s: Annotated[
         float, typer.Option("--calibrate", help="Seconds to measure each tier before planning; 0: as declared.")
-    ] = 0.0,
+    ] = 2.0,
     seed: SeedOption = 0,
     name: NameOption = None,
     as_json: JsonOption = False,

@@ -6,8 +6,10 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from interlock.collectives import CollectiveKind, reduce_scatter
 from interlock.execution import plan_step
@@ -15,10 +17,11 @@ from interlock.lab.collectives import ELEMENT_BYTES, values_of
 from interlock.lab.jobs import slowest, start_together
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, Ranks
-from interlock.lab.run import TIMEOUT_S, as_measured
+from interlock.lab.run import TIMEOUT_S, TRIALS, as_measured
 from interlock.planning import Plan
 from interlock.problem import Problem, Step, Task
 from interlock.schedule import Schedule
+from interlock.simulate import simulate
 from interlock.topology import Cluster
 from interlock.traffic import Demand, matrix, zipf
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["StepRow", "compare_step_in_lab", "dispatched", "layer_of"]
 
 WARM_UP = 1
+SMALL_MOVES = 4  # at once: a rank then has dozens of messages under way, as in a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,14 @@ def compare_step_in_lab(
     seed: int = 0,
     progress: Callable[[str], None] = lambda words: None,
 ) -> tuple[StepRow, ...]:
-    """Measure ways of one step, in turn."""
-    cluster = as_measured(spec.to_cluster(), ranks, calibrate_s, progress)
+    """Measure ways of one step, in turn.
+
+    Plans are made for what `calibrate_s` seconds per tier and a trial measure of the network, where that is not 0.
+    """
+    cluster = expected = as_measured(spec.to_cluster(), ranks, calibrate_s, progress)
+    if calibrate_s > 0:
+        cluster = with_message_cost(ranks, cluster)
+        expected = with_moved_rate(ranks, cluster, bytes_per_rank)
     progress("planning")
     step = layer_of(cluster, bytes_per_rank, skew, seed)
     plans = {name: plan_step(step, name, ELEMENT_BYTES) for name in algorithms}
@@ -111,12 +121,52 @@ def compare_step_in_lab(
                 statistics.median(seconds),
                 min(seconds),
                 max(seconds),
-                proof.makespan_s,
+                _simulated_s(plan, expected),
                 proof.lower_bound_s,
                 len(seconds),
             )
         )
     return tuple(rows)
+
+
+def with_message_cost(ranks: Ranks, cluster: Cluster) -> Cluster:
+    """The cluster with what a message costs while all ranks send and receive, which is mostly processors' time.
+
+    Every rank sends a few bytes to every other, several times at once.
+    """
+    step = Step(cluster)
+    for number in range(SMALL_MOVES):
+        step.move(f"small {number}", _equal(cluster, ELEMENT_BYTES))
+    plan, took_s = _tried(ranks, step)
+    most = int(np.bincount(plan.schedule.src.values, minlength=cluster.num_ranks).max())
+    return cluster.with_(message_overhead_s=took_s / most)
+
+
+def with_moved_rate(ranks: Ranks, cluster: Cluster, bytes_per_rank: int) -> Cluster:
+    """The cluster with NICs as fast as a move of equal parts finds them: links are measured one by one before."""
+    step = Step(cluster)
+    step.move("equal", _equal(cluster, bytes_per_rank // cluster.num_ranks))
+    plan, took_s = _tried(ranks, step)
+    part = min(1.0, _simulated_s(plan, cluster) / took_s)
+    return cluster.with_(scale_out_bandwidth_bytes_per_s=part * cluster.scale_out_bandwidth_bytes_per_s)
+
+
+def _equal(cluster: Cluster, pair_bytes: int) -> Demand:
+    """The same for every pair, in whole elements."""
+    each = max(1, pair_bytes // ELEMENT_BYTES) * ELEMENT_BYTES
+    return matrix(each * (1 - np.eye(cluster.num_ranks, dtype=np.int64)), "equal")
+
+
+def _tried(ranks: Ranks, step: Step) -> tuple[Plan, float]:
+    """A plan of a step, and the median of the seconds it takes."""
+    plan = plan_step(step, "concurrent", ELEMENT_BYTES)
+    told = ranks.call(measure_step, {"trial": (plan.problem, plan.schedule)}, TRIALS, timeout_s=TIMEOUT_S * TRIALS)
+    return plan, statistics.median(told[0]["trial"][1])
+
+
+def _simulated_s(plan: Plan, cluster: Cluster) -> float:
+    """Seconds of a plan on another cluster of the same shape."""
+    return simulate(plan.schedule, replace(plan.problem, topology=cluster.topology, cluster=cluster)).makespan_s
 
 
 def measure_step(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from torch._C._distributed_c10d import Store
 
-__all__ = ["Connections", "connect", "open_connections", "told_width"]
+__all__ = ["Connections", "Share", "connect", "open_connections", "told_width"]
 
 SO_MAX_PACING_RATE = 47
 UNPACED = (1 << 64) - 1
@@ -52,11 +52,17 @@ class Connections:
             if rate != set_before:
                 self._rates[peer] = rate
                 for descriptor, inode in self._inodes[peer].items():
-                    _set_rate(descriptor, inode, rate)
+                    _set(descriptor, inode, socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("Q", rate))
+
+    def hold_back(self, num_bytes: Mapping[int, int]) -> None:
+        """Let TCP take no more for each peer than this beyond what it has sent: a send then ends when its bytes go."""
+        for peer, most in num_bytes.items():
+            for descriptor, inode in self._inodes.get(peer, {}).items():
+                _set(descriptor, inode, socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, struct.pack("i", most))
 
 
-def _set_rate(descriptor: int, inode: int, rate: int) -> None:
-    """Pace one socket, unless it has been closed since."""
+def _set(descriptor: int, inode: int, level: int, option: int, value: bytes) -> None:
+    """Set an option of one socket, unless it has been closed since."""
     try:
         copy = os.dup(descriptor)
     except OSError:
@@ -64,7 +70,7 @@ def _set_rate(descriptor: int, inode: int, rate: int) -> None:
     # The copy must not live on: a connection is closed only with its last descriptor.
     with socket.socket(fileno=copy) as own:
         if os.fstat(copy).st_ino == inode:
-            own.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("Q", rate))
+            own.setsockopt(level, option, value)
 
 
 def told_width(num_ranks: int) -> int:

@@ -3,17 +3,29 @@
 Every rank starts its part of a message when what the message waits for has happened at this rank. Computation is the
 caller's: a task that is after it starts here when the caller says that it is done. A send waits until its receiver is
 ready for it, so an order that only the receiver can see is kept by the receiver.
+
+Every task has connections of its own. On a common one a message would wait behind bytes of others that are already
+handed to TCP, however urgent it is; and TCP remembers how fast a connection could send, so that one that has shared a
+NIC sends slower than the NIC when it later has it alone. Each is told how fast its link is and how little it may take
+beyond what it has sent: TCP otherwise takes hundreds of kilobytes at once, a send ends long before its bytes are on the
+wire, and messages that the schedule lets follow each other go together.
+
+A thread for every message would cost more than the message. What a task sends to one peer, or receives from it, has one
+thread, a lane, that waits for its messages in an order that respects everything a message of the step waits for: the
+first message in that order that has not ended can always end, so no lane waits for what stands behind it.
 """
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +33,12 @@ import numpy as np
 from interlock.errors import InvalidInput, nearest
 from interlock.problem import Problem
 from interlock.runtime.buffers import combining
-from interlock.runtime.connections import connect
+from interlock.runtime.connections import Share, connect, open_connections, told_width
+from interlock.runtime.pacing import FULL
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
 from interlock.runtime.runner import Planned, Runner
 from interlock.schedule import Kind, Schedule, resolved_paths
+from interlock.topology import Cluster
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["StepRunner"]
 
 Tensors = tuple["torch.Tensor | None", "torch.Tensor | None"]
-MAX_THREADS = 4096
+WAKE_S = 0.01  # until a thread runs on a busy machine: a link has so much to send meanwhile
+MOST_HELD_BYTES = (1 << 31) - 1  # that the option can say
 
 
 @dataclass(slots=True)
@@ -47,8 +62,33 @@ class _Action:
     tag: int = 0
     seconds: float = 0.0
     is_computation: bool = False
+    adds: bool = False  # a receive that is added to what is there
     open: int = 0  # actions that it waits for
     releases: list[int] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)  # first byte and length in the task's memory
+
+
+def _connected(group: dist.ProcessGroup, name: str, share: Share, rates: Mapping[int, float]) -> dist.ProcessGroup:
+    """Connections whose sends end when their bytes go, at most at the rates of their links, where that can be said."""
+    made = open_connections(group, name, share)
+    if made is None:
+        return connect(group, f"{name}/plain")
+    made.pace(rates)
+    made.hold_back({peer: max(1, min(MOST_HELD_BYTES, int(rate * WAKE_S))) for peer, rate in rates.items()})
+    return made.group
+
+
+def _link_rates(cluster: Cluster, rank: int) -> dict[int, float]:
+    """Bytes per second that can go from a rank to each other one."""
+    nic, width = cluster.nic_bandwidth_bytes_per_s, cluster.gpus_per_server
+    rates = {
+        peer: FULL * float(min(nic[rank], nic[peer]))
+        if peer // width != rank // width
+        else cluster.scale_up_bandwidth_bytes_per_s
+        for peer in range(cluster.num_ranks)
+        if peer != rank
+    }
+    return {peer: rate for peer, rate in rates.items() if rate > 0}
 
 
 class _Memory:
@@ -74,6 +114,52 @@ class _Memory:
         self.given_bytes = sum(self.size[item] for item in self.given)
         self.wanted_bytes = sum(self.size[item] for item in self.wanted)
 
+    def places(self, pieces: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+        """First byte and length of each run of bytes that pieces (item, offset, length) take."""
+        places: list[tuple[int, int]] = []
+        for item, offset, length in pieces:
+            begin = self.start[item] + offset
+            if places and sum(places[-1]) == begin:
+                places[-1] = places[-1][0], places[-1][1] + length
+            else:
+                places.append((begin, length))
+        return places
+
+
+class _Lane:
+    """Waits for what one task sends to one peer, or receives from it, in order, in every run of the step."""
+
+    def __init__(self, numbers: list[int], name: str) -> None:
+        self._numbers = numbers
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._begun: SimpleQueue[tuple[int, dist.Work, torch.Tensor] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def serve(self, call: _Call) -> None:
+        """Wait for the messages of one more run."""
+        self._calls.put(call)
+
+    def put(self, number: int, work: dist.Work, bytes_: torch.Tensor) -> None:
+        """Tell of a message that is under way."""
+        self._begun.put((number, work, bytes_))
+
+    def close(self) -> None:
+        """End the thread; it does not wait for what is not under way."""
+        self._calls.put(None)
+        self._begun.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            under_way: dict[int, tuple[dist.Work, torch.Tensor]] = {}
+            for number in self._numbers:
+                while number not in under_way:
+                    begun = self._begun.get()
+                    if begun is None:
+                        return
+                    under_way[begun[0]] = begun[1:]
+                if not call.end_move(number, *under_way.pop(number)):
+                    return
+
 
 class StepRunner:
     """Executes one planned step, any number of times, over connections of its own."""
@@ -81,6 +167,8 @@ class StepRunner:
     def __init__(
         self, plan: Planned, schedule: Schedule, group: dist.ProcessGroup, timeout_s: float | None = None
     ) -> None:
+        import torch
+
         problem = plan.problem
         if problem.step is None or schedule.tasks is None:
             raise InvalidInput(f"{problem.name} is not a step; see il.step")
@@ -92,11 +180,18 @@ class StepRunner:
         self.names = [task.name for task in problem.step.tasks]
         self._runner = Runner(group, timeout_s)
         self._runner.compare(plan)
-        name = f"step{self._runner._number}"
-        self._group = self._runner.guard(lambda: connect(group, name), "opening connections")
-        self._actions = _actions(schedule, problem, self.rank)
+        name, moves = f"step{self._runner._number}", [n for n, task in enumerate(problem.step.tasks) if task.is_move]
+        share = partial(self._runner.exchange(told_width(group.size())).share, timeout_s=self._runner.timeout_s)
+        rates = {} if plan.cluster is None else _link_rates(plan.cluster, self.rank)
+        self._groups = self._runner.guard(
+            lambda: {number: _connected(group, f"{name}/{number}", share, rates) for number in moves},
+            "opening connections",
+        )
+        self._actions, lanes = _actions(schedule, problem, self.rank)
         self._memory = self._memories()
-        self._pool = ThreadPoolExecutor(max_workers=MAX_THREADS, thread_name_prefix="interlock-step")
+        self._bytes = {n: torch.empty(memory.num_bytes, dtype=torch.uint8) for n, memory in self._memory.items()}
+        self._lanes = [_Lane(numbers, "interlock-step") for numbers in lanes]
+        self._lane_of = {n: lane for numbers, lane in zip(lanes, self._lanes, strict=True) for n in numbers}
         self._call: _Call | None = None
 
     def begin(self, tensors: Mapping[str, Tensors]) -> None:
@@ -127,6 +222,8 @@ class StepRunner:
             self._check_elements(number, source if source is not None else target)
             given[number] = (source, target)
         self._call = _Call(self, given)
+        for lane in self._lanes:
+            lane.serve(self._call)
         self._call.release(self._call.first)
 
     def wait(self, name: str) -> None:
@@ -146,7 +243,8 @@ class StepRunner:
 
     def close(self) -> None:
         """End the threads and let go of the connections."""
-        self._pool.shutdown(wait=False)
+        for lane in self._lanes:
+            lane.close()
         self._runner.close()
 
     def _under_way(self) -> _Call:
@@ -168,11 +266,17 @@ class StepRunner:
                 first, end = pieces.offsets[action.row], pieces.offsets[action.row + 1]
                 touched[action.task].append(pieces.item[first:end].astype(np.int64))
         none = [np.zeros(0, np.int64)]
-        return {
+        memories = {
             number: _Memory(self.problem, number, self.rank, np.unique(np.concatenate(touched.get(number, none))))
             for number, task in enumerate(self.problem.step.tasks)
             if task.is_move
         }
+        for action in self._actions:
+            if action.peer >= 0:
+                rows = slice(*pieces.offsets[action.row : action.row + 2].tolist())
+                columns = (pieces.item[rows].tolist(), pieces.offset[rows].tolist(), pieces.length[rows].tolist())
+                action.places = memories[action.task].places(list(zip(*columns, strict=True)))
+        return memories
 
     def _check_elements(self, number: int, tensor: torch.Tensor | None) -> None:
         what = self.problem.step.tasks[number].what  # type: ignore[union-attr]
@@ -193,10 +297,7 @@ class _Call:
     """One run of the step."""
 
     def __init__(self, runner: StepRunner, tensors: Mapping[int, Tensors]) -> None:
-        import torch
-
-        self.runner, self.tensors = runner, tensors
-        self.actions, self.schedule = runner._actions, runner.schedule
+        self.runner, self.tensors, self.actions = runner, tensors, runner._actions
         self.open = [action.open for action in self.actions]
         self.first = [number for number, count in enumerate(self.open) if count == 0]
         self.begin_s = time.monotonic()
@@ -211,7 +312,10 @@ class _Call:
         self.started: set[int] = set()
         self.said: set[int] = set()  # computations that are done
         self.waiting: dict[int, list[int]] = defaultdict(list)  # actions of computations that may start
-        self.memory = {n: torch.empty(runner._memory[n].num_bytes, dtype=torch.uint8) for n in tensors}
+        self.memory = runner._bytes
+        # Where values join, what is being sent may change meanwhile: it is copied.
+        tasks = runner.problem.step.tasks  # type: ignore[union-attr]
+        self.changes = {number: bool(getattr(tasks[number].what, "reduces", False)) for number in tensors}
         self.failure: BaseException | None = None
         self.expected: dict[int, int] = {}  # actions under way that receive, and from whom
         for number in tensors:
@@ -240,13 +344,11 @@ class _Call:
                     queue.extend(self._ended(number))
             elif action.seconds > 0:
                 left_s = self.begin_s + action.seconds - time.monotonic()
-                self.runner._pool.submit(self._after, max(0.0, left_s), number)
+                timer = threading.Timer(max(0.0, left_s), lambda n=number: self.release(self._ended(n)))
+                timer.daemon = True
+                timer.start()
             else:
                 queue.extend(self._ended(number))
-
-    def _after(self, seconds: float, number: int) -> None:
-        time.sleep(seconds)
-        self.release(self._ended(number))
 
     def _ended(self, number: int) -> list[int]:
         ready = []
@@ -278,22 +380,28 @@ class _Call:
                 if action.task not in self.started:
                     self._start(action.task)
                     self.started.add(action.task)
-            group, tag = self.runner._group, FIRST_TAG + action.tag
-            if action.sends:
-                bytes_ = torch.cat([self._place(action, piece) for piece in self._pieces(action)])
-                with backend_errors():
-                    work = group.send([bytes_], action.peer, tag)
+            group, tag = self.runner._groups[action.task], FIRST_TAG + action.tag
+            memory, places = self.memory[action.task], action.places
+            is_alone = len(places) == 1 and not self.changes[action.task]
+            if is_alone:
+                bytes_ = memory.narrow(0, *places[0])
+            elif action.sends:
+                bytes_ = torch.cat([memory.narrow(0, *place) for place in places])
             else:
-                length = sum(piece[2] for piece in self._pieces(action))
-                bytes_ = torch.empty(length, dtype=torch.uint8)
-                self.expected[number] = action.peer
-                with backend_errors():
+                bytes_ = torch.empty(sum(length for _, length in places), dtype=torch.uint8)
+            with backend_errors():
+                if action.sends:
+                    work = group.send([bytes_], action.peer, tag)
+                else:
+                    self.expected[number] = action.peer
                     work = group.recv([bytes_], action.peer, tag)
-            self.runner._pool.submit(self._end_move, number, action, work, bytes_)
+            self.runner._lane_of[number].put(number, work, bytes_)
         except Exception as error:
             self._fail(error)
 
-    def _end_move(self, number: int, action: _Action, work: dist.Work, bytes_: torch.Tensor) -> None:
+    def end_move(self, number: int, work: dist.Work, bytes_: torch.Tensor) -> bool:
+        """Wait for a message, put it where it belongs and start what waited for it; whether all is well."""
+        action = self.actions[number]
         try:
             with backend_errors():
                 work.wait(timedelta(seconds=max(0.001, self.deadline_s - time.monotonic())))
@@ -308,39 +416,30 @@ class _Call:
             self.release(self._ended(number))
         except Exception as error:
             self._fail(error)
+        return self.failure is None
 
     def _fail(self, error: BaseException) -> None:
         with self.lock:
             is_first, self.failure = self.failure is None, self.failure or error
         if is_first:
-            poison(self.runner._group)
+            for group in self.runner._groups.values():
+                poison(group)
         for event in self.ended.values():
             event.set()
 
-    def _pieces(self, action: _Action) -> list[tuple[int, int, int]]:
-        pieces = self.schedule.pieces
-        first, end = int(pieces.offsets[action.row]), int(pieces.offsets[action.row + 1])
-        columns = (pieces.item[first:end], pieces.offset[first:end], pieces.length[first:end])
-        return list(zip(*(column.tolist() for column in columns), strict=True))
-
-    def _place(self, action: _Action, piece: tuple[int, int, int]) -> torch.Tensor:
-        item, offset, length = piece
-        start = self.runner._memory[action.task].start[item]
-        return self.memory[action.task].narrow(0, start + offset, length)
-
     def _unpack(self, action: _Action, bytes_: torch.Tensor) -> None:
-        adds, at = self.schedule.kind[action.row] == Kind.REDUCE, 0
+        memory, at = self.memory[action.task], 0
         source, target = self.tensors[action.task]
-        for piece in self._pieces(action):
-            place, landed = self._place(action, piece), bytes_.narrow(0, at, piece[2])
-            at += piece[2]
-            if not adds:
+        given = source if source is not None else target
+        for begin, length in action.places:
+            place, landed = memory.narrow(0, begin, length), bytes_.narrow(0, at, length)
+            at += length
+            if action.adds:
+                assert given is not None
+                with self.lock:  # two messages may add to the same bytes
+                    combining(given.dtype)(place, landed)
+            elif place.data_ptr() != landed.data_ptr():
                 place.copy_(landed)
-                continue
-            given = source if source is not None else target
-            assert given is not None
-            with self.lock:  # two messages may add to the same bytes
-                combining(given.dtype)(place, landed)
 
     def _start(self, task: int) -> None:
         """Give every accumulator its first value."""
@@ -370,8 +469,11 @@ class _Call:
         self.ended[task].set()
 
 
-def _actions(schedule: Schedule, problem: Problem, rank: int) -> list[_Action]:
-    """What a rank does, row by row: sends, receives, its own computation, and all meeting points and times."""
+def _actions(schedule: Schedule, problem: Problem, rank: int) -> tuple[list[_Action], list[list[int]]]:
+    """What a rank does, row by row: sends, receives, its own computation, and all meeting points and times; and lanes.
+
+    A lane lists what one task sends to one peer or receives from it, in an order of rows that respects all waits.
+    """
     assert schedule.tasks is not None
     actions: list[_Action] = []
     of_row: dict[int, list[int]] = {}
@@ -390,18 +492,54 @@ def _actions(schedule: Schedule, problem: Problem, rank: int) -> list[_Action]:
                 for b in dst:
                     if rank in (a, b):
                         peer, tag = (b, tags[a, b]) if a == rank else (a, tags[a, b])
-                        made.append(_Action(row, tasks[row], peer, a == rank, tag))
+                        made.append(_Action(row, tasks[row], peer, a == rank, tag, adds=kind == Kind.REDUCE))
                     tags[a, b] += 1
         if made:
             of_row[row] = list(range(len(actions), len(actions) + len(made)))
             actions.extend(made)
     ordered = _link_orders(schedule, problem)
+    waits = [sorted({*deps.tolist(), *ordered.get(row, ())}) for row, deps in enumerate(schedule.deps)]
     for number, action in enumerate(actions):
-        for dep in {*schedule.deps[action.row].tolist(), *ordered.get(action.row, ())}:
+        for dep in waits[action.row]:
             for before in of_row.get(dep, ()):
-                actions[before].releases.append(number)
-                action.open += 1
-    return actions
+                if not _is_kept_by_sender(actions[before], action):
+                    actions[before].releases.append(number)
+                    action.open += 1
+    lanes: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
+    for row in _in_order(waits):
+        for number in of_row.get(row, ()):
+            action = actions[number]
+            if action.peer >= 0:
+                lanes[action.task, action.peer, action.sends].append(number)
+    return actions, list(lanes.values())
+
+
+def _is_kept_by_sender(before: _Action, after: _Action) -> bool:
+    """Whether both are received from the same rank, which sends them in that order.
+
+    A receiver that kept the order too would say that it is ready for the second only when the first has arrived, and
+    the link would idle until the sender has heard it: behind the receiver's own data, that takes longer than a message.
+    """
+    return before.peer == after.peer >= 0 and not before.sends and not after.sends
+
+
+def _in_order(waits: Sequence[Sequence[int]]) -> list[int]:
+    """Rows so that each stands behind those it waits for, otherwise as they are."""
+    left = [len(row) for row in waits]
+    later: list[list[int]] = [[] for _ in waits]
+    for row, befores in enumerate(waits):
+        for before in befores:
+            later[before].append(row)
+    ready = [row for row, count in enumerate(left) if count == 0]
+    order = []
+    while ready:
+        row = heapq.heappop(ready)
+        order.append(row)
+        for each in later[row]:
+            left[each] -= 1
+            if left[each] == 0:
+                heapq.heappush(ready, each)
+    return order
 
 
 def _link_orders(schedule: Schedule, problem: Problem) -> dict[int, set[int]]:
