@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem, demand_problem, task_problem
-from interlock.schedule import CompactSchedule
+from interlock.schedule import CompactSchedule, resolved_paths
 from interlock.simulate import simulate
 from interlock.steps.rows import Part
+from interlock.topology import Topology
 from interlock.traffic import Demand
 
 __all__ = ["LonePlans"]
@@ -86,4 +87,19 @@ class LonePlans:
             rows = self.plan(demand_problem(cluster, Demand(mine, demand.name))).expand()
             here = np.flatnonzero(mine.reshape(-1))
             parts.append(Part(task, rows, number[here], before.reshape(-1)[here], share))
+        return _sharing_alike(parts, self.problem.topology)
+
+
+def _sharing_alike(parts: list[Part], topology: Topology) -> list[Part]:
+    """The parts; where one would have a link for itself that another shares, none has any for itself."""
+    alone, shared = set[int](), set[int]()
+    for part in parts:
+        path = resolved_paths(part.rows, topology)
+        is_alone = part.rows.exclusive[path.row_of_value]
+        alone.update(path.values[is_alone].tolist())
+        shared.update(path.values[~is_alone].tolist())
+    if not alone & shared:
         return parts
+    return [
+        replace(part, rows=replace(part.rows, exclusive=np.zeros(part.rows.num_messages, np.bool_))) for part in parts
+    ]
