@@ -527,8 +527,8 @@ def _in_order(waits: Sequence[Sequence[int]]) -> list[int]:
     """Rows so that each stands behind those it waits for, otherwise as they are."""
     left = [len(row) for row in waits]
     later: list[list[int]] = [[] for _ in waits]
-    for row, befores in enumerate(waits):
-        for before in befores:
+    for row, earlier in enumerate(waits):
+        for before in earlier:
             later[before].append(row)
     ready = [row for row, count in enumerate(left) if count == 0]
     order = []
