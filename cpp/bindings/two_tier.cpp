@@ -13,6 +13,7 @@
 #include "interlock/limits.hpp"
 #include "interlock/two_tier/port_loads.hpp"
 #include "interlock/two_tier/two_tier_plan.hpp"
+#include "interlock/two_tier/timetable.hpp"
 #include "interlock/two_tier/two_tier_program.hpp"
 #include "program_columns.hpp"
 #include "schedule_columns.hpp"
@@ -154,6 +155,9 @@ void bind_decision(nb::module_& m) {
             "has_routes", [](const TwoTierDecision& self) { return !self.assignment.far.empty(); },
             "Whether every pair between servers has routes of its own.")
         .def_prop_ro(
+            "is_timed", [](const TwoTierDecision& self) { return !self.turns.empty(); },
+            "Whether every message holds its ports alone, in turn.")
+        .def_prop_ro(
             "may_loop",
             [](const TwoTierDecision& self) { return !self.heavy_pairs.empty() || !self.assignment.near.empty(); },
             "Whether bytes inside servers may take NICs.")
@@ -173,6 +177,7 @@ void bind_decision(nb::module_& m) {
                 made["in_bytes"] = copied(self.assignment.in_bytes);
                 made["far"] = to_table(std::span<const RouteBytes>(self.assignment.far));
                 made["near"] = to_table(std::span<const RouteBytes>(self.assignment.near));
+                made["turns"] = copied(self.turns);
                 return made;
             },
             "All that was decided, by name.")
@@ -183,7 +188,9 @@ void bind_decision(nb::module_& m) {
                 require_bytes(demand_bytes, self.width, kEveryone);
                 return to_columns(without_gil([&] {
                     const DecidedPlan decided(as_span(demand_bytes), self, kEveryone);
-                    return expand_two_tier(as_span(demand_bytes), decided.plan());
+                    ScheduleRows rows = expand_two_tier(as_span(demand_bytes), decided.plan());
+                    if (!self.turns.empty()) take_turns(rows, self.turns);
+                    return rows;
                 }));
             },
             "demand_bytes"_exact,
@@ -240,6 +247,7 @@ void bind_decision(nb::module_& m) {
                 const Tiles tiles = sum_tiles(as_span(demand_bytes), self.servers, self.width);
                 made.segments = whole_tiles(tiles, rounds);
                 made.num_stages = made.num_rounds = rounds;
+                made.turns.clear();
                 return made;
             },
             "demand_bytes"_exact, "rounds"_a,

@@ -196,7 +196,12 @@ class Plan:
         if not 0 <= rank < num_ranks:
             raise InvalidInput(f"rank={rank} must be between 0 and {num_ranks - 1}")
         # Needs no other rank's rows; only a message's round, how deep it stands, takes all of them where any wait.
-        is_alone = isinstance(made, TwoTierPlan) and made.align == 1 and (not rounds or made.way is Way.DIRECT)
+        is_alone = (
+            isinstance(made, TwoTierPlan)
+            and made.align == 1
+            and not made.is_timed
+            and (not rounds or made.way is Way.DIRECT)
+        )
         if isinstance(made, TwoTierPlan) and is_alone and (layout is None or layout.pairs is not None):
             return made.program(rank) if layout is None else made.program(rank, layout.pairs, layout.own)
         if not isinstance(made, TwoTierPlan) and self.problem.step is not None:

@@ -50,7 +50,8 @@ NicLoads port_loads(std::span<const std::int64_t> demand, const TwoTierDecision&
             if (lane.bytes == 0) continue;
             // With a window a lane waits for earlier ones of its NICs.
             const std::int32_t before = std::max(lanes_out[out]++, lanes_in[in]++);
-            loads.take_turns |= plan.pace == Pace::kExclusive || (plan.pace == Pace::kWindow && before >= plan.window);
+            loads.take_turns |= plan.pace == Pace::kExclusive || !decision.turns.empty() ||
+                                (plan.pace == Pace::kWindow && before >= plan.window);
         }
     }
     return loads;

@@ -10,6 +10,7 @@
 #include "interlock/two_tier/queues.hpp"
 #include "interlock/two_tier/slices.hpp"
 #include "interlock/two_tier/tiles.hpp"
+#include "interlock/two_tier/timetable.hpp"
 
 namespace interlock {
 namespace {
@@ -18,6 +19,7 @@ constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
+constexpr std::size_t kMostTimed = 64;  // ranks up to which a timetable is made, some milliseconds too
 constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
 
 class Planner {
@@ -73,6 +75,7 @@ public:
                 predicted_s[3] = must_follow
                                      ? follow(detour)
                                      : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
+            if (detour.assignment.is_whole && must_follow && may_be_timed()) give_turns(detour, predicted_s[3]);
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
         const bool may_take_turns =
@@ -197,6 +200,20 @@ private:
         decision.flow_bytes = slices_.flow_bytes();
         decision.pair_bytes = slices_.pair_bytes();
         return decision;
+    }
+
+    /// Where ports inside servers are short of time or NICs must not be shared, and no two messages need to share a port.
+    [[nodiscard]] bool may_be_timed() const {
+        return ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink() &&
+               (ledger_.ports_matter() || costs_.fan_in > 0);
+    }
+    /// Messages in a timetable, where that takes less time than ports that are shared.
+    void give_turns(TwoTierDecision& detour, double& predicted_s) const {
+        const DecidedPlan decided(demand_, detour, kEveryone);
+        Timetable timetable = make_timetable(expand_two_tier(demand_, decided.plan()), ports_, costs_);
+        if (timetable.seconds >= predicted_s) return;
+        predicted_s = timetable.seconds;
+        detour.turns = std::move(timetable.turns);
     }
 
     /// On a mesh, bytes between neighbours whose link has no time for them beside what is shared out take a third GPU.
@@ -368,6 +385,7 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
 TwoTierDecision scaled(const TwoTierDecision& decision, std::span<const std::int64_t> demand_bytes) {
     TwoTierDecision made = decision;
     made.tile_bytes.clear();
+    made.turns.clear();
     if (decision.segments.empty()) return made;
     const Tiles tiles = sum_tiles(demand_bytes, decision.servers, decision.width);
     made.segments = scale_segments(decision.segments, tiles);

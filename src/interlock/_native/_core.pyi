@@ -180,6 +180,10 @@ class TwoTierDecision:
         """Whether every pair between servers has routes of its own."""
 
     @property
+    def is_timed(self) -> bool:
+        """Whether every message holds its ports alone, in turn."""
+
+    @property
     def may_loop(self) -> bool:
         """Whether bytes inside servers may take NICs."""
 

@@ -120,6 +120,11 @@ class TwoTierPlan(CompactSchedule):
         return Pace(self.decision.pace)
 
     @property
+    def is_timed(self) -> bool:
+        """Whether every message holds its ports alone, in turn, which no rank can tell from its own part."""
+        return self.decision.is_timed
+
+    @property
     def num_rounds(self) -> int:
         """Parts of the traffic between which scratch is emptied."""
         return self.decision.num_rounds
@@ -149,7 +154,7 @@ class TwoTierPlan(CompactSchedule):
         rows = from_native(
             columns,
             path=self._paths(src, dst, phase),
-            exclusive=(phase == Phase.SCALE_OUT) & (self.pace is Pace.EXCLUSIVE),
+            exclusive=((phase == Phase.SCALE_OUT) & (self.pace is Pace.EXCLUSIVE)) | self.is_timed,
             barriers=np.arange(1, self.num_rounds, dtype=np.int32),
         )
         return align_rows(rows, self.align)

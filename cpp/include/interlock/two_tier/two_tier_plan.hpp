@@ -57,6 +57,7 @@ struct TwoTierDecision {
     std::int64_t flow_bytes = 1;
     HopCosts hop_costs;
     std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
+    std::vector<std::int64_t> turns;  ///< per message its place in a timetable; empty: ports are shared
 };
 
 /// A decision with the tiles and lanes that follow from it and its demand; it keeps views of both.

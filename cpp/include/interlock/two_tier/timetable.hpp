@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "interlock/schedule/schedule_rows.hpp"
+#include "interlock/two_tier/ports.hpp"
+#include "interlock/two_tier/two_tier_plan.hpp"
+
+namespace interlock {
+
+/// Who holds which port when: all messages one after the other, exactly as they will run.
+struct Timetable {
+    std::vector<std::int64_t> turns;  ///< per message, its place among all
+    double seconds = 0;
+};
+
+/// Ports that are shared evenly cannot let those go first whom others wait for. Here each message holds its ports
+/// alone: whenever ports are free, of the messages that could start the one with most hops still to come does, then the
+/// one with the busiest port.
+///
+/// @param rows of a plan without barriers, on ports that no two messages need to share
+Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs);
+
+/// Gives messages their turns; they wait for nothing else but what brings them their bytes.
+void take_turns(ScheduleRows& rows, std::span<const std::int64_t> turns);
+
+}  // namespace interlock
