@@ -129,3 +129,15 @@ def test_between_servers_it_takes_little_more_than_the_bound(
     wire = plan.schedule.phase == Phase.SCALE_OUT
     opening_s = cluster.stage_overhead_s + cluster.scale_out_latency_s
     assert (result.finish_s[wire].max() - opening_s) / server_bound_s(cluster, routing, 2 * 7168) < 1.06
+
+
+def test_what_returns_costs_its_busiest_sender_few_messages() -> None:
+    """Skewed routing: what most servers send to one comes back from that one, in slices cut for it."""
+    cluster = il.cluster("h200", servers=8)
+    routing = moe_routing(cluster, tokens=64, experts=256, top_k=8, skew=1.2, seed=3)
+    most = []
+    for planned in (plan_dispatch, plan_combine):
+        rows = planned(cluster, routing, 14336).schedule
+        wires = np.flatnonzero(rows.phase == Phase.SCALE_OUT)
+        most.append(int(np.bincount(rows.src.take(wires).values).max()))
+    assert most[1] <= 2 * most[0]

@@ -273,7 +273,7 @@ def plan_dispatch(cluster: Cluster, routing: Routing, bytes_per_token: int, algo
     """Every token to the ranks of its experts, over the wire once per server."""
     start = time.perf_counter()
     problem = dispatch_problem(cluster, routing, bytes_per_token)
-    schedule = _Dispatch.of(cluster, problem, bytes_per_token, algorithm, DISPATCH_FINENESS).to_schedule()
+    schedule = _Dispatch.of(cluster, problem, bytes_per_token, algorithm, returns=False).to_schedule()
     took = time.perf_counter() - start
     return Plan(problem, schedule, f"inswitch, {algorithm} on the wire", decide_s=took)
 
@@ -282,7 +282,7 @@ def plan_combine(cluster: Cluster, routing: Routing, bytes_per_token: int, algor
     """The results back: a dispatch reversed, sums formed in the switches and on the way."""
     start = time.perf_counter()
     there = dispatch_problem(cluster, routing, bytes_per_token)
-    forward = _Dispatch.of(cluster, there, bytes_per_token, algorithm, COMBINE_FINENESS).to_schedule()
+    forward = _Dispatch.of(cluster, there, bytes_per_token, algorithm, returns=True).to_schedule()
     schedule = played_backwards(forward, cluster)
     problem = combine_problem(cluster, routing, bytes_per_token)
     took = time.perf_counter() - start
@@ -366,12 +366,12 @@ class _Dispatch:
     wire_of_copy: Ints  # row of `wire` for each far copy
 
     @classmethod
-    def of(cls, cluster: Cluster, problem: Problem, bytes_per_token: int, algorithm: str, fineness: float) -> _Dispatch:
+    def of(cls, cluster: Cluster, problem: Problem, bytes_per_token: int, algorithm: str, returns: bool) -> _Dispatch:
         copies = _Copies.of(cluster, problem)
         width = cluster.gpus_per_server
         away = copies.src // width != copies.server
         near, far = _take(copies, ~away), _take(copies, away)
-        planned = _wire_plan(cluster, copies, bytes_per_token, algorithm, fineness)
+        planned = _wire_plan(cluster, copies, bytes_per_token, algorithm, returns)
         carriers = _carriers(planned, far, cluster, bytes_per_token)
         wire_of_copy = ordered_in_lanes(planned.schedule, carriers, far.item, far.src, far.wanted, cluster)
         return cls(cluster, bytes_per_token, near, far, planned.schedule, wire_of_copy)
@@ -486,8 +486,11 @@ class _Dispatch:
         table.add(phase, source, distinct[:, 1], source // width, place.reshape(-1), item, deps, stage=stages[first])
 
 
-def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: str, fineness: float) -> Plan:
-    """The All-to-Allv between servers, sliced for MoE where the algorithm lets itself be told."""
+def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: str, returns: bool) -> Plan:
+    """The All-to-Allv between servers, sliced for MoE where the algorithm lets itself be told.
+
+    What `returns` is sent by whom it is planned to go to: there each message costs the busiest receiver.
+    """
     demand = copies.demand(cluster, size_bytes)
     wire_s, overhead_s = _wire_s(cluster, demand), cluster.message_overhead_s
     if algorithm != "adaptive" or wire_s == 0:
@@ -495,9 +498,19 @@ def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: st
     if overhead_s == 0:
         return plan(cluster, demand, algorithm, slices=MOST_SLICES)
     port_s = copies.per_gpu(cluster).max() * size_bytes / cluster.scale_up_bandwidth_bytes_per_s
+    fineness = COMBINE_FINENESS / _crowd(cluster, demand) if returns else DISPATCH_FINENESS
     slices = fineness * np.sqrt(wire_s / overhead_s) / max(1, cluster.servers - 1)
     slices *= 1 + FINER_IF_HOT * min(1.0, port_s / wire_s) ** 2
     return plan(cluster, demand, algorithm, slices=int(np.clip(round(slices), 1, MOST_SLICES)))
+
+
+def _crowd(cluster: Cluster, demand: Demand) -> float:
+    """Slices that the busiest server gets, over as many as it would get if all were like an average lane."""
+    shape = (cluster.servers, cluster.gpus_per_server)
+    tiles = demand.bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3)) * (1.0 - np.eye(cluster.servers))
+    average = tiles.sum(axis=1) / np.maximum(1, np.count_nonzero(tiles, axis=1))
+    lanes = tiles / np.maximum(1.0, average)[:, None]
+    return float(lanes.sum(axis=0).max() / max(1, cluster.servers - 1))
 
 
 def _carriers(planned: Plan, far: _Copies, cluster: Cluster, size_bytes: int) -> Ints:
