@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +191,11 @@ class Ranks:
 
 
 def _start_server() -> None:
-    """Start the server that forks ranks where Ctrl-C cannot reach it: it would end in the middle of its imports."""
+    """Start the server that forks ranks where Ctrl-C cannot reach it: it would end in the middle of its imports.
+
+    Ranks come with the same mask, until they ignore the signal themselves.
+    """
+    resource_tracker.ensure_running()  # before: where it starts it lets Ctrl-C through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         forkserver.ensure_running()
