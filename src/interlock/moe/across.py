@@ -300,10 +300,15 @@ def server_bound_s(cluster: Cluster, routing: Routing, bytes_per_token: int) -> 
     return _wire_s(cluster, deduplicated_demand(cluster, routing, bytes_per_token))
 
 
-def _wire_s(cluster: Cluster, demand: Demand) -> float:
+def _tiles(cluster: Cluster, demand: Demand) -> Ints:
+    """Bytes from each server to each other one."""
     shape = (cluster.servers, cluster.gpus_per_server)
-    tiles = demand.bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3))
-    rate = cluster.nic_bandwidth_bytes_per_s.reshape(shape).sum(axis=1)
+    return np.asarray(demand.bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3)))
+
+
+def _wire_s(cluster: Cluster, demand: Demand) -> float:
+    tiles = _tiles(cluster, demand)
+    rate = cluster.nic_bandwidth_bytes_per_s.reshape(cluster.servers, cluster.gpus_per_server).sum(axis=1)
     return float(max((tiles.sum(axis=1) / rate).max(), (tiles.sum(axis=0) / rate).max()))
 
 
@@ -506,8 +511,7 @@ def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: st
 
 def _crowd(cluster: Cluster, demand: Demand) -> float:
     """Slices that the busiest server gets, over as many as it would get if all were like an average lane."""
-    shape = (cluster.servers, cluster.gpus_per_server)
-    tiles = demand.bytes_matrix.reshape(*shape, *shape).sum(axis=(1, 3)) * (1.0 - np.eye(cluster.servers))
+    tiles = _tiles(cluster, demand)
     average = tiles.sum(axis=1) / np.maximum(1, np.count_nonzero(tiles, axis=1))
     lanes = tiles / np.maximum(1.0, average)[:, None]
     return float(lanes.sum(axis=0).max() / max(1, cluster.servers - 1))
