@@ -1,4 +1,4 @@
-"""Rows of integers of unequal length, as two arrays (CSR)."""
+"""Rows of integers of unequal length, as two arrays (CSR), and what such rows are counted with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 
-__all__ = ["Ragged"]
+__all__ = ["Ragged", "before_in_group", "ranges", "run_starts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,8 +85,7 @@ class Ragged:
     def take(self, rows: NDArray[np.integer]) -> Ragged:
         """The chosen rows, in the order given."""
         counts = self.counts[rows]
-        starts = np.repeat(self.offsets[:-1][rows] - (np.cumsum(counts) - counts), counts)
-        return Ragged.from_counts(counts, self.values[starts + np.arange(int(counts.sum()))])
+        return Ragged.from_counts(counts, self.values[ranges(self.offsets[:-1][rows], counts)])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -103,3 +102,41 @@ class Ragged:
         return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.values, other.values)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def ranges(first: NDArray[np.integer] | int, counts: NDArray[np.integer]) -> NDArray[np.int64]:
+    """`counts[k]` numbers from `first[k]` on, one range after the other.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    return np.asarray(np.arange(len(shift)) + shift, np.int64)
+
+
+def run_starts(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Which rows differ from the row before in any column.
+
+    >>> run_starts(np.array([4, 4, 4, 7]), np.array([0, 0, 1, 1])).tolist()
+    [True, False, True, True]
+    """
+    starts = np.ones(len(columns[0]), np.bool_)
+    starts[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return starts
+
+
+def before_in_group(group: NDArray[np.integer], sizes: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Sizes of what stands before each entry in its group, added up; without sizes, how many do.
+
+    >>> before_in_group(np.array([7, 3, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    >>> before_in_group(np.array([7, 3, 7, 7]), np.array([5, 1, 2, 9])).tolist()
+    [0, 0, 5, 7]
+    """
+    order = np.argsort(group, kind="stable")
+    ordered = np.ones(len(group), np.int64) if sizes is None else sizes[order]
+    running = np.cumsum(ordered) - ordered
+    first = np.flatnonzero(run_starts(group[order]))
+    before = np.empty(len(group), np.int64)
+    before[order] = running - np.repeat(running[first], np.diff(np.append(first, len(group))))
+    return before

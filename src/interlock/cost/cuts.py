@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.cost.network import Network
 from interlock.problem import Items, RankSets
+from interlock.ragged import run_starts
 
 __all__ = [
     "cut_loads",
@@ -193,8 +194,7 @@ def _capacity_of_pairs(
     if network.shares_channels:
         order = np.lexsort((-rate, network.channel[link], place))
         place, rate, channel = place[order], rate[order], network.channel[link][order]
-        first = np.ones(len(place), np.bool_)
-        first[1:] = (place[1:] != place[:-1]) | (channel[1:] != channel[:-1])
+        first = run_starts(place, channel)
         place, rate = place[first], rate[first]
     return np.bincount(place, rate, count).astype(np.float64)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.gpu.rows import Columns, Flags, Ints, Landing, ints, rank_rows
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, ranges
 
 __all__ = ["CHUNK", "CHUNK_BYTES", "WAIT", "WorkList", "landings", "make_work"]
 
@@ -115,7 +115,7 @@ def make_work(
     needed = _needed(columns_by_rank, flags_by_rank, base, rows, num_chunks, chunk_bytes)
     global_flag = base[rows["rank"]][waits.row_of_value] + flag
     row = np.repeat(np.arange(len(rows)), num_chunks)
-    part_of_row = np.arange(len(row)) - np.repeat(np.cumsum(num_chunks) - num_chunks, num_chunks)
+    part_of_row = ranges(0, num_chunks)
     if meets:
         # Programs of others are unknown here, but a message waits for none of its round or a later one, on any rank.
         # With sends before receives in every round, the first message that is not done can go on.

@@ -20,8 +20,8 @@ from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
 from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.shared.sequence import sequence_messages
 from interlock.problem import Items, Problem, RankSets
-from interlock.ragged import Ragged
-from interlock.schedule import Kind, Phase, Pieces, Schedule
+from interlock.ragged import Ragged, ranges
+from interlock.schedule import Batch, Phase, Schedule, assemble, make_pieces
 from interlock.topology import Topology, from_edges
 
 __all__ = [
@@ -143,24 +143,18 @@ def _schedule(table: _Table, link_of_row: NDArray[np.int32]) -> Schedule:
     place = np.minimum(np.searchsorted(brought, needed), max(0, len(brought) - 1))
     is_fed = brought[place] == needed
     count = len(chunk)
-    turn = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
-    size = np.full(count, table.chunk_bytes, np.int64)
-    return Schedule(
-        src=Ragged.single(src.astype(np.int32)),
-        dst=Ragged.single(dst.astype(np.int32)),
-        kind=np.full(count, Kind.COPY, np.uint8),
-        phase=np.full(count, Phase.SPREAD, np.uint8),
+    turn = ranges(0, counts)
+    transfers = Batch(
+        src.astype(np.int32),
+        dst.astype(np.int32),
+        make_pieces(np.arange(count + 1), chunk, length=np.full(count, table.chunk_bytes)),
+        Phase.SPREAD,
         stage=turn.astype(np.int32),
-        slice=np.zeros(count, np.int32),
-        size_bytes=size,
         path=Ragged.single(link_of_row[link]),
-        exclusive=np.ones(count, np.bool_),
         order=turn,
         deps=Ragged.from_counts(is_fed, message[place[is_fed]].astype(np.int32)),
-        pieces=Pieces(
-            np.arange(count + 1, dtype=np.int64), chunk.astype(np.int32), np.zeros(count, np.int64), size.copy()
-        ),
     )
+    return assemble([transfers])
 
 
 def _parse(path: Path) -> _Table:
@@ -260,9 +254,7 @@ def write_schedule(schedule: Schedule, problem: Problem, path: Path, *, chunk_by
             "written; use larger chunks"
         )
     start = (first_chunk[quantised.item] + quantised.first)[row[order]]
-    chunk = np.repeat(start, repeats) + (
-        np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    )
+    chunk = ranges(start, repeats)
     link_of_chunk = np.repeat(link[order], repeats)
     links, virtual = _links(problem.topology, np.unique(link_of_chunk))
     lines = _lines(problem, links, link_of_chunk, chunk, int(quantised.item_chunks.sum()), quantised.chunk_bytes)

@@ -8,7 +8,7 @@ backwards: partials are added in the switch, then along the way. Both are schedu
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan
 from interlock.problem import Problem, combine_problem, dispatch_problem
-from interlock.ragged import Ragged
-from interlock.schedule import Kind, Phase, Pieces, Schedule
+from interlock.ragged import Ragged, before_in_group, run_starts
+from interlock.schedule import Kind, Phase, Pieces, Schedule, backwards
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 
@@ -182,35 +182,13 @@ def _heat(rest: NDArray[np.uint64], landing: Ints, cluster: Cluster) -> NDArray[
 
 def played_backwards(schedule: Schedule, cluster: Cluster) -> Schedule:
     """The same messages backwards in time and direction, every copy a reduction."""
-    flip = np.arange(schedule.num_messages)[::-1]
-    new_row = schedule.num_messages - 1
-    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
+    last_first = np.arange(schedule.num_messages)[::-1]
     waits, for_ = _paced(schedule, cluster)
-    row, dep = np.concatenate([row, for_]), np.concatenate([dep, waits])
-    src, dst = schedule.dst.take(flip), schedule.src.take(flip)
-    lengths = np.diff(schedule.pieces.offsets)[flip]
-    held = Ragged(schedule.pieces.offsets, schedule.pieces.item).take(flip)
-    last_stage = int(schedule.stage.max(initial=0))
-    return Schedule(
-        src=src,
-        dst=dst,
-        kind=np.full(schedule.num_messages, Kind.REDUCE, np.uint8),
-        phase=schedule.phase[flip],
-        stage=(last_stage - schedule.stage[flip]).astype(np.int32),
-        slice=schedule.slice[flip],
-        size_bytes=schedule.size_bytes[flip],
-        path=tree_paths(dst, src, cluster.num_ranks, toward_many=False),
-        exclusive=schedule.exclusive[flip],
-        order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
-        deps=Ragged.from_pairs(new_row - dep, new_row - row, schedule.num_messages),
-        pieces=Pieces(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            held.values,
-            np.zeros(len(held.values), np.int64),
-            np.full(len(held.values), schedule.pieces.length[0] if len(schedule.pieces) else 0, np.int64),
-        ),
-        barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
-    )
+    row = np.concatenate([schedule.deps.row_of_value, for_])
+    dep = np.concatenate([schedule.deps.values.astype(np.int64), waits])
+    one, many = schedule.src.take(last_first), schedule.dst.take(last_first)
+    made = backwards(schedule, row, dep, tree_paths(one, many, cluster.num_ranks, toward_many=False))
+    return replace(made, kind=np.full(schedule.num_messages, Kind.REDUCE, np.uint8))
 
 
 def _paced(schedule: Schedule, cluster: Cluster) -> tuple[Ints, Ints]:
@@ -418,8 +396,7 @@ class _Dispatch:
         # A token that two servers want may leave by one carrier: it hops there once, with the earlier wire message.
         key = self.far.item[moves] * self.cluster.num_ranks + carrier[moves]
         order = np.lexsort((wire[moves], key))
-        key_sorted = key[order]
-        is_first = np.concatenate([[True], key_sorted[1:] != key_sorted[:-1]])
+        is_first = run_starts(key[order])
         first_row = order[is_first]
         of_key = np.cumsum(is_first) - 1
         rows = np.flatnonzero(moves)[first_row]
@@ -526,13 +503,7 @@ def _carriers(planned: Plan, far: _Copies, cluster: Cluster, size_bytes: int) ->
     item_of_pair = np.full((cluster.num_ranks, cluster.num_ranks), -1, np.int64)
     item_of_pair[src, entry] = np.arange(len(items))
     own = item_of_pair[far.src, far.entry(cluster)]
-    # Copies of one pair lie end to end in the order of their items.
-    order = np.lexsort((far.item, own))
-    starts = np.concatenate([[True], own[order][1:] != own[order][:-1]])
-    first = np.flatnonzero(starts)
-    within = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    offset = np.empty(len(order), np.int64)
-    offset[order] = within * size_bytes
+    offset = before_in_group(own) * size_bytes  # copies of one pair lie end to end in the order of their items
     is_wire = (schedule.phase == Phase.SCALE_OUT)[schedule.pieces.message]
     pieces = np.flatnonzero(is_wire)
     piece_item, piece_offset = schedule.pieces.item[pieces].astype(np.int64), schedule.pieces.offset[pieces]

@@ -17,6 +17,7 @@ from interlock.moe.constants import H200, Machine
 from interlock.moe.fluid import experts_s
 from interlock.moe.layer import Layer, LayerTraffic
 from interlock.problem import Step, step
+from interlock.ragged import before_in_group
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 
@@ -69,10 +70,7 @@ def _parts(routing: Routing, chunks: int) -> list[Routing]:
         return [routing]
     rank = routing.rank_of_token
     held = np.bincount(rank, minlength=routing.num_ranks)
-    order = np.argsort(rank, kind="stable")
-    place = np.empty(routing.num_tokens, np.int64)
-    place[order] = np.arange(routing.num_tokens) - np.repeat(np.cumsum(held) - held, held)
-    chunk = place * chunks // np.maximum(1, held)[rank]
+    chunk = before_in_group(rank) * chunks // np.maximum(1, held)[rank]
     parts = [np.flatnonzero(chunk == number) for number in range(chunks)]
     return [
         Routing(routing.experts[part].copy(), rank[part].copy(), routing.placement, None, routing.name, routing.seed)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.moe.constants import list_flits
 from interlock.moe.layer import LayerTraffic
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, before_in_group, ranges, run_starts
 
 __all__ = ["Chunks", "Ints", "Seconds", "LayerTime", "Tasks", "cut_chunks", "cut_tiles"]
 
@@ -135,9 +135,7 @@ def _cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     gpus = traffic.num_gpus
     held = np.bincount(traffic.gpu_of_token, minlength=gpus)
     per_gpu = max(1, -(-int(held.max(initial=1)) // chunk_tokens))
-    order = np.argsort(traffic.gpu_of_token, kind="stable")
-    place = np.empty(traffic.num_tokens, np.int64)
-    place[order] = np.arange(traffic.num_tokens) - np.repeat(np.cumsum(held) - held, held)
+    place = before_in_group(traffic.gpu_of_token)
     chunk = traffic.gpu_of_token.astype(np.int64) * per_gpu + place // chunk_tokens
     num_chunks = gpus * per_gpu
     token, other, named = traffic.copies()
@@ -202,7 +200,7 @@ def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
     """Fill tiles of `tile_tokens` in arrival order; a new wave of chunks starts a new tile."""
     wave = wave_of_place[chunks.piece_chunk % chunks.per_gpu]
     key = chunks.piece_slot * (int(wave_of_place.max(initial=0)) + 1) + wave
-    starts_run = np.concatenate([[True], key[1:] != key[:-1]])
+    starts_run = run_starts(key)
     run = np.cumsum(starts_run) - 1
     first_of_run = np.flatnonzero(starts_run)
     ends = np.cumsum(chunks.piece_tokens)
@@ -215,8 +213,7 @@ def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
     base = np.cumsum(tiles_of_run) - tiles_of_run
     counts = last_tile - first_tile + 1
     piece = np.repeat(np.arange(len(counts)), counts)
-    step = np.arange(len(piece)) - np.repeat(np.cumsum(counts) - counts, counts)
-    tile_in_run = first_tile[piece] + step
+    tile_in_run = ranges(first_tile, counts)
     tile = base[run[piece]] + tile_in_run
     low = np.maximum(within[piece], tile_in_run * tile_tokens)
     high = np.minimum(within[piece] + chunks.piece_tokens[piece], (tile_in_run + 1) * tile_tokens)

@@ -18,9 +18,9 @@ from interlock.schedule.model import (
     Wrapped,
     check_rows,
 )
-from interlock.schedule.paths import resolved_paths
+from interlock.schedule.paths import link_neighbours, resolved_paths
 from interlock.schedule.program import Buffer, Program, lower
-from interlock.schedule.reverse import reverse_copies
+from interlock.schedule.reverse import backwards, reverse_copies
 from interlock.schedule.scratch import ScratchSpans, scratch_spans
 from interlock.schedule.slots import SlotSchedule, SlotTable, TranslatedSchedule, resting
 from interlock.schedule.spec import check_form
@@ -56,6 +56,7 @@ __all__ = [
     "Wrapped",
     "align_rows",
     "assemble",
+    "backwards",
     "check_align",
     "check_form",
     "check_rows",
@@ -70,6 +71,7 @@ __all__ = [
     "make_pieces",
     "read_schedule",
     "reverse_copies",
+    "link_neighbours",
     "resolved_paths",
     "scratch_spans",
     "resting",

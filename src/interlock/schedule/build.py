@@ -64,7 +64,7 @@ def assemble(batches: Sequence[Batch], barriers: Sequence[int] = ()) -> Schedule
     pieces = [b.pieces for b in blocks]
     starts = np.cumsum([0] + [len(p) for p in pieces])
     offsets = np.concatenate([[0], *[p.offsets[1:] + start for p, start in zip(pieces, starts[:-1], strict=True)]])
-    sizes = [_sums(b.pieces) if b.size_bytes is None else b.size_bytes for b in blocks]
+    sizes = [b.pieces.message_bytes if b.size_bytes is None else b.size_bytes for b in blocks]
     return Schedule(
         src=Ragged.single(np.concatenate([b.src for b in blocks])),
         dst=Ragged.single(np.concatenate([b.dst for b in blocks])),
@@ -131,10 +131,3 @@ def empty_schedule() -> Schedule:
         deps=Ragged.empty(0),
         pieces=Pieces(np.zeros(1, np.int64), np.zeros(0, np.int32), none.copy(), none.copy()),
     )
-
-
-def _sums(pieces: Pieces) -> NDArray[np.int64]:
-    """Bytes each message carries."""
-    running = np.zeros(len(pieces) + 1, np.int64)
-    np.cumsum(pieces.length, out=running[1:])
-    return running[pieces.offsets[1:]] - running[pieces.offsets[:-1]]

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
+from interlock.ragged import ranges
 from interlock.schedule.model import Schedule
-from interlock.schedule.paths import resolved_paths
+from interlock.schedule.paths import link_neighbours
 from interlock.topology import Topology
 
 __all__ = ["is_in_order", "levels"]
@@ -45,8 +46,7 @@ def _rise(level: NDArray[np.int64], lowest: int, earlier: NDArray[np.int64], lat
     front, left = np.flatnonzero((num_after > 0) & (num_open == 0)), len(later)
     while len(front):
         counts = num_after[front]
-        places = np.repeat(first[front] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        met = after[places]
+        met = after[ranges(first[front], counts)]
         left -= len(met)
         np.subtract.at(num_open, met, 1)
         front = np.unique(met[num_open[met] == 0])
@@ -59,12 +59,5 @@ def _rise(level: NDArray[np.int64], lowest: int, earlier: NDArray[np.int64], lat
 def _edges(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of messages of which the first must go before the second."""
     earlier, later = schedule.deps.values.astype(np.int64), schedule.deps.row_of_value
-    alone = np.flatnonzero(schedule.exclusive)
-    if len(alone) == 0:
-        return earlier, later
-    paths = resolved_paths(schedule, topology).take(alone)
-    message = alone[paths.row_of_value]
-    order = np.lexsort((schedule.order[message], paths.values))
-    link, ordered = paths.values[order], message[order]
-    same = link[1:] == link[:-1]
-    return np.concatenate([earlier, ordered[:-1][same]]), np.concatenate([later, ordered[1:][same]])
+    before, after = link_neighbours(schedule, topology)
+    return np.concatenate([earlier, before]), np.concatenate([later, after])

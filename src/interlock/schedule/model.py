@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import LimitExceeded
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, ranges
 
 __all__ = ["MAX_ROWS", "CompactSchedule", "Kind", "Message", "Phase", "Pieces", "Schedule", "TaskRows", "check_rows"]
 
@@ -56,6 +56,19 @@ class Pieces:
     def message(self) -> NDArray[np.int64]:
         """The message each piece belongs to."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    @property
+    def message_bytes(self) -> NDArray[np.int64]:
+        """Bytes each message carries."""
+        running: NDArray[np.int64] = np.append(0, np.cumsum(self.length))
+        return running[self.offsets[1:]] - running[self.offsets[:-1]]
+
+    def take(self, messages: NDArray[np.integer]) -> Pieces:
+        """Those of the chosen messages, in the order given."""
+        counts = np.diff(self.offsets)[messages]
+        rows = ranges(self.offsets[:-1][messages], counts)
+        offsets = np.append(0, np.cumsum(counts))
+        return Pieces(offsets, self.item[rows], self.offset[rows], self.length[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,16 +1,19 @@
-"""A schedule of copies played backwards."""
+"""A schedule played backwards."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule.model import Kind, Phase, Pieces, Schedule
+from interlock.schedule.model import Kind, Phase, Schedule
 from interlock.topology import Topology
 
-__all__ = ["reverse_copies"]
+__all__ = ["backwards", "reverse_copies"]
 
 # Balance before the wire becomes redistribution after it, and the other way round.
 _PHASES = np.arange(max(Phase) + 1, dtype=np.uint8)
@@ -25,33 +28,33 @@ def reverse_copies(schedule: Schedule, problem: Problem, transposed: Problem) ->
     """
     if not (schedule.src.is_single and schedule.dst.is_single) or (schedule.kind != Kind.COPY).any():
         raise InvalidInput("only schedules of one-to-one copies can be reversed")
+    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
+    made = backwards(schedule, row, dep, _paths_back(schedule.path, problem.topology))
+    items = _transposed_items(problem, transposed)[made.pieces.item]
+    return replace(made, phase=_PHASES[made.phase], pieces=replace(made.pieces, item=items))
+
+
+def backwards(schedule: Schedule, row: NDArray[np.int64], dep: NDArray[np.int64], path: Ragged) -> Schedule:
+    """The same messages last to first, from receivers to senders; message `row[k]` waits for `dep[k]` on the way there.
+
+    `path` lists their links in the new order.
+    """
     count = schedule.num_messages
     flip = np.arange(count)[::-1]
-    row, dep = schedule.deps.row_of_value, schedule.deps.values.astype(np.int64)
-    deps = Ragged.from_pairs(count - 1 - dep, count - 1 - row, count)
-    pieces = schedule.pieces
-    held = np.diff(pieces.offsets)[flip]
-    starts = np.repeat(pieces.offsets[:-1][flip] - (np.cumsum(held) - held), held)
-    chosen = starts + np.arange(int(held.sum()))
     last_stage = int(schedule.stage.max(initial=0))
     return Schedule(
         src=schedule.dst.take(flip),
         dst=schedule.src.take(flip),
         kind=schedule.kind[flip],
-        phase=_PHASES[schedule.phase[flip]],
+        phase=schedule.phase[flip],
         stage=(last_stage - schedule.stage[flip]).astype(np.int32),
         slice=schedule.slice[flip],
         size_bytes=schedule.size_bytes[flip],
-        path=_paths_back(schedule.path, problem.topology),
+        path=path,
         exclusive=schedule.exclusive[flip],
         order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
-        deps=deps,
-        pieces=Pieces(
-            np.concatenate([[0], np.cumsum(held)]).astype(np.int64),
-            _transposed_items(problem, transposed)[pieces.item[chosen]],
-            pieces.offset[chosen],
-            pieces.length[chosen],
-        ),
+        deps=Ragged.from_pairs(count - 1 - dep, count - 1 - row, count),
+        pieces=schedule.pieces.take(flip),
         barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),
     )
 

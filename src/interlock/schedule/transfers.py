@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, ranges
 from interlock.schedule.model import CompactSchedule, Kind, Phase, Pieces, Schedule, check_rows
 
 __all__ = ["Chunks", "Routes", "TransferSchedule", "link_routes"]
@@ -87,10 +87,8 @@ class TransferSchedule(CompactSchedule):
         offsets = np.zeros(self.num_messages + 1, np.int64)
         np.cumsum(np.bincount(self.message, minlength=self.num_messages), out=offsets[1:])
         route = self.route[offsets[:-1]]
-        length = self.chunks.length[self.chunk]
-        running = np.zeros(len(length) + 1, np.int64)
-        np.cumsum(length, out=running[1:])
-        pieces = Pieces(offsets, self.chunks.item[self.chunk], self.chunks.offset[self.chunk], length)
+        chunks = self.chunks
+        pieces = Pieces(offsets, chunks.item[self.chunk], chunks.offset[self.chunk], chunks.length[self.chunk])
         phase = np.where(self.kind == Kind.REDUCE, Phase.REDUCE, Phase.SPREAD).astype(np.uint8)
         return Schedule(
             src=self.routes.src.take(route),
@@ -99,7 +97,7 @@ class TransferSchedule(CompactSchedule):
             phase=phase,
             stage=self.stage.copy(),
             slice=np.zeros(self.num_messages, np.int32),
-            size_bytes=running[offsets[1:]] - running[offsets[:-1]],
+            size_bytes=pieces.message_bytes,
             path=self.routes.path.take(route),
             exclusive=np.broadcast_to(self.exclusive, self.num_messages).copy(),
             order=np.arange(self.num_messages, dtype=np.int64),
@@ -171,8 +169,7 @@ class _Deliveries:
         asked = np.flatnonzero(chosen)
         first = np.searchsorted(self.key, key[asked], side="left")
         counts = np.searchsorted(self.key, key[asked], side="right") - first
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.message[np.repeat(first, counts) + within], np.repeat(asked, counts)
+        return self.message[ranges(first, counts)], np.repeat(asked, counts)
 
 
 def ends_at(ends: Ragged, rank: int) -> NDArray[np.bool_]:

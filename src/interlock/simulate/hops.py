@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, ranges
 from interlock.schedule import Schedule, make_pieces
 from interlock.topology import Topology
 
@@ -59,21 +59,13 @@ def _dependencies(
     low = np.searchsorted(enters[order], leaves, side="left")
     high = np.searchsorted(enters[order], leaves, side="right")
     inner_hop = np.repeat(hop_of_value, high - low)
-    inner_dep = hop_of_value[order[_ranges(low, high)]]
+    inner_dep = hop_of_value[order[ranges(low, high - low)]]
     starts = np.ones(len(message), np.bool_)
     starts[inner_hop] = False
     begin = np.flatnonzero(starts)
     deps = schedule.deps.take(message[begin])
     outer_hop = np.repeat(np.repeat(begin, deps.counts), counts[deps.values])
-    outer_dep = _ranges(first[deps.values], first[deps.values] + counts[deps.values])
+    outer_dep = ranges(first[deps.values], counts[deps.values])
     hop, dep = np.concatenate([inner_hop, outer_hop]), np.concatenate([inner_dep, outer_dep])
     by_hop = np.lexsort((dep, hop))
     return Ragged.from_counts(np.bincount(hop, minlength=len(message)), dep[by_hop].astype(np.int32))
-
-
-def _ranges(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All of low[k] .. high[k] - 1, one range after the other."""
-    length = high - low
-    shift = np.repeat(low - (np.cumsum(length) - length), length)
-    made: NDArray[np.int64] = shift + np.arange(int(length.sum()))
-    return made

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.ragged import run_starts
 from interlock.topology.graph import Topology
 
 __all__ = ["find_symmetries", "is_symmetry", "map_links"]
@@ -83,11 +84,8 @@ def _extend_orbit(reached: set[int], found: list[Ids], permutation: Ids) -> None
 def _ranked(*columns: NDArray[np.generic]) -> Ids:
     """Number the distinct rows of some columns in sorted order: equal rows, equal numbers."""
     order = np.lexsort(columns)
-    differs = np.zeros(len(order), np.bool_)
-    for column in columns:
-        differs[1:] |= column[order][1:] != column[order][:-1]
     number = np.empty(len(order), np.int64)
-    number[order] = np.cumsum(differs)
+    number[order] = np.cumsum(run_starts(*(column[order] for column in columns))) - 1
     return number
 
 

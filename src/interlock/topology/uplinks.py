@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, before_in_group
 from interlock.topology.flow_hash import flow_hash
 from interlock.topology.graph import Topology
 from interlock.topology.lowering import TwoTierRoutes
@@ -47,7 +47,7 @@ def hashed_uplinks(path: Ragged, topology: Topology) -> Uplinks:
     leaf = routes.place_on_leaves() // radix
     crosses = leaf[src] != leaf[dst]
     src, dst = src[crosses], dst[crosses]
-    port = _turn_of_pair(src * ranks + dst) % fabric.ecmp_flows
+    port = before_in_group(src * ranks + dst) % fabric.ecmp_flows
     up, down, capacity = uplinks_of_flows(topology, src, dst, port)
     links = topology.num_links + np.stack([up, down], axis=1)
     return Uplinks(_append(path, between[crosses], links), capacity)
@@ -68,15 +68,6 @@ def uplinks_of_flows(
     down = np.where(crosses, (num_leaves + leaf[dst]) * uplinks + uplink, -1)
     nic = topology.bandwidth_bytes_per_s[routes.nic_out : routes.nic_in]
     return up, down, np.full(2 * num_leaves * uplinks, nic.mean())
-
-
-def _turn_of_pair(pair: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many messages of the same pair come before each."""
-    order = np.argsort(pair, kind="stable")
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(pair[order]) != 0])) if len(pair) else np.zeros(0, np.int64)
-    turn = np.empty(len(pair), np.int64)
-    turn[order] = np.arange(len(pair)) - np.repeat(starts, np.diff(np.append(starts, len(pair))))
-    return turn
 
 
 def _append(path: Ragged, rows: NDArray[np.int64], links: NDArray[np.int64]) -> Ragged:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.problem import Items, Problem, RankSets
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, run_starts
 from interlock.schedule import Chunks, SlotSchedule
 from interlock.topology import Topology
 from interlock.topology.routing import DEAD_BANDWIDTH
@@ -104,7 +104,7 @@ def _cut_exactly(chunks: Chunks, items: Items) -> bool:
         return False
     order = np.lexsort((chunks.offset, chunks.item))
     item, offset, end = chunks.item[order], chunks.offset[order], (chunks.offset + chunks.length)[order]
-    is_first = np.append(True, item[1:] != item[:-1])
+    is_first = run_starts(item)
     is_last = np.append(item[1:] != item[:-1], True)
     meets = np.append(True, offset[1:] == end[:-1])
     covered = item[is_last]

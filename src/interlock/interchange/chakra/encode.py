@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from interlock.interchange.chakra.graph import JOIN, REDUCE, SEND, SendReceiveGraph
 from interlock.interchange.shared.protobuf import text_field, varint, varint_field, varints
 from interlock.interchange.shared.regions import Regions
+from interlock.ragged import ranges
 from interlock.schedule import Schedule
 
 __all__ = [
@@ -158,7 +159,7 @@ class Encoder:
         pieces, regions = self.schedule.pieces, self.regions
         begin = pieces.offsets[messages]
         counts = pieces.offsets[messages + 1] - begin
-        rows = np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+        rows = ranges(begin, counts)
         item = pieces.item[rows]
         columns = (regions.first[item], regions.second[item], regions.offset[item] + pieces.offset[rows])
         flat = np.stack([*columns, pieces.length[rows]], axis=1).ravel().tolist()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.interchange.shared.sequence import Sequence
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, before_in_group, ranges, run_starts
 from interlock.schedule import Kind, Schedule
 
 __all__ = ["JOIN", "RECEIVE", "REDUCE", "SEND", "SendReceiveGraph", "build_graph"]
@@ -63,13 +63,13 @@ class _Legs:
         src, dst = schedule.src.take(sequence.order), schedule.dst.take(sequence.order)
         counts = src.counts * dst.counts
         place = np.repeat(np.arange(len(counts)), counts)
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        within = ranges(0, counts)
         width = dst.counts[place]
         self.message = sequence.order[place]
         self.src = src.values[src.offsets[place] + within // width].astype(np.int64)
         self.dst = dst.values[dst.offsets[place] + within % width].astype(np.int64)
         self.place = place
-        self.tag = _occurrence(self.src * (int(self.dst.max(initial=0)) + 1) + self.dst)
+        self.tag = before_in_group(self.src * (int(self.dst.max(initial=0)) + 1) + self.dst)
         self.epoch = sequence.epoch[self.message].astype(np.int64)
         self.reduces = schedule.kind[self.message] == Kind.REDUCE
         self.of_message = _rows_of(self.message, schedule.num_messages)
@@ -113,13 +113,8 @@ class _Nodes:
 def _joins(rank: Ints, place: Ints, epoch: Ints) -> tuple[Ints, Ints, Ints]:
     """One join per rank and epoch but its first, placed before the rank's first node of that epoch."""
     order = np.lexsort((place, epoch, rank))
-    r, e = rank[order], epoch[order]
-    starts = np.ones(len(order), np.bool_)
-    starts[1:] = (r[1:] != r[:-1]) | (e[1:] != e[:-1])
-    firsts = order[starts]
-    is_first_epoch = np.ones(len(firsts), np.bool_)
-    is_first_epoch[1:] = rank[firsts][1:] != rank[firsts][:-1]
-    chosen = firsts[~is_first_epoch]
+    firsts = order[run_starts(rank[order], epoch[order])]
+    chosen = firsts[~run_starts(rank[firsts])]
     return rank[chosen], place[chosen] // 4 * 4 - 1, epoch[chosen]
 
 
@@ -141,8 +136,7 @@ class _Edges:
         control = np.concatenate([np.full(len(p[0]), not p[2]) for p in self.parts] or [np.zeros(0, np.bool_)])
         order = np.lexsort((control, earlier, later))
         later, earlier, control = later[order], earlier[order], control[order]
-        fresh = np.ones(len(later), np.bool_)
-        fresh[1:] = (later[1:] != later[:-1]) | (earlier[1:] != earlier[:-1])
+        fresh = run_starts(later, earlier)
         rows = []
         for wanted in (False, True):
             chosen = fresh & (control == wanted)
@@ -174,7 +168,7 @@ def _leg_pairs(later: Ints, earlier: Ints, legs: _Legs) -> tuple[Ints, Ints]:
     first, second = legs.of_message.take(later), legs.of_message.take(earlier)
     counts = first.counts * second.counts
     pair = np.repeat(np.arange(len(counts)), counts)
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    within = ranges(0, counts)
     width = second.counts[pair]
     return (
         first.values[first.offsets[pair] + within // width].astype(np.int64),
@@ -207,18 +201,6 @@ def _join_edges(nodes: _Nodes, edges: _Edges) -> None:
     here = np.flatnonzero(following < len(nodes.rank))
     here = here[nodes.rank[following[here]] == nodes.rank[here]]
     edges.add(following[here], here, is_data=True)
-
-
-def _occurrence(key: Ints) -> Ints:
-    """How many equal keys stand before each one."""
-    order = np.argsort(key, kind="stable")
-    starts = np.ones(len(key), np.bool_)
-    starts[1:] = key[order][1:] != key[order][:-1]
-    place = np.arange(len(key))
-    base = np.maximum.accumulate(np.where(starts, place, 0)) if len(key) else place
-    made = np.empty(len(key), np.int64)
-    made[order] = place - base
-    return made
 
 
 def _rows_of(group: Ints, count: int) -> Ragged:

@@ -18,7 +18,7 @@ from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.shared.regions import NONE, problem_of_regions
 from interlock.ragged import Ragged
-from interlock.schedule import Kind, Phase, Pieces, Schedule
+from interlock.schedule import Batch, Kind, Phase, Schedule, assemble, make_pieces
 from interlock.traffic import Demand
 
 __all__ = ["UnnamedFlow", "lower_flows"]
@@ -107,34 +107,23 @@ def _schedule(
             offset.append(at)
             length.append(count)
         starts.append(len(item))
-    count = len(flows)
     kind = np.array([Kind.REDUCE if flow.is_added else Kind.COPY for flow in flows], np.uint8)
     deps = [sorted({*flow.fed_by, *flow.after}) for flow in flows]
-    pieces = Pieces(
-        np.array(starts, np.int64), np.array(item, np.int32), np.array(offset, np.int64), np.array(length, np.int64)
-    )
-    carried = np.add.reduceat(np.append(pieces.length, 0), pieces.offsets[:-1]) if count else np.zeros(0, np.int64)
-    carried[np.diff(pieces.offsets) == 0] = 0
+    pieces = make_pieces(starts, item, offset, length)
+    carried = pieces.message_bytes
     stated = np.array([flow.size_bytes for flow in flows], np.int64)
     for number in np.flatnonzero(carried > stated)[:100].tolist():
         violations.append(f"message {number} carries {carried[number]} bytes but has only {stated[number]}")
-    return (
-        Schedule(
-            src=Ragged.single(np.array([flow.src for flow in flows], np.int32)),
-            dst=Ragged.single(np.array([flow.dst for flow in flows], np.int32)),
-            kind=kind,
-            phase=np.where(kind == Kind.REDUCE, Phase.REDUCE, Phase.SCALE_OUT).astype(np.uint8),
-            stage=np.zeros(count, np.int32),
-            slice=np.zeros(count, np.int32),
-            size_bytes=np.maximum(stated, carried),
-            path=Ragged.empty(count),
-            exclusive=np.zeros(count, np.bool_),
-            order=np.zeros(count, np.int64),
-            deps=Ragged.from_lists(deps),
-            pieces=pieces,
-        ),
-        violations,
+    messages = Batch(
+        np.array([flow.src for flow in flows], np.int32),
+        np.array([flow.dst for flow in flows], np.int32),
+        pieces,
+        np.where(kind == Kind.REDUCE, Phase.REDUCE, Phase.SCALE_OUT).astype(np.uint8),
+        kind=kind,
+        size_bytes=np.maximum(stated, carried),
+        deps=Ragged.from_lists(deps),
     )
+    return assemble([messages]), violations
 
 
 def _infer(flows: list[UnnamedFlow], intent: Intent, file: str) -> None:

@@ -17,6 +17,7 @@ from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
 from interlock.interchange.shared.chunks.goal import Network, network_of
 from interlock.problem import Items, Problem, RankSets, demand_problem
+from interlock.ragged import before_in_group
 
 __all__ = ["NONE", "Regions", "problem_of_regions", "regions_of"]
 
@@ -43,25 +44,13 @@ def regions_of(problem: Problem) -> Regions | None:
     if kind in (None, CollectiveKind.ALL_TO_ALL):
         src = items.origin.astype(np.int64)
         dst = items.destinations.to_ragged().values.astype(np.int64)
-        return Regions(src, dst, _offsets(src * problem.num_ranks + dst, items.size_bytes))
+        return Regions(src, dst, before_in_group(src * problem.num_ranks + dst, items.size_bytes))
     if kind in OWNED:
         gathers = kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
         owner = (items.contributors if gathers else items.destinations).to_ragged().values.astype(np.int64)
-        return Regions(owner, none, _offsets(owner, items.size_bytes))
+        return Regions(owner, none, before_in_group(owner, items.size_bytes))
     whole = np.zeros(len(items), np.int64)
-    return Regions(whole, none, _offsets(whole, items.size_bytes))
-
-
-def _offsets(group: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each item starts among the items of its group, in their order."""
-    order = np.argsort(group, kind="stable")
-    running = np.cumsum(sizes[order]) - sizes[order]
-    starts = np.ones(len(group), np.bool_)
-    starts[1:] = group[order][1:] != group[order][:-1]
-    base = np.maximum.accumulate(np.where(starts, running, 0)) if len(group) else running
-    offsets = np.empty(len(group), np.int64)
-    offsets[order] = running - base
-    return offsets
+    return Regions(whole, none, before_in_group(whole, items.size_bytes))
 
 
 def problem_of_regions(

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
-from interlock.ragged import Ragged
-from interlock.schedule import Schedule
+from interlock.schedule import Schedule, link_neighbours
 from interlock.topology import Topology
 
 __all__ = ["Sequence", "sequence_messages"]
@@ -39,7 +38,8 @@ def sequence_messages(schedule: Schedule, topology: Topology) -> Sequence:
     worked off in order then meet different receivers, and not all the same one.
     """
     count = schedule.num_messages
-    before, after = _link_neighbours(schedule, topology)
+    pairs = np.unique(np.stack(link_neighbours(schedule, topology), axis=1), axis=0)  # each once, on however many links
+    before, after = pairs[:, 0], pairs[:, 1]
     epoch = np.searchsorted(schedule.barriers, schedule.stage, side="right").astype(np.int32)
     edge_from = np.concatenate([schedule.deps.values.astype(np.int64), before])
     edge_to = np.concatenate([schedule.deps.row_of_value, after])
@@ -80,32 +80,3 @@ def _kahn(
     if len(order) != count or (np.diff(epoch[order]) < 0).any():
         raise InvalidInput("the schedule's dependencies, link orders and barriers form a cycle; it cannot be exported")
     return np.array(order, np.int64)
-
-
-def _link_neighbours(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of exclusive messages that follow each other on some link, each pair once."""
-    chosen = np.flatnonzero(schedule.exclusive)
-    if not len(chosen):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    paths = _paths(schedule, topology, chosen)
-    message = chosen[paths.row_of_value]
-    place = np.lexsort((schedule.order[message], paths.values))
-    link, message = paths.values[place], message[place]
-    same = link[1:] == link[:-1]
-    pairs = np.unique(np.stack([message[:-1][same], message[1:][same]], axis=1), axis=0)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _paths(schedule: Schedule, topology: Topology, chosen: NDArray[np.int64]) -> Ragged:
-    """Links of the chosen messages; where the schedule names none, the topology's route."""
-    named = schedule.path.take(chosen)
-    empty = np.flatnonzero(named.counts == 0)
-    if not len(empty):
-        return named
-    src = schedule.src.values[schedule.src.offsets[chosen[empty]]]
-    dst = schedule.dst.values[schedule.dst.offsets[chosen[empty]]]
-    routes = topology.routes(src, dst)
-    parts = Ragged.concatenate([named, routes])
-    pick = np.arange(len(chosen))
-    pick[empty] = len(chosen) + np.arange(len(empty))
-    return parts.take(pick)

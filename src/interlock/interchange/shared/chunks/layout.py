@@ -11,6 +11,7 @@ from interlock.collectives import CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.interchange.shared.chunks.quantise import Quantised
 from interlock.problem import Problem
+from interlock.ragged import before_in_group
 
 __all__ = ["Block", "ChunkLayout", "lay_out"]
 
@@ -70,7 +71,7 @@ def _shares(problem: Problem, quantised: Quantised) -> ChunkLayout:
         else problem.items.destinations
     )
     owner = owners.to_ragged().values.astype(np.int64)
-    within = _within(owner, chunks)
+    within = before_in_group(owner, chunks)
     share = int(np.bincount(owner, weights=chunks.astype(np.float64), minlength=ranks).max(initial=1))
     small, large = np.full(ranks, share), np.full(ranks, share * ranks)
     if kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER):
@@ -95,7 +96,7 @@ def _alltoall(problem: Problem, quantised: Quantised) -> ChunkLayout:
     dst = problem.items.destinations.to_ragged().values.astype(np.int64)
     pair = src * ranks + dst
     share = int(np.bincount(pair, weights=chunks.astype(np.float64), minlength=1).max(initial=1))
-    within = _within(pair, chunks)
+    within = before_in_group(pair, chunks)
     total = np.full(ranks, share * ranks)
     blocks = tuple(Block(r, r, r * share, r * share, share) for r in range(ranks))
     return ChunkLayout("all-to-all", total, total, dst * share + within, src * share + within, blocks)
@@ -128,16 +129,3 @@ def _items(problem: Problem, quantised: Quantised) -> ChunkLayout:
     whole = np.cumsum(chunks) - chunks
     total = np.full(ranks, max(1, int(chunks.sum())))
     return ChunkLayout("items", total, total, whole, whole)
-
-
-def _within(group: NDArray[np.int64], chunks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each item starts within its group, items in order."""
-    place = np.argsort(group, kind="stable")
-    sorted_chunks = chunks[place]
-    running = np.cumsum(sorted_chunks) - sorted_chunks
-    starts = np.ones(len(group), np.bool_)
-    starts[1:] = group[place][1:] != group[place][:-1]
-    base = np.maximum.accumulate(np.where(starts, running, 0)) if len(group) else running
-    within = np.empty(len(group), np.int64)
-    within[place] = running - base
-    return within
