@@ -36,6 +36,7 @@ public:
           feeds_offsets_(count_ + 1, 0),
           opened_s_(ports.ranks(), -1.0),
           is_busy_(ports.count(), 0),
+          has_changed_(ports.count(), 0),
           ready_(ports.count()) {
         const std::vector<double> rate = ports.rates();
         std::vector<double> load(ports.count(), 0.0);
@@ -69,9 +70,7 @@ public:
             for (std::size_t m = next(); m != count_; m = next()) {
                 made.turns[m] = turn++;
                 for (const std::size_t port : ports_of_[m]) is_busy_[port] = 1;
-                for_each_port(m, [&](std::size_t port) {
-                    ready_[port].erase(std::ranges::lower_bound(ready_[port], place_[m]));
-                });
+                for_each_port(m, [&](std::size_t port, std::size_t) { ready_[port].erase(where(port, m)); });
                 const double left_s = open(rows_.src[m], now) + holds_s_[m], there_s = left_s + latency_s(m);
                 events_.push({left_s, Event::kLeft, m});
                 events_.push({there_s, Event::kArrived, m});
@@ -93,12 +92,21 @@ private:
         }
     };
 
-    /// Once where out and in are the same, as on a mesh.
+    /// A message at a port: its place among all, and the port at its other end, which must be free too.
+    struct Waiting {
+        std::size_t place, other;
+    };
+
+    /// Each port with the other; once where out and in are the same, as on a mesh.
     template <typename Visit>
     void for_each_port(std::size_t m, Visit visit) const {
         const auto [out, in] = ports_of_[m];
-        visit(out);
-        if (in != out) visit(in);
+        visit(out, in);
+        if (in != out) visit(in, out);
+    }
+    /// Of a message among those that wait for a port.
+    [[nodiscard]] std::vector<Waiting>::iterator where(std::size_t port, std::size_t m) {
+        return std::ranges::lower_bound(ready_[port], place_[m], {}, &Waiting::place);
     }
     [[nodiscard]] bool can_start(std::size_t m) const {
         return is_busy_[ports_of_[m][0]] == 0 && is_busy_[ports_of_[m][1]] == 0;
@@ -162,12 +170,12 @@ private:
             }
             return;
         }
-        for_each_port(m, [&](std::size_t port) {
-            changed_.push_back(port);
+        for_each_port(m, [&](std::size_t port, std::size_t other) {
+            if (std::exchange(has_changed_[port], 1) == 0) changed_.push_back(port);
             if (event.kind == Event::kLeft) {
                 is_busy_[port] = 0;
             } else {
-                ready_[port].insert(std::ranges::lower_bound(ready_[port], place_[m]), place_[m]);
+                ready_[port].insert(where(port, m), {place_[m], other});
             }
         });
     }
@@ -176,14 +184,17 @@ private:
     void add_candidate(std::size_t port) {
         if (is_busy_[port] != 0) return;
         const auto first =
-            std::ranges::find_if(ready_[port], [&](std::size_t place) { return can_start(by_place_[place]); });
-        if (first != ready_[port].end()) candidates_.push({*first, port});
+            std::ranges::find_if(ready_[port], [&](const Waiting& each) { return is_busy_[each.other] == 0; });
+        if (first != ready_[port].end()) candidates_.push({first->place, port});
     }
 
     /// Who goes first of those that can start now, or how many messages there are. Only at ports where something has
     /// changed can anyone; whoever cannot any more is followed by somebody later.
     [[nodiscard]] std::size_t next() {
-        for (const std::size_t port : changed_) add_candidate(port);
+        for (const std::size_t port : changed_) {
+            has_changed_[port] = 0;
+            add_candidate(port);
+        }
         changed_.clear();
         while (!candidates_.empty()) {
             const auto [place, port] = candidates_.top();
@@ -204,7 +215,8 @@ private:
     std::vector<std::size_t> by_place_, place_;  // messages by who goes first
     std::vector<double> opened_s_;               // per rank its stage; -1: not yet
     std::vector<std::uint8_t> is_busy_;          // per port
-    std::vector<std::vector<std::size_t>> ready_;  // per port, places of messages that wait for nothing but ports
+    std::vector<std::uint8_t> has_changed_;      // per port: it stands in changed_
+    std::vector<std::vector<Waiting>> ready_;  // per port, by place, messages that wait for nothing but ports
     std::vector<std::size_t> changed_;               // ports that somebody left or came to
     std::priority_queue<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>,
                         std::greater<>>
