@@ -74,15 +74,16 @@ void bind_flow_sim(nb::module_& m) {
                                    column(std::move(times.peak_fan_in)),
                                    std::make_tuple(times.makespan_s, times.largest_idle_share, times.num_events));
         });
-    define<const I32&, const F64&, double>(
+    define<const I32&, const F64&, bool, double>(
         m, "admit_flows",
         "A run in which less urgent messages stand back, level 0 first: (start_s, waiting message, the message it "
-        "waited "
-        "for, makespan_s, num_events); broken off, its makespan infinite, once what is left, by "
-        "tails and channels, cannot end before give_up_s.",
-        [](FlowProblem problem, const I32& level, const F64& tail_s, double give_up_s) {
+        "waited for, turn of each that holds links alone where they take turns as they are ready, makespan_s, "
+        "num_events); broken off, its makespan infinite, once what is left, by tails and channels, cannot end before "
+        "give_up_s.",
+        [](FlowProblem problem, const I32& level, const F64& tail_s, bool takes_turns, double give_up_s) {
             problem.level = as_span(level);
             problem.tail_s = as_span(tail_s);
+            problem.takes_turns = takes_turns;
             problem.give_up_s = give_up_s;
             FlowTimes times;
             std::vector<std::int32_t> waiting;
@@ -96,9 +97,10 @@ void bind_flow_sim(nb::module_& m) {
                 }
             }
             return std::make_tuple(column(std::move(times.start_s)), column(std::move(waiting)),
-                                   column(std::move(waited_for)), times.makespan_s, times.num_events);
+                                   column(std::move(waited_for)), column(std::move(times.turn)), times.makespan_s,
+                                   times.num_events);
         },
-        "level"_exact, "tail_s"_exact, "give_up_s"_a);
+        "level"_exact, "tail_s"_exact, "takes_turns"_a, "give_up_s"_a);
     define(
         m, "record_rates", "Every change of a message's rate: (time_s, message, rate_bytes_per_s).",
         [](const FlowProblem& problem) {

@@ -69,6 +69,39 @@ struct Case {
 
 bool near(double got, double want) { return std::abs(got - want) <= 1e-12 * (1 + std::abs(want)); }
 
+void turns_taken_and_given() {
+    // An urgent message has link 1 until 10 s. The first in the order of link 0 stands back for it.
+    Case c({10, 10, 10});
+    c.message(100, {1});
+    c.message(10, {0, 1});
+    c.message(50, {0, 2});
+    c.exclusive = {0, 1, 1};
+    c.order = {0, 0, 1};
+    const std::vector<std::int32_t> level{0, 1, 1};
+    FlowProblem problem = c.problem();
+    problem.level = level;
+    const FlowTimes given = simulate_flows(problem);
+    CHECK(near(given.start_s[1], 10) && near(given.start_s[2], 11) && near(given.makespan_s, 16) && given.turn.empty());
+    problem.takes_turns = true;
+    const FlowTimes taken = simulate_flows(problem);
+    CHECK(near(taken.start_s[2], 0) && near(taken.finish_s[2], 5));
+    CHECK(near(taken.start_s[1], 10) && near(taken.makespan_s, 11));
+    CHECK(taken.turn[2] == 0 && taken.turn[1] == 1);
+    // Of two that wait for a link the first in its order has it, and one at a time.
+    Case d({10, 10, 10, 10});
+    d.message(10, {0, 1});
+    d.message(20, {0, 3});
+    d.message(30, {0, 2});
+    d.exclusive = {1, 1, 1};
+    d.order = {0, 2, 1};
+    FlowProblem alike = d.problem();
+    const std::vector<std::int32_t> same{0, 0, 0};
+    alike.level = same;
+    alike.takes_turns = true;
+    const FlowTimes times = simulate_flows(alike);
+    CHECK(near(times.finish_s[0], 1) && near(times.finish_s[2], 4) && near(times.finish_s[1], 6));
+}
+
 void unequal_sharing() {
     // 10 B/s shared by 10 and 30 bytes: both at 5 until 2 s, then the second alone.
     Case c({10});
@@ -151,6 +184,7 @@ void nothing_to_do_takes_no_time() {
 }  // namespace
 
 int main() {
+    turns_taken_and_given();
     unequal_sharing();
     costs_and_waits();
     link_order_is_not_arrival_order();

@@ -17,7 +17,7 @@ from interlock.schedule import CompactSchedule, Schedule
 from interlock.simulate import simulate
 from interlock.steps import LonePlans
 from interlock.steps.ledger import Ledger
-from interlock.steps.ways import _likely, _Search, stream
+from interlock.steps.ways import _likely, _Option, _Search, stream
 from interlock.validate import check
 from steps.cases import layer
 
@@ -67,7 +67,7 @@ def test_a_try_that_cannot_win_is_broken_off() -> None:
     none_s = np.zeros(len(level))
 
     def run(tail_s: np.ndarray, give_up_s: float) -> tuple[float, int]:
-        *_, makespan_s, num_events = _core.admit_flows(*result.arrays.arguments, 0.0, level, tail_s, give_up_s)
+        *_, makespan_s, num_events = _core.admit_flows(*result.arrays.arguments, 0.0, level, tail_s, False, give_up_s)
         return makespan_s, num_events
 
     assert run(none_s, np.inf) == run(none_s, 1.01 * result.makespan_s) == (result.makespan_s, result.num_events)
@@ -84,7 +84,7 @@ def test_a_try_that_can_win_is_not_broken_off() -> None:
     just_later = 1 + 1e-9
 
     def run(level: np.ndarray, tail_s: np.ndarray, give_up_s: float) -> float:
-        *_, makespan_s, _ = _core.admit_flows(*result.arrays.arguments, 0.0, level, tail_s, give_up_s)
+        *_, makespan_s, _ = _core.admit_flows(*result.arrays.arguments, 0.0, level, tail_s, False, give_up_s)
         return makespan_s
 
     end_s = np.zeros(task.max() + 1)
@@ -96,6 +96,35 @@ def test_a_try_that_can_win_is_not_broken_off() -> None:
         level = rng.integers(0, 4, len(end_s)).astype(np.int32)[task]
         makespan_s = run(level, none_s, np.inf)
         assert run(level, none_s, makespan_s * just_later) == makespan_s
+
+
+@pytest.mark.parametrize("shares", [1, 2])
+def test_turns_that_were_taken_are_kept_by_a_plain_run(shares: int) -> None:
+    problem = layer(servers=4, size="64 MB", fan_in=1).problem()
+    lone = LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).compact if of.demand else tiers(of))
+    search = _Search(problem, lone, np.inf)
+    given = search._assembled(shares)[0].rows
+    assert given.exclusive.any()
+    for levels in (((0,), (2, 3)), ((0, 2, 3),), ((3,), (0, 2))):
+        search.found_s = np.inf
+        assert search._gains(0.0, _Option(levels, shares, takes_turns=True))
+        made = search.best()
+        assert check(made.schedule, problem).valid
+        assert simulate(made.schedule, problem, tolerance=1e-3).makespan_s == pytest.approx(search.found_s, rel=1e-9)
+        assert made.reason.endswith("links in turn to whoever is ready")
+
+
+def test_turns_are_tried_only_where_messages_hold_links_alone() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=4)
+    step = il.step(cluster)
+    for name, size in (("first", "4 MB"), ("second", "3 MB")):
+        dispatch = step.move(name, il.traffic.uniform(cluster, size))
+        step.compute(f"work of {name}", "90 us", after=dispatch)
+    problem = step.problem()
+    search = _Search(problem, LonePlans(problem, move_of_step), np.inf)
+    assert not search._assembled(1)[0].rows.exclusive.any()
+    search.run()
+    assert search.seen and not any(option.takes_turns for option in search.seen)
 
 
 def test_joint_is_serial_where_that_is_as_long_as_the_critical_path() -> None:

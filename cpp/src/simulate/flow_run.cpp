@@ -27,6 +27,7 @@ FlowRun::FlowRun(const FlowProblem& problem, FlowObserver* observer)
       num_messages_(problem.size_bytes.size()),
       channels_(channel_paths(problem)),
       waits_(problem),
+      turns_(problem),
       admission_(problem.level, channels_, problem.capacity_bytes_per_s.size()),
       earliest_end_(problem, channels_),
       doors_(problem),
@@ -60,6 +61,7 @@ FlowTimes FlowRun::run() {
     times_.peak_fan_in = fan_in_.take_peaks();
     times_.largest_idle_share = shares_.largest_idle_share();
     times_.stood_back = admission_.take_waits();
+    times_.turn = turns_.take();
     return std::move(times_);
 }
 
@@ -122,7 +124,8 @@ void FlowRun::release_ready() {
     };
     for (std::size_t k = 0; k < ready_.size(); ++k) {
         const std::int32_t message = ready_[k];
-        if (!admission_.enter(message, now_s_, has_room)) continue;
+        if (!turns_.may_enter(message) || !admission_.enter(message, now_s_, has_room)) continue;
+        turns_.enter(message);
         const double start_s = doors_.pass(message, now_s_);
         if (start_s > now_s_) {
             at(start_s, Moment::start, message);
@@ -196,6 +199,7 @@ void FlowRun::sent(std::int32_t message) {
     const auto m = static_cast<std::size_t>(message);
     times_.sent_s[m] = now_s_;
     for (const std::int32_t next : waits_.after_sending[message]) meet(next, Wait::link_order, message);
+    turns_.leave(message, [&](std::int32_t next) { ready_.push_back(next); });
     if (problem_.latency_s[m] > 0) {
         at(now_s_ + problem_.latency_s[m], Moment::arrive, message);
     } else {

@@ -80,7 +80,7 @@ Waits::Waits(const FlowProblem& problem) {
     }
     after_arrival = dependents.take();
 
-    const Rows users = exclusive_users(problem);
+    const Rows users = problem.takes_turns ? Rows{{0}, {}} : exclusive_users(problem);
     RowBuilder successors(num_messages);
     const auto for_each_succession = [&](auto visit) {
         for (std::size_t link = 0; link + 1 < users.offsets.size(); ++link) {

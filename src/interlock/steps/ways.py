@@ -33,7 +33,7 @@ __all__ = ["WAYS", "StepPlan", "concurrent", "joint", "serial"]
 DECIDED = 1e-3  # tolerance with which all that is compared is simulated
 MOST_LEVELS = 64
 MOST_GUESSED = 60  # by the ledger, near the best so far
-LEAST_TRIED, MOST_TRIED = 4, 24  # by simulation
+LEAST_TRIED, MOST_TRIED = 6, 24  # by simulation
 MOST_EVENTS = 400_000  # of the simulations of all that is tried, beyond the least
 CLOSE = 1.003  # to the critical path by lone plans: nothing better is looked for
 BETTER = 0.9999  # than what was best so far, to be worth going on from
@@ -157,13 +157,23 @@ def _after(problem: Problem, more: dict[int, list[int]]) -> Ragged:
 Levels = tuple[tuple[int, ...], ...]  # tasks by urgency, ascending within a level; those of one share links
 
 
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """Levels, into how many shares demands are cut, and whether links go to the first in their order that is ready
+    rather than to the first in their order."""
+
+    levels: Levels
+    shares: int = 1
+    takes_turns: bool = False
+
+
 class _Search:
     """Levels of urgency, simulated: the likely ones, then those near the best, quickest by the ledger first."""
 
     def __init__(self, problem: Problem, lone: LonePlans, stream_s: float) -> None:
         assert problem.step is not None
         self.problem, self.lone = problem, lone
-        self.seen: set[tuple[Levels, int]] = set()
+        self.seen: set[_Option] = set()
         self.num_events = 0
         self.after = _after(problem, _with_alone(problem, lone.seconds, {}))
         self.ledger = Ledger.of(problem, lone, self.after)
@@ -171,9 +181,9 @@ class _Search:
         self.longest_s = float((heads_s(problem, self.after, lone.seconds) + lone.seconds).max())
         self.stream_s = stream_s
         self._made: dict[int, tuple[StepSchedule, FlowArrays]] = {}
-        self._waits: tuple[Floats, NDArray[np.int32], NDArray[np.int32]] | None = None
+        self._found_rows: tuple[Schedule, Floats] | None = None
         self.moves = tuple(number for number, task in enumerate(problem.step.tasks) if task.is_move)
-        self.found: tuple[Levels, int] = ((self.moves,), 1)  # all at once
+        self.found = _Option((self.moves,))  # all at once
         self.concurrent_s = self.found_s = self._plain_s()
 
     def run(self) -> float:
@@ -183,56 +193,64 @@ class _Search:
             return sorted((self.ledger.makespan_s(levels), levels) for levels in set(options))
 
         for guessed_s, levels in priced(_likely(self.problem, self.after, self.lone.seconds)):
-            self._gains(guessed_s, levels, 1)
+            for takes_turns in (False, True):
+                self._gains(guessed_s, _Option(levels, 1, takes_turns))
         found = True
         while found:
-            levels, shares = self.found
-            near = [(*each, shares) for each in priced(islice(_neighbours(levels), MOST_GUESSED))]
-            cut = [(*each, more) for each in priced([levels]) for more in (1, 2, 4) if more != shares]
-            found = any(self._gains(*option) for option in [*near, *cut])
+            best = self.found
+            near = priced(islice(_neighbours(best.levels), MOST_GUESSED))
+            options = [(guessed_s, replace(best, levels=levels)) for guessed_s, levels in near]
+            other = [replace(best, takes_turns=not best.takes_turns), *(replace(best, shares=n) for n in (1, 2, 4))]
+            options += [(guessed_s, option) for guessed_s, _ in priced([best.levels]) for option in other]
+            found = any(self._gains(*option) for option in options)
         return self.found_s
 
     def best(self) -> StepPlan:
         """The best found: where messages stood back, they list what they waited for; rows in the order they start."""
-        levels, shares = self.found
-        rows = self._assembled(shares)[0].rows
-        if self._waits is None:
-            return StepPlan(rows, "concurrent: every move from when it may start")
-        start_s, waiting, waited_for = self._waits
-        order = " before ".join(" with ".join(_names(self.problem, level)) for level in levels)
-        cut = f", demands in {shares} shares" if shares > 1 else ""
-        schedule = permuted(with_waits(rows, waiting, waited_for), np.argsort(start_s, kind="stable"))
-        return StepPlan(schedule, f"joint: {order} on every link{cut}")
+        best = self.found
+        if self._found_rows is None:
+            return StepPlan(self._assembled(1)[0].rows, "concurrent: every move from when it may start")
+        rows, start_s = self._found_rows
+        order = " before ".join(" with ".join(_names(self.problem, level)) for level in best.levels)
+        cut = f", demands in {best.shares} shares" if best.shares > 1 else ""
+        turns = ", links in turn to whoever is ready" if best.takes_turns else ""
+        return StepPlan(permuted(rows, np.argsort(start_s, kind="stable")), f"joint: {order} on every link{cut}{turns}")
 
-    def _gains(self, guessed_s: float, levels: Levels, shares: int) -> bool:
+    def _gains(self, guessed_s: float, option: _Option) -> bool:
         """Try them; whether they are the best so far. What the ledger takes for slower is not tried, and what turns out
         to be is broken off."""
         least_s = min(self.found_s, self.stream_s)
         is_enough = len(self.seen) >= (LEAST_TRIED if self.num_events >= MOST_EVENTS else MOST_TRIED)
-        is_known = (levels, shares) in self.seen or (levels, shares) == ((self.moves,), 1)
+        is_known = option in self.seen or option == _Option((self.moves,))
         if is_known or is_enough or least_s <= CLOSE * self.longest_s or guessed_s > self.found_s:
             return False
-        self.seen.add((levels, shares))
-        made, arrays = self._assembled(shares)
+        made, arrays = self._assembled(option.shares)
+        if option.takes_turns and not made.rows.exclusive.any():
+            return False
+        self.seen.add(option)
         assert made.rows.tasks is not None
         task = made.rows.tasks.task
-        level = np.minimum(self._first_levels(levels, shares)[task] + made.share, MOST_LEVELS - 1).astype(np.int32)
-        start_s, waiting, waited_for, makespan_s, num_events = _core.admit_flows(
-            *arrays.arguments, DECIDED, level, np.append(self.tail_s, 0.0)[task], BETTER * self.found_s
+        level = np.minimum(self._first_levels(option)[task] + made.share, MOST_LEVELS - 1).astype(np.int32)
+        tail_s = np.append(self.tail_s, 0.0)[task]
+        start_s, waiting, waited_for, turn, makespan_s, num_events = _core.admit_flows(
+            *arrays.arguments, DECIDED, level, tail_s, option.takes_turns, BETTER * self.found_s
         )
         self.num_events += num_events
         if makespan_s >= BETTER * self.found_s:
             return False
-        self.found, self.found_s, self._waits = (levels, shares), makespan_s, (start_s, waiting, waited_for)
+        rows = made.rows
+        order = np.where(rows.exclusive, turn, rows.order) if option.takes_turns else rows.order
+        self.found, self.found_s = option, makespan_s
+        self._found_rows = with_waits(replace(rows, order=order), waiting, waited_for), start_s
         return True
 
-    def _first_levels(self, levels: Levels, shares: int) -> NDArray[np.int32]:
+    def _first_levels(self, option: _Option) -> NDArray[np.int32]:
         """The level of each task's first share: shares of a task follow each other, and levels too."""
         first = np.zeros(len(self.tail_s), np.int32)
         here = 0
-        for level in levels:
+        for level in option.levels:
             first[list(level)] = here
-            here += max(len(self.lone.parts(number, shares)) for number in level)
+            here += max(len(self.lone.parts(number, option.shares)) for number in level)
         return first
 
     def _assembled(self, shares: int) -> tuple[StepSchedule, FlowArrays]:

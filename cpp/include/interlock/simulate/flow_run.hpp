@@ -9,6 +9,7 @@
 #include "interlock/simulate/fan_in.hpp"
 #include "interlock/simulate/flow_sim.hpp"
 #include "interlock/simulate/flow_waits.hpp"
+#include "interlock/simulate/link_turns.hpp"
 #include "interlock/simulate/max_min.hpp"
 #include "interlock/simulate/stage_doors.hpp"
 
@@ -62,6 +63,7 @@ private:
     std::size_t num_messages_;
     Rows channels_;
     Waits waits_;
+    LinkTurns turns_;
     Admission admission_;
     EarliestEnd earliest_end_;
     StageDoors doors_;

@@ -57,6 +57,7 @@ struct FlowProblem {
     /// [messages] or empty: the least time from the arrival of each to the end of all. A run that cannot end before
     /// `give_up_s` is broken off; its makespan is infinite then.
     std::span<const double> tail_s;
+    bool takes_turns = false;  // a link goes to the first in its order that is ready, not to the first in its order
     double give_up_s = std::numeric_limits<double>::infinity();
 };
 
@@ -72,6 +73,7 @@ struct FlowTimes {
     std::vector<std::int32_t> bottleneck;       // channel that held it back when it ended, -1 where none did
     std::vector<std::int32_t> peak_fan_in;      // [channels]
     std::vector<std::pair<std::int32_t, std::int32_t>> stood_back;  // (message, the more urgent one it waited for)
+    std::vector<std::int64_t> turn;  // [messages]: which turn each took, where turns are taken
     double makespan_s = 0;
     double largest_idle_share = 0;  // the largest part of its capacity a channel lost to the tolerance
     std::int64_t num_events = 0;
