@@ -14,7 +14,7 @@ from interlock.algorithms.adaptive import network_of
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan, planner, synthesize
-from interlock.problem import Problem, Step, demand_problem
+from interlock.problem import Problem, Step, StepTasks, demand_problem
 from interlock.runtime import Choice, CollectiveSession, Placement, Runner, Session
 from interlock.runtime.buffers import combining
 from interlock.schedule import Kind, Schedule
@@ -155,7 +155,7 @@ def plan_collective(cluster: Cluster, collective: Collective, element_bytes: int
     """
     if not collective.reduces:
         return synthesize(cluster, collective, algorithm)
-    coarse = cluster.with_(**{name: _scaled(getattr(cluster, name), 1 / element_bytes) for name in _rate_fields()})
+    coarse = _counting_elements(cluster, element_bytes)
     counted = replace(collective, size_bytes=collective.size_bytes // element_bytes)
     names = [algorithm, *(name for name in SUMS_ONCE if name != algorithm)]
     for name in names:
@@ -166,12 +166,14 @@ def plan_collective(cluster: Cluster, collective: Collective, element_bytes: int
                 raise
             continue
         if collective.kind is not CollectiveKind.ALL_REDUCE or _sums_once(made):
-            return _in_bytes(made, cluster, collective, element_bytes)
+            return _in_bytes(made, cluster, element_bytes, collective)
     raise InvalidInput(f"algorithm {algorithm!r} forms sums at several ranks, and {', '.join(SUMS_ONCE)} cannot do it")
 
 
-def _rate_fields() -> list[str]:
-    return [field.name for field in fields(Cluster) if field.name.endswith("bytes_per_s")] + ["faults"]
+def _counting_elements(cluster: Cluster, element_bytes: int) -> Cluster:
+    """A cluster whose rates count elements."""
+    names = [field.name for field in fields(Cluster) if field.name.endswith("bytes_per_s")] + ["faults"]
+    return cluster.with_(**{name: _scaled(getattr(cluster, name), 1 / element_bytes) for name in names})
 
 
 def _scaled(value: object, factor: float) -> object:
@@ -185,13 +187,19 @@ def _scaled(value: object, factor: float) -> object:
     return value * factor
 
 
-def _in_bytes(plan: Plan, cluster: Cluster, collective: Collective, element_bytes: int) -> Plan:
+def _in_bytes(
+    plan: Plan,
+    cluster: Cluster,
+    element_bytes: int,
+    collective: Collective | None = None,
+    step: StepTasks | None = None,
+) -> Plan:
     """The same plan with every element written out."""
     items = replace(plan.problem.items, size_bytes=plan.problem.items.size_bytes * element_bytes)
     rows = plan.schedule
     pieces = replace(rows.pieces, offset=rows.pieces.offset * element_bytes, length=rows.pieces.length * element_bytes)
     schedule = replace(rows, size_bytes=rows.size_bytes * element_bytes, pieces=pieces)
-    problem = Problem(cluster.topology, items, cluster=cluster, collective=collective)
+    problem = Problem(cluster.topology, items, cluster=cluster, collective=collective, step=step)
     return Plan(problem, schedule, plan.algorithm, seed=plan.seed, decide_s=plan.decide_s)
 
 
@@ -275,8 +283,7 @@ def plan_step(step: Step, algorithm: str = "joint", element_bytes: int = 1) -> P
     """A plan of a step that cuts no element in two: made in elements, on a cluster whose rates count elements."""
     if element_bytes == 1:
         return plan(step, algorithm=algorithm)
-    rates = {name: _scaled(getattr(step.cluster, name), 1 / element_bytes) for name in _rate_fields()}
-    coarse = Step(step.cluster.with_(**rates), step.name)
+    coarse = Step(_counting_elements(step.cluster, element_bytes), step.name)
     for task in step.tasks:
         if task.what is None:
             coarse.compute(
@@ -293,10 +300,5 @@ def plan_step(step: Step, algorithm: str = "joint", element_bytes: int = 1) -> P
         )
         coarse.move(task.name, counted, after=task.after, ready=task.ready_s)
     made = plan(coarse, algorithm=algorithm)
-    items = replace(made.problem.items, size_bytes=made.problem.items.size_bytes * element_bytes)
-    rows = made.schedule
-    pieces = replace(rows.pieces, offset=rows.pieces.offset * element_bytes, length=rows.pieces.length * element_bytes)
-    schedule = replace(rows, size_bytes=rows.size_bytes * element_bytes, pieces=pieces)
-    tasks = replace(made.problem.step, tasks=step.tasks) if made.problem.step is not None else None
-    problem = Problem(step.cluster.topology, items, cluster=step.cluster, step=tasks)
-    return Plan(problem, schedule, made.algorithm, decide_s=made.decide_s)
+    assert made.problem.step is not None
+    return _in_bytes(made, step.cluster, element_bytes, step=replace(made.problem.step, tasks=step.tasks))

@@ -274,7 +274,7 @@ class Plan:
     @property
     def slots(self) -> SlotSchedule | None:
         """The slot table that the plan is, if it is one; `auto` keeps it beside the reason for its choice."""
-        made = getattr(self.compact, "compact", self.compact)
+        made = self.compact.compact if isinstance(self.compact, Wrapped) else self.compact
         return made if isinstance(made, SlotSchedule) else None
 
     @cached_property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interlock.moe.iteration import BACKWARD, Iteration
+from interlock.moe.picture import LEFT, WIDTH, framed
 from interlock.units import format_seconds
 
 __all__ = ["Span", "layer_spans", "step_svg"]
@@ -14,7 +15,7 @@ __all__ = ["Span", "layer_spans", "step_svg"]
 # Okabe-Ito, told apart by colour-blind readers.
 COLOURS = {"attention": "#999999", "dispatch": "#0072B2", "experts": "#E69F00", "combine": "#009E73"}
 TRACKS = ("compute", "network")
-WIDTH, TRACK_HEIGHT, LEFT, BLOCK = 1000, 24, 110, 84
+TRACK_HEIGHT, BLOCK = 24, 84
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +64,11 @@ def step_svg(rows: Sequence[Iteration], *, is_alone: bool = True) -> str:
     made = [layer_spans(row) for row in rows]
     longest = max(max(span.end_s for span in spans) for spans in made) or 1.0
     height = 36 + BLOCK * len(rows) + 28
-    blocks = "".join(
+    blocks = [
         _block(row, spans, longest, 30 + BLOCK * k) for k, (row, spans) in enumerate(zip(rows, made, strict=True))
-    )
-    legend = "".join(
-        f'<rect x="{LEFT + 150 * k}" y="{height - 24}" width="12" height="12" fill="{colour}"/>'
-        f'<text x="{LEFT + 150 * k + 16}" y="{height - 14}" font-size="12">{part}</text>'
-        for k, (part, colour) in enumerate(COLOURS.items())
-    )
+    ]
     title = f"one layer, forward and backward; modelled; the axis ends at {format_seconds(longest)}"
-    ground = '<rect width="100%" height="100%" fill="white"/>' if is_alone else ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + LEFT + 20} {height}" font-family="sans-serif" '
-        f'role="img"><title>{title}</title>{ground}<text x="10" y="18" font-size="14">{title}</text>'
-        f"{blocks}{legend}</svg>\n"
-    )
+    return framed(title, blocks, COLOURS, height, is_alone=is_alone)
 
 
 def _block(row: Iteration, spans: Sequence[Span], longest: float, top: int) -> str:

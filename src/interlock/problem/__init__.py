@@ -4,6 +4,7 @@ from interlock.problem.items import MAX_ITEMS, Items, RankSets
 from interlock.problem.lowering import (
     check_chunks,
     check_demand,
+    collective_ends,
     collective_problem,
     combine_problem,
     demand_problem,
@@ -23,6 +24,7 @@ __all__ = [
     "Task",
     "check_chunks",
     "check_demand",
+    "collective_ends",
     "collective_problem",
     "combine_problem",
     "demand_problem",

@@ -24,6 +24,7 @@ __all__ = [
     "MAX_CHUNKS",
     "check_chunks",
     "check_demand",
+    "collective_ends",
     "collective_problem",
     "combine_problem",
     "demand_problem",
@@ -106,31 +107,34 @@ def check_chunks(chunks: int) -> int:
 
 
 def _items(collective: Collective, group: NDArray[np.int32], chunks: int) -> Items:
-    kind = collective.kind
-    root = np.array([collective.root], np.int32)
+    kind, root = collective.kind, collective.root
     if kind is CollectiveKind.ALL_TO_ALL:
         return _all_to_all(collective.size_bytes, group, chunks)
-    if kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
-        sizes = _cut(np.array([collective.size_bytes]), chunks)
-        at_root, everyone = RankSets.same(root, chunks), RankSets.same(group, chunks)
-        ends = (at_root, everyone) if kind is CollectiveKind.BROADCAST else (everyone, at_root)
-        return Items.of(sizes, *ends)
-
-    check_count(len(group) * chunks)
-    shares, owners = _even(collective.size_bytes, len(group)), group
+    if kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE):  # one share, of the root
+        shares, owners = np.array([collective.size_bytes]), np.array([root], np.int32)
+    else:
+        check_count(len(group) * chunks)
+        shares, owners = _even(collective.size_bytes, len(group)), group
     if kind in (CollectiveKind.GATHER, CollectiveKind.SCATTER):  # the root's own share stays where it is
         shares, owners = shares[group != root], group[group != root]
-    num_items = len(owners) * chunks
-    sizes, owner = _cut(shares, chunks), RankSets.one(np.repeat(owners, chunks))
-    everyone, at_root = RankSets.same(group, num_items), RankSets.same(root, num_items)
-    contributors, destinations = {
+    return Items.of(_cut(shares, chunks), *collective_ends(kind, np.repeat(owners, chunks), group, root))
+
+
+def collective_ends(
+    kind: CollectiveKind, owners: NDArray[np.int32], group: NDArray[np.int32], root: int
+) -> tuple[RankSets, RankSets]:
+    """Contributors and destinations of a collective's shares, which belong to `owners`; of all but an All-to-All."""
+    owner, everyone = RankSets.one(owners), RankSets.same(group, len(owners))
+    at_root = RankSets.same(np.array([root], np.int32), len(owners))
+    return {
         CollectiveKind.ALL_GATHER: (owner, everyone),
         CollectiveKind.REDUCE_SCATTER: (everyone, owner),
         CollectiveKind.ALL_REDUCE: (everyone, everyone),
         CollectiveKind.GATHER: (owner, at_root),
         CollectiveKind.SCATTER: (at_root, owner),
+        CollectiveKind.BROADCAST: (at_root, everyone),
+        CollectiveKind.REDUCE: (everyone, at_root),
     }[kind]
-    return Items.of(sizes, contributors, destinations)
 
 
 def _all_to_all(size_bytes: int, group: NDArray[np.int32], chunks: int) -> Items:

@@ -55,7 +55,7 @@ def write_cluster(cluster: Cluster, path: FilePath) -> None:
 
 def cluster_from_table(values: dict[str, object], where: str, default_name: str = "cluster") -> Cluster:
     """A cluster from the values of a TOML file; `where` begins every error."""
-    check_keys(values, CLUSTER_KEYS | {"preset"}, where)
+    check_keys(values, {*CLUSTER_KEYS, "preset"}, where)
     changes = dict(values)
     preset, servers = changes.pop("preset", None), changes.pop("servers", None)
     if "fabric" in changes:
@@ -133,42 +133,26 @@ def _slower_nics(
 
 def cluster_to_toml(cluster: Cluster) -> str:
     """The text of a TOML file."""
-    values: dict[str, object] = {
-        "name": cluster.name,
-        "servers": cluster.servers,
-        "gpus_per_server": cluster.gpus_per_server,
-        "scale_up": cluster.scale_up,
-        **_scale_up_to_toml(cluster),
-        "scale_up_latency": write_seconds(cluster.scale_up_latency_s),
-        "scale_out": cluster.scale_out,
-    }
-    if cluster.nic_rates_bytes_per_s:
-        values["nic_rates"] = [[write_bandwidth(rate) for rate in nics] for nics in cluster.nic_rates_bytes_per_s]
-    else:
-        values["scale_out_bandwidth"] = write_bandwidth(cluster.scale_out_bandwidth_bytes_per_s)
-        values["nics_per_gpu"] = cluster.nics_per_gpu
-    values |= {
-        "scale_out_latency": write_seconds(cluster.scale_out_latency_s),
-        "oversubscription": float(cluster.oversubscription),
-        "message_overhead": write_seconds(cluster.message_overhead_s),
-        "stage_overhead": write_seconds(cluster.stage_overhead_s),
-        "gpu_launch": write_seconds(cluster.gpu_launch_s),
-        "gpu_hop": write_seconds(cluster.gpu_hop_s),
-        "gpu_message": write_seconds(cluster.gpu_message_s),
-        "gpu_copy_bandwidth": write_bandwidth(cluster.gpu_copy_bandwidth_bytes_per_s),
-        "gpu_costs": cluster.gpu_costs,
-        "multicasts": cluster.multicasts,
-        "reduces": cluster.reduces,
-        "fabric": fabric_to_table(cluster.fabric),
-        "faults": [_fault_to_table(fault) for fault in cluster.faults],
-    }
-    return to_toml(values)
+    left_out = {"fan_in"}  # the fabric says it
+    left_out |= {"scale_up_bandwidth"} if cluster.scale_up_rates_bytes_per_s else {"scale_up_rates"}
+    left_out |= {"scale_out_bandwidth", "nics_per_gpu"} if cluster.nic_rates_bytes_per_s else {"nic_rates"}
+    written = {key: field for key, field in CLUSTER_KEYS.items() if key not in left_out}
+    return to_toml({key: _to_toml(field, getattr(cluster, field)) for key, field in written.items()})
 
 
-def _scale_up_to_toml(cluster: Cluster) -> dict[str, object]:
-    if cluster.scale_up_rates_bytes_per_s:
-        return {"scale_up_rates": [write_bandwidth(rate) for rate in cluster.scale_up_rates_bytes_per_s]}
-    return {"scale_up_bandwidth": write_bandwidth(cluster.scale_up_bandwidth_bytes_per_s)}
+def _to_toml(field: str, value: object) -> object:
+    """A field's value as files have it: rates and times with their units, faults and the fabric as tables."""
+    if isinstance(value, tuple):
+        return [_to_toml(field, each) for each in value]
+    if isinstance(value, Fault):
+        return _fault_to_table(value)
+    if isinstance(value, Fabric):
+        return fabric_to_table(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return value
+    if field.endswith("_s"):
+        return write_bandwidth(value) if field.endswith("bytes_per_s") else write_seconds(value)
+    return float(value) if field == "oversubscription" else value
 
 
 def fabric_to_table(fabric: Fabric) -> dict[str, object]:

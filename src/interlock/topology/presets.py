@@ -202,7 +202,7 @@ def _fabric(value: object, name: str) -> Fabric:
     return value
 
 
-_FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
+_FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {  # in the order of files
     "name": ("name", _word),
     "servers": ("servers", _whole),
     "gpus_per_server": ("gpus_per_server", _whole),
@@ -211,10 +211,10 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "scale_up_rates": ("scale_up_rates_bytes_per_s", _rate_list),
     "scale_up_latency": ("scale_up_latency_s", _quantity(parse_seconds)),
     "scale_out": ("scale_out", _word),
-    "scale_out_bandwidth": ("scale_out_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
-    "scale_out_latency": ("scale_out_latency_s", _quantity(parse_seconds)),
-    "nics_per_gpu": ("nics_per_gpu", _whole),
     "nic_rates": ("nic_rates_bytes_per_s", _rate_lists),
+    "scale_out_bandwidth": ("scale_out_bandwidth_bytes_per_s", _quantity(parse_bandwidth)),
+    "nics_per_gpu": ("nics_per_gpu", _whole),
+    "scale_out_latency": ("scale_out_latency_s", _quantity(parse_seconds)),
     "oversubscription": ("oversubscription", _number),
     "message_overhead": ("message_overhead_s", _quantity(parse_seconds)),
     "stage_overhead": ("stage_overhead_s", _quantity(parse_seconds)),
@@ -229,4 +229,4 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "reduces": ("reduces", _flag),
     "faults": ("faults", _fault_list),
 }
-CLUSTER_KEYS = set(_FIELDS)
+CLUSTER_KEYS = {key: field for key, (field, _) in _FIELDS.items()}  # and the fields that they set

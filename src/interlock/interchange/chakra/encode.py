@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.collectives import CollectiveKind
 from interlock.interchange.chakra.graph import JOIN, REDUCE, SEND, SendReceiveGraph
 from interlock.interchange.shared.protobuf import text_field, varint, varint_field, varints
 from interlock.interchange.shared.regions import Regions
@@ -18,12 +19,14 @@ from interlock.ragged import ranges
 from interlock.schedule import Schedule
 
 __all__ = [
+    "COLLECTIVES",
     "COMM_COLL_NODE",
     "COMM_RECV_NODE",
     "COMM_SEND_NODE",
     "COMP_NODE",
     "PIECES_ATTRIBUTE",
     "SCHEMA_VERSION",
+    "SIMULATED",
     "Encoder",
     "attribute",
     "framed",
@@ -33,6 +36,9 @@ __all__ = [
 SCHEMA_VERSION = b"0.0.4"
 PIECES_ATTRIBUTE = "interlock_pieces"  # int64 list: kind, then (first name, second name, offset, length) per piece
 COMP_NODE, COMM_SEND_NODE, COMM_RECV_NODE, COMM_COLL_NODE = 4, 5, 6, 7
+_NUMBERED = "all-reduce reduce all-gather gather scatter broadcast all-to-all reduce-scatter"
+COLLECTIVES = tuple(CollectiveKind(name) for name in _NUMBERED.split())  # by their numbers in Chakra
+SIMULATED = {kind: number for number, kind in enumerate(COLLECTIVES) if number in (0, 2, 6, 7)}  # by ASTRA-sim
 INT32, INT64, BOOL = 7, 9, 27  # field numbers of an attribute's value
 FLUSH_NODES = 4096
 

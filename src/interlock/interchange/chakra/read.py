@@ -10,6 +10,7 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.chakra.encode import (
+    COLLECTIVES,
     COMM_COLL_NODE,
     COMM_RECV_NODE,
     COMM_SEND_NODE,
@@ -21,6 +22,7 @@ from interlock.interchange.shared.files import MAX_FILE_BYTES, read_bytes
 from interlock.interchange.shared.flows import Name, UnnamedFlow, lower_flows
 from interlock.interchange.shared.protobuf import LENGTH_DELIMITED, VARINT, fields, packed, read_varint, signed
 from interlock.interchange.shared.regions import NONE
+from interlock.interchange.shared.sequence import executable_order
 from interlock.schedule import Kind
 
 __all__ = ["Node", "find_traces", "parse_trace", "read_schedule"]
@@ -29,16 +31,6 @@ MAX_NODES = 4_000_000
 MAX_RANKS = 65_536
 KNOWN_TYPES = range(1, 11)
 MAX_SIZE = 2**62
-COLLECTIVE_NAMES = [  # by their numbers in Chakra
-    "all-reduce",
-    "reduce",
-    "all-gather",
-    "gather",
-    "scatter",
-    "broadcast",
-    "all-to-all",
-    "reduce-scatter",
-]
 
 
 @dataclass(slots=True)
@@ -236,7 +228,7 @@ def _match(files: list[Path], traces: list[list[Node]]) -> list[UnnamedFlow]:
 def _check_type(file: Path, node: Node) -> None:
     if node.type == COMM_COLL_NODE:
         code = node.number("comm_type") or 0
-        name = COLLECTIVE_NAMES[code] if 0 <= code < len(COLLECTIVE_NAMES) else "unknown"
+        name = COLLECTIVES[code] if 0 <= code < len(COLLECTIVES) else "unknown"
         raise InvalidInput(
             f"{file}: node {node.id} is a whole {name} of {node.number('comm_size') or 0} bytes: it names a collective "
             "and leaves the algorithm to the simulator, so there is no schedule to check"
@@ -299,25 +291,16 @@ def _link(file: Path, nodes: list[Node], flow_of_node: dict[int, int], flows: li
 
 def _in_order(file: Path, nodes: list[Node], by_id: dict[int, Node]) -> list[Node]:
     """Nodes after those they depend on."""
-    waiting = {}
-    followers: dict[int, list[int]] = defaultdict(list)
+    place = {node.id: k for k, node in enumerate(nodes)}
+    after: list[set[int]] = []
     for node in nodes:
         deps = {*node.data_deps, *node.ctrl_deps}
         for dep in deps:
             if dep not in by_id:
                 raise InvalidInput(f"{file}: node {node.id} depends on node {dep}, which is not there")
-            followers[dep].append(node.id)
-        waiting[node.id] = len(deps)
-    ready = deque(node.id for node in nodes if waiting[node.id] == 0)
-    order = []
-    while ready:
-        number = ready.popleft()
-        order.append(by_id[number])
-        for later in followers[number]:
-            waiting[later] -= 1
-            if waiting[later] == 0:
-                ready.append(later)
+        after.append({place[dep] for dep in deps})
+    order = executable_order(after)
     if len(order) != len(nodes):
-        stuck = next(node.id for node in nodes if waiting[node.id] > 0)
-        raise InvalidInput(f"{file}: node {stuck} is part of a cycle of dependencies")
-    return order
+        stuck = nodes[min(set(range(len(nodes))) - set(order))]
+        raise InvalidInput(f"{file}: node {stuck.id} is part of a cycle of dependencies")
+    return [nodes[k] for k in order]

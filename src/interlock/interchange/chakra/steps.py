@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from interlock.collectives import CollectiveKind, collective
+from interlock.collectives import collective
 from interlock.errors import InvalidInput
 from interlock.interchange.chakra.encode import (
     BOOL,
+    COLLECTIVES,
     COMM_COLL_NODE,
     COMM_RECV_NODE,
     COMM_SEND_NODE,
@@ -23,6 +24,7 @@ from interlock.interchange.chakra.encode import (
     INT32,
     INT64,
     SCHEMA_VERSION,
+    SIMULATED,
     attribute,
     framed,
     node_bytes,
@@ -37,12 +39,6 @@ from interlock.topology import Cluster
 
 __all__ = ["read_step_traces", "write_step"]
 
-COLLECTIVES = {
-    0: CollectiveKind.ALL_REDUCE,
-    2: CollectiveKind.ALL_GATHER,
-    6: CollectiveKind.ALL_TO_ALL,
-    7: CollectiveKind.REDUCE_SCATTER,
-}
 MAX_TASKS = 4096
 
 
@@ -144,8 +140,8 @@ def _key(file: Path, node: Node) -> tuple[object, ...]:
             f"{file}: node {node.id} has type {node.type}; a step is read from collective and compute nodes"
         )
     code, size = node.number("comm_type") or 0, node.number("comm_size")
-    if code not in COLLECTIVES:
-        raise InvalidInput(f"{file}: node {node.id}: comm_type={code} is none of {sorted(COLLECTIVES)}")
+    if code not in SIMULATED.values():
+        raise InvalidInput(f"{file}: node {node.id}: comm_type={code} is none of {sorted(SIMULATED.values())}")
     if size is None or size < 1:
         raise InvalidInput(f"{file}: node {node.id} ({node.name[:40]}) lacks a comm_size of at least 1")
     group = node.attributes.get("pg_name", node.attributes.get("comm_group", ""))

@@ -21,6 +21,7 @@ from interlock.interchange.chakra.encode import (
     COMM_COLL_NODE,
     INT64,
     SCHEMA_VERSION,
+    SIMULATED,
     Encoder,
     attribute,
     framed,
@@ -39,12 +40,6 @@ from interlock.schedule import Schedule
 
 __all__ = ["write_schedule"]
 
-COMM_TYPE = {
-    CollectiveKind.ALL_REDUCE: 0,
-    CollectiveKind.ALL_GATHER: 2,
-    CollectiveKind.ALL_TO_ALL: 6,
-    CollectiveKind.REDUCE_SCATTER: 7,
-}
 MAX_INT32 = 2**31 - 1
 
 Writer = Callable[[BinaryIO], None]
@@ -112,7 +107,9 @@ def _rank_bytes(problem: Problem) -> int:
 
 def _write_workload(problem: Problem, units: _Units, file: BinaryIO) -> None:
     kind = CollectiveKind.ALL_TO_ALL if problem.collective is None else problem.collective.kind
-    attributes = attribute("is_cpu_op", BOOL, 0) + attribute("comm_type", INT64, COMM_TYPE.get(kind, 6))
+    attributes = attribute("is_cpu_op", BOOL, 0) + attribute(
+        "comm_type", INT64, SIMULATED.get(kind, SIMULATED[CollectiveKind.ALL_TO_ALL])
+    )
     attributes += attribute("comm_size", INT64, units.workload_bytes)
     file.write(framed(text_field(1, SCHEMA_VERSION)))
     file.write(framed(node_bytes(0, b"collective", COMM_COLL_NODE, b"", attributes)))
@@ -128,7 +125,7 @@ CONFIGURATION_FILES = ("system.json", "network.yml", "memory.json", "run.sh")
 def _configurations(problem: Problem) -> dict[str, str]:
     """What ASTRA-sim needs beside the traces. Paths are relative: it looks from where it is started."""
     kind = CollectiveKind.ALL_TO_ALL if problem.collective is None else problem.collective.kind
-    slot = str(kind if kind in COMM_TYPE else CollectiveKind.ALL_TO_ALL)
+    slot = str(kind if kind in SIMULATED else CollectiveKind.ALL_TO_ALL)
     system: dict[str, object] = {
         "scheduling-policy": "LIFO",
         "endpoint-delay": 1,

@@ -11,6 +11,7 @@ from interlock.units import format_bandwidth, format_seconds
 __all__ = ["Field", "fields_of_cluster", "fields_of_graph"]
 
 UNSAID = "files of servers do not say it; "
+PRESET = UNSAID + "taken from the presets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,6 @@ def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) ->
     knows_rails = bool(rails) and None not in rails
     has_nics = any(server.nics for server in servers)
     several = cluster.servers > 1
-    preset = "taken from the presets"
     return (
         Field("servers", str(cluster.servers), True, f"{files} files" if files > 1 else "as asked for (--servers)"),
         Field("gpus_per_server", str(cluster.gpus_per_server), True, "the most GPUs of a file"),
@@ -43,7 +43,7 @@ def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) ->
             says_links and says_link_rates,
             first.links_why,
         ),
-        Field("scale_up_latency", format_seconds(cluster.scale_up_latency_s), False, UNSAID + preset),
+        _time(cluster, "scale_up_latency"),
         Field("multicasts", _word(cluster.multicasts), False, UNSAID + "without it nothing is promised"),
         Field("reduces", _word(cluster.reduces), False, UNSAID + "without it nothing is promised"),
         Field("nics_per_gpu", str(cluster.nics_per_gpu), has_nics, "NICs nearest to each GPU"),
@@ -60,14 +60,10 @@ def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) ->
             "from the `rail` numbers of NICs" if knows_rails else UNSAID + ("taken as flat" if several else "unused"),
         ),
         Field("oversubscription", f"{cluster.oversubscription:g}", False, UNSAID + "taken as none"),
-        Field("scale_out_latency", format_seconds(cluster.scale_out_latency_s), False, UNSAID + preset),
-        Field("message_overhead", format_seconds(cluster.message_overhead_s), False, UNSAID + preset),
-        Field("stage_overhead", format_seconds(cluster.stage_overhead_s), False, UNSAID + preset),
+        *(_time(cluster, name) for name in ("scale_out_latency", "message_overhead", "stage_overhead")),
         Field("fabric", cluster.fabric.name, False, UNSAID + "taken as one that loses nothing"),
-        Field("gpu_launch", format_seconds(cluster.gpu_launch_s), False, UNSAID + preset),
-        Field("gpu_hop", format_seconds(cluster.gpu_hop_s), False, UNSAID + preset),
-        Field("gpu_message", format_seconds(cluster.gpu_message_s), False, UNSAID + preset),
-        Field("gpu_copy_bandwidth", format_bandwidth(cluster.gpu_copy_bandwidth_bytes_per_s), False, UNSAID + preset),
+        *(_time(cluster, name) for name in ("gpu_launch", "gpu_hop", "gpu_message")),
+        Field("gpu_copy_bandwidth", format_bandwidth(cluster.gpu_copy_bandwidth_bytes_per_s), False, PRESET),
         Field("gpu_costs", cluster.gpu_costs, False, "what a file of links cannot say is assumed"),
     )
 
@@ -81,7 +77,7 @@ def fields_of_graph(topology: Topology, servers: list[Server], source: str) -> t
     why = servers[0].links_why if servers else f"as {source} has them"
     given = not servers
     none = "no such cost in the file; taken as none"
-    cost = none if given else UNSAID + "taken from the presets"
+    cost = none if given else PRESET
     return (
         Field("ranks", str(topology.num_ranks), True, f"as {source} has them"),
         Field("links", str(topology.num_links), says_links, why),
@@ -90,12 +86,16 @@ def fields_of_graph(topology: Topology, servers: list[Server], source: str) -> t
             "latency",
             ", ".join(format_seconds(latency) for latency in latencies[:6]),
             given,
-            why if given else UNSAID + "taken from the presets",
+            why if given else PRESET,
         ),
         Field("message_overhead", format_seconds(float(topology.message_overhead_s.max(initial=0.0))), False, cost),
         Field("stage_overhead", format_seconds(topology.stage_overhead_s), False, cost),
         Field("fabric", topology.fabric.name, False, none.replace("cost", "limit")),
     )
+
+
+def _time(cluster: Cluster, name: str) -> Field:
+    return Field(name, format_seconds(getattr(cluster, f"{name}_s")), False, PRESET)
 
 
 def _word(flag: bool) -> str:

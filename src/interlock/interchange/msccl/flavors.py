@@ -41,14 +41,8 @@ class Flavor:
         return least <= size_bytes < most
 
 
-_EXECUTORS = {
-    "all-gather": "allgather",
-    "all-reduce": "allreduce",
-    "reduce-scatter": "reducescatter",
-    "all-to-all": "alltoall",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
+_CALLED = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "broadcast", "reduce")
+_EXECUTORS = {kind: kind.replace("-", "") for kind in _CALLED} | {"all-to-allv": "allreduce"}
 _SIZES = ("outofplace", "minBytes", "maxBytes")
 FLAVORS = {
     made.name: made
@@ -56,7 +50,7 @@ FLAVORS = {
         Flavor(
             "rccl",
             "RCCL",
-            _EXECUTORS | {"gather": "gather", "scatter": "scatter", "all-to-allv": "allreduce"},
+            _EXECUTORS | {"gather": "gather", "scatter": "scatter"},
             _SIZES,
             limits.MAX_STEPS_WRITTEN,
             limits.MAX_THREADBLOCKS,
@@ -65,7 +59,7 @@ FLAVORS = {
         Flavor(
             "azure",
             "Azure's msccl-executor-nccl",
-            _EXECUTORS | {"all-to-allv": "allreduce"},
+            _EXECUTORS,
             _SIZES,
             limits.MAX_STEPS_WRITTEN,
             limits.MAX_THREADBLOCKS,
@@ -74,7 +68,7 @@ FLAVORS = {
         Flavor(
             "msccl",
             "microsoft/msccl",
-            _EXECUTORS | {"reduce-scatter": "reduce_scatter", "all-to-allv": "allreduce"},
+            _EXECUTORS | {"reduce-scatter": "reduce_scatter"},
             (),
             limits.MAX_STEPS,
             limits.MAX_THREADBLOCKS_MSCCL,

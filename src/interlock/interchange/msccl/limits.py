@@ -5,6 +5,8 @@ Read in the sources of microsoft/msccl, Azure/msccl-executor-nccl and ROCm/rccl:
 
 from __future__ import annotations
 
+from interlock.collectives import CollectiveKind
+
 __all__ = [
     "ALIGNMENT",
     "COLLECTIVE_BY_NAME",
@@ -34,16 +36,5 @@ MAX_OFFSET = 32_767  # 16 bits
 MAX_NAME = 63
 
 ALIGNMENT = 16  # of chunks, in bytes: whole elements of any type
-COLLECTIVE_BY_NAME = {
-    "allgather": "all-gather",
-    "allreduce": "all-reduce",
-    "reduce_scatter": "reduce-scatter",
-    "reducescatter": "reduce-scatter",
-    "alltoall": "all-to-all",
-    "alltoallv": "all-to-allv",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "custom": "custom",
-}
+COLLECTIVE_BY_NAME = {kind.replace("-", ""): str(kind) for kind in (*CollectiveKind, "all-to-allv", "custom")}
+COLLECTIVE_BY_NAME["reduce_scatter"] = "reduce-scatter"  # microsoft/msccl

@@ -24,19 +24,19 @@ Pair = tuple[str, BlockId, BlockId]  # channel type and both ends, the lesser fi
 Switch = tuple[str, tuple[int, ...]]  # buffer and the ranks whose buffers the switch joins
 
 
-@dataclass(slots=True)
 class Blocks:
     """Operations and resources of all threadblocks."""
 
-    operations: list[list[list[Json]]]  # [rank][threadblock]
-    num_semaphores: list[int]
-    channel_ids: list[dict[str, dict[Pair, int]]]  # [rank][type]: channels and their ids
-    block_channels: dict[BlockId, dict[str, dict[Pair, int]]]
-    remote_buffers: list[list[tuple[int, str, str]]]  # [rank]: peer, buffer, channel type
-    block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]]
-    switches: list[list[Switch]]  # [rank]
-    block_switches: dict[BlockId, list[Switch]]
-    reach: dict[Switch, int]  # chunks from the buffer's start that a switch must cover
+    def __init__(self, num_ranks: int) -> None:
+        self.operations: list[list[list[Json]]] = [[] for _ in range(num_ranks)]  # [rank][threadblock]
+        self.num_semaphores = [0] * num_ranks
+        self.channel_ids: list[dict[str, dict[Pair, int]]] = [{} for _ in range(num_ranks)]  # [rank][type]: their ids
+        self.block_channels: dict[BlockId, dict[str, dict[Pair, int]]] = defaultdict(dict)
+        self.remote_buffers: list[list[tuple[int, str, str]]] = [[] for _ in range(num_ranks)]  # peer, buffer, type
+        self.block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]] = defaultdict(dict)
+        self.switches: list[list[Switch]] = [[] for _ in range(num_ranks)]
+        self.block_switches: dict[BlockId, list[Switch]] = defaultdict(list)
+        self.covered_chunks: dict[Switch, int] = defaultdict(int)  # from the buffer's start, by a switch
 
     def channels_of(self, rank: int, k: int) -> list[Json]:
         """Channels that a threadblock uses, as ids of its GPU."""
@@ -63,7 +63,7 @@ class Blocks:
             peers = [b[0] if a[0] == rank else a[0] for _, a, b in pairs]
             made.append({"channel_type": kind, "connected_to": peers})
         for buffer, group in self.switches[rank]:
-            groups = [{"size": self.reach[buffer, group], "ranks": list(group)}]
+            groups = [{"size": self.covered_chunks[buffer, group], "ranks": list(group)}]
             made.append({"channel_type": "switch", "buffer_type": buffer, "rank_groups": groups})
         return made
 
@@ -101,25 +101,19 @@ class _State:
         self.has_waited = self.has_written = False
 
 
-class _Writer:
+class _Writer(Blocks):
+    """Fills them, action by action."""
+
     def __init__(self, actions: Actions, problem: Problem, placed: Placed) -> None:
+        super().__init__(problem.num_ranks)
         self.problem, self.placed, self.waiters = problem, placed.block, placed.waiters
-        ranks = problem.num_ranks
         self.states: dict[BlockId, _State] = defaultdict(_State)
         for block in [*self.placed.values(), *(block for blocks in self.waiters.values() for block in blocks)]:
             self.states[block]
-        self.channel_ids: list[dict[str, dict[Pair, int]]] = [{} for _ in range(ranks)]
-        self.block_channels: dict[BlockId, dict[str, dict[Pair, int]]] = defaultdict(dict)
-        self.remote_buffers: list[list[tuple[int, str, str]]] = [[] for _ in range(ranks)]
-        self.block_buffers: dict[BlockId, dict[str, list[tuple[int, str, str]]]] = defaultdict(dict)
-        self.switches: list[list[Switch]] = [[] for _ in range(ranks)]
-        self.block_switches: dict[BlockId, list[Switch]] = defaultdict(list)
-        self.reach: dict[Switch, int] = defaultdict(int)
         # What a threadblock has still to take from another, in the order given: signals and releases.
         self.expected: dict[tuple[BlockId, BlockId], dict[Arrival, None]] = defaultdict(dict)
         self.releases: dict[tuple[BlockId, BlockId], dict[Action, None]] = defaultdict(dict)
         self.semaphores: dict[tuple[BlockId, BlockId], int] = {}
-        self.num_semaphores = [0] * ranks
         self.awaited_by: dict[Action, set[BlockId]] = defaultdict(set)
         self.sends_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
         self.receives_on: dict[BlockId, dict[Pair, None]] = defaultdict(dict)
@@ -186,31 +180,19 @@ class _Writer:
 
     def finish(self) -> Blocks:
         """Greetings in front, limits checked."""
-        ranks = self.problem.num_ranks
-        operations: list[list[list[Json]]] = [[] for _ in range(ranks)]
         for block in sorted(self.states):
             whole = [*self._greetings(block), *self.states[block].operations]
             self._check(block, len(whole))
-            operations[block[0]].append(whole)
+            self.operations[block[0]].append(whole)
         for rank, count in enumerate(self.num_semaphores):
             if count > limits.MAX_SEMAPHORES:
                 raise LimitExceeded(
                     f"gpu {rank}: {count} pairs of threadblocks wait for each other; {limits.MAX_SEMAPHORES} "
                     "semaphores are allowed"
                 )
-            if len(operations[rank]) > limits.MAX_THREADBLOCKS:
-                raise LimitExceeded(f"gpu {rank} needs {len(operations[rank])} threadblocks; use larger chunks")
-        return Blocks(
-            operations,
-            self.num_semaphores,
-            self.channel_ids,
-            self.block_channels,
-            self.remote_buffers,
-            self.block_buffers,
-            self.switches,
-            self.block_switches,
-            self.reach,
-        )
+            if len(self.operations[rank]) > limits.MAX_THREADBLOCKS:
+                raise LimitExceeded(f"gpu {rank} needs {len(self.operations[rank])} threadblocks; use larger chunks")
+        return self
 
     def _greetings(self, block: BlockId) -> list[Json]:
         """Tell senders that this GPU has begun, and wait until the receivers have."""
@@ -329,7 +311,7 @@ class _Writer:
     def _switched(self, block: BlockId, place: Place, action: Action) -> Json:
         """A stretch of a buffer that the switch joins over a group; every member must list the group's channel."""
         switch = (place[0], action.group)
-        self.reach[switch] = max(self.reach[switch], place[1] + action.count)
+        self.covered_chunks[switch] = max(self.covered_chunks[switch], place[1] + action.count)
         for rank in action.group:
             if switch not in self.switches[rank]:
                 self.switches[rank].append(switch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from interlock.collectives import CollectiveKind
+
 __all__ = [
     "ALIGNMENT",
     "COLLECTIVE_BY_NAME",
@@ -24,16 +26,5 @@ MAX_BUFFER_BYTES = 2**32 - 1  # offsets have 32 bits
 ALIGNMENT = 16  # of chunks, in bytes
 MAX_THREADBLOCKS = 1024  # ours: the format sets none, the GPU's number of processors does
 
-NAME_BY_COLLECTIVE = {
-    "all-gather": "allgather",
-    "all-reduce": "allreduce",
-    "reduce-scatter": "reducescatter",
-    "all-to-all": "alltoall",
-    "all-to-allv": "alltoallv",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "items": "custom",
-}
-COLLECTIVE_BY_NAME = {name: kind for kind, name in NAME_BY_COLLECTIVE.items() if kind != "items"}
+COLLECTIVE_BY_NAME = {kind.replace("-", ""): str(kind) for kind in (*CollectiveKind, "all-to-allv")}
+NAME_BY_COLLECTIVE = {kind: name for name, kind in COLLECTIVE_BY_NAME.items()} | {"items": "custom"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field, replace
+from collections import defaultdict, deque
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,13 +23,6 @@ WAITS = ("wait", "rlxwait")
 FLUSHES = ("flush", "pwsf")
 
 Cell = tuple[int, str, int]
-
-
-@dataclass(slots=True)
-class _Signals:
-    """Signals on their way to one end of a channel."""
-
-    sent: deque[tuple[Clock, int | None]] = field(default_factory=deque)
 
 
 def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
@@ -52,7 +45,8 @@ class _Run(Execution[Block]):
     def __init__(self, semaphores: list[list[int]], program: Program[Block], goal: Goal, chunk_bytes: int) -> None:
         super().__init__(program, goal, chunk_bytes)
         self.semaphores = semaphores
-        self.signals: dict[tuple[object, int], _Signals] = {}  # (channel pair, receiving rank)
+        # Signals on their way, by channel pair and receiving rank.
+        self.signals: dict[tuple[object, int], deque[tuple[Clock, int | None]]] = defaultdict(deque)
         self.packets: dict[Cell, tuple[Clock, int | None]] = {}
         self.released: dict[tuple[int, int], list[tuple[Clock, int | None]]] = {}
         self.acquired: dict[tuple[int, int], int] = {}
@@ -84,7 +78,7 @@ class _Run(Execution[Block]):
         """What the operation must wait for, if anything."""
         if op.name in WAITS:
             for channel in op.channels:
-                if not self.signals.setdefault((channel.pair, thread.rank), _Signals()).sent:
+                if not self.signals[channel.pair, thread.rank]:
                     return channel.pair, thread.rank
         if op.name == "sem_acquire":
             for k in op.semaphores:
@@ -111,7 +105,7 @@ class _Run(Execution[Block]):
         """Learn from whatever the operation waited for."""
         seen: list[tuple[Clock, int | None]] = []
         if op.name in WAITS:
-            seen += [self.signals[channel.pair, thread.rank].sent.popleft() for channel in op.channels]
+            seen += [self.signals[channel.pair, thread.rank].popleft() for channel in op.channels]
         if op.name == "sem_acquire":
             for k in op.semaphores:
                 key = (thread.rank, k)
@@ -131,9 +125,8 @@ class _Run(Execution[Block]):
         if op.name in SIGNALS:
             for channel in op.channels:
                 key = (channel.pair, channel.peer)
-                box = self.signals.setdefault(key, _Signals())
                 last = later(thread.last_transfer, self._last_posted(thread, channel.peer))
-                box.sent.append((self.memory.snapshot(thread), last))
+                self.signals[key].append((self.memory.snapshot(thread), last))
                 self.wake(key)
         if op.name == "sem_release":
             for k in op.semaphores:

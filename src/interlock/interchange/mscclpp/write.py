@@ -9,6 +9,7 @@ so that each keeps to 64 operations and 16 channels of a type.
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -63,18 +64,14 @@ def write_schedule(
 def _build(
     schedule: Schedule, problem: Problem, chunk_bytes: int | None
 ) -> tuple[ChunkLayout, Quantised, Actions, Blocks]:
-    sequence = sequence_messages(schedule, problem.topology)
-
-    def build(quantised: Quantised) -> tuple[ChunkLayout, Actions, Blocks]:
-        return _build_with(schedule, problem, quantised, sequence)
-
+    build = partial(_build_with, schedule, problem, sequence_messages(schedule, problem.topology))
     policy = ChunkPolicy(chunk_bytes, MAX_CHUNKS_PER_RANK, limits.ALIGNMENT, max_added=MAX_ADDED)
     quantised, (layout, actions, blocks) = fit_chunks(schedule, problem, policy, build)
     return layout, quantised, actions, blocks
 
 
 def _build_with(
-    schedule: Schedule, problem: Problem, quantised: Quantised, sequence: Sequence
+    schedule: Schedule, problem: Problem, sequence: Sequence, quantised: Quantised
 ) -> tuple[ChunkLayout, Actions, Blocks]:
     layout = lay_out(problem, quantised, equal_buffers=False)
     program = lower(schedule, problem, quantised, layout, sequence, max_run=1 << 20)

@@ -17,6 +17,7 @@ from interlock.collectives import CollectiveKind, collective
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.shared.regions import NONE, problem_of_regions
+from interlock.interchange.shared.sequence import executable_order
 from interlock.ragged import Ragged
 from interlock.schedule import Batch, Kind, Phase, Schedule, assemble, make_pieces
 from interlock.traffic import Demand
@@ -145,20 +146,7 @@ def _infer(flows: list[UnnamedFlow], intent: Intent, file: str) -> None:
 
 def _feeding_order(flows: list[UnnamedFlow], file: str) -> list[int]:
     """Flows after those that feed them."""
-    waiting = [len(flow.fed_by) for flow in flows]
-    fed: list[list[int]] = [[] for _ in flows]
-    for number, flow in enumerate(flows):
-        for earlier in flow.fed_by:
-            fed[earlier].append(number)
-    ready = [number for number in range(len(flows) - 1, -1, -1) if waiting[number] == 0]
-    order = []
-    while ready:
-        number = ready.pop()
-        order.append(number)
-        for later in reversed(fed[number]):
-            waiting[later] -= 1
-            if waiting[later] == 0:
-                ready.append(later)
+    order = executable_order([flow.fed_by for flow in flows])
     if len(order) != len(flows):
         raise InvalidInput(f"{file}: messages feed each other in a cycle")
     return order

@@ -16,7 +16,7 @@ from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
 from interlock.interchange.shared.chunks.goal import Network, network_of
-from interlock.problem import Items, Problem, RankSets, demand_problem
+from interlock.problem import Items, Problem, RankSets, collective_ends, demand_problem
 from interlock.ragged import before_in_group
 
 __all__ = ["NONE", "Regions", "problem_of_regions", "regions_of"]
@@ -80,7 +80,6 @@ def _collective_problem(
 ) -> tuple[Problem, dict[tuple[int, int], int]]:
     """One item per region, as large as what the file moves of it."""
     ranks = network.topology.num_ranks
-    everyone = np.arange(ranks, dtype=np.int32)
     if kind is CollectiveKind.ALL_TO_ALL:
         names = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
     else:
@@ -94,18 +93,10 @@ def _collective_problem(
     sizes = np.array([ends.get(name, share) for name in names], np.int64)
     first = np.array([name[0] for name in names], np.int32)
     second = np.array([name[1] for name in names], np.int32)
-    root = np.array([intent.root], np.int32)
-    count = len(names)
-    contributors, destinations = {
-        CollectiveKind.ALL_TO_ALL: (RankSets.one(first), RankSets.one(second)),
-        CollectiveKind.ALL_GATHER: (RankSets.one(first), RankSets.same(everyone, count)),
-        CollectiveKind.GATHER: (RankSets.one(first), RankSets.same(root, count)),
-        CollectiveKind.REDUCE_SCATTER: (RankSets.same(everyone, count), RankSets.one(first)),
-        CollectiveKind.SCATTER: (RankSets.same(root, count), RankSets.one(first)),
-        CollectiveKind.ALL_REDUCE: (RankSets.same(everyone, count), RankSets.same(everyone, count)),
-        CollectiveKind.BROADCAST: (RankSets.same(root, count), RankSets.same(everyone, count)),
-        CollectiveKind.REDUCE: (RankSets.same(everyone, count), RankSets.same(root, count)),
-    }[kind]
+    if kind is CollectiveKind.ALL_TO_ALL:
+        contributors, destinations = RankSets.one(first), RankSets.one(second)
+    else:
+        contributors, destinations = collective_ends(kind, first, np.arange(ranks, dtype=np.int32), intent.root)
     total = _nccl_size(kind, sizes, share, ranks)
     if intent.size_bytes is not None and intent.size_bytes != total:
         raise InvalidInput(f"{file} moves a {kind} of {total} bytes, not of {intent.size_bytes}")

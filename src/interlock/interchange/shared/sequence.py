@@ -15,7 +15,7 @@ from interlock.errors import InvalidInput
 from interlock.schedule import Schedule, link_neighbours
 from interlock.topology import Topology
 
-__all__ = ["Sequence", "sequence_messages"]
+__all__ = ["Sequence", "executable_order", "sequence_messages"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,3 +80,22 @@ def _kahn(
     if len(order) != count or (np.diff(epoch[order]) < 0).any():
         raise InvalidInput("the schedule's dependencies, link orders and barriers form a cycle; it cannot be exported")
     return np.array(order, np.int64)
+
+
+def executable_order(after: list[list[int]] | list[set[int]]) -> list[int]:
+    """Rows after all that they wait for, followers soon behind what they follow; fewer where some wait in a circle."""
+    waiting = [len(earlier) for earlier in after]
+    followers: list[list[int]] = [[] for _ in after]
+    for number, earlier in enumerate(after):
+        for each in earlier:
+            followers[each].append(number)
+    ready = [number for number in range(len(after) - 1, -1, -1) if waiting[number] == 0]
+    order = []
+    while ready:
+        number = ready.pop()
+        order.append(number)
+        for later in reversed(followers[number]):
+            waiting[later] -= 1
+            if waiting[later] == 0:
+                ready.append(later)
+    return order

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.shared.chunks.goal import ChunkBuffers, Goal, choose_goal, matrix_goal, network_of
-from interlock.interchange.shared.chunks.memory import Memory, Thread, Value, all_seen
+from interlock.interchange.shared.chunks.memory import Memory, Thread, Value, all_seen, chunk_name
 from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
 from interlock.traffic import Demand
 
@@ -110,7 +110,9 @@ class Execution(ABC, Generic[BlockT]):
                         memory.complain(f"output[{k}] of rank {rank} is never written")
                     continue
                 if value.key != key and not is_padding:
-                    memory.complain(f"output[{k}] of rank {rank} holds {_of(value.key)} instead of {_of(key)}")
+                    memory.complain(
+                        f"output[{k}] of rank {rank} holds {chunk_name(value.key)} instead of {chunk_name(key)}"
+                    )
                     continue
                 if value.contributors != goal.contributors(key) and key[0] < 0:
                     lacking = goal.contributors(key) & ~value.contributors
@@ -191,7 +193,3 @@ def _delivered(run: Execution[BlockT]) -> NDArray[np.int64] | None:
             seen.add(cell.value.key)
             chunks[cell.value.key[0], rank] += 1
     return chunks if (chunks.sum(axis=1) <= np.array(inputs)).all() and chunks.any() else None
-
-
-def _of(key: tuple[int, int]) -> str:
-    return f"chunk {key[1]}" if key[0] < 0 else f"chunk {key[1]} of rank {key[0]}"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from interlock.errors import LimitExceeded
 
-__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "later", "all_seen"]
+__all__ = ["Clock", "Key", "Memory", "Thread", "Value", "all_seen", "chunk_name", "later"]
 
 MAX_CLOCK_WORK = 40_000_000
 MAX_VIOLATIONS = 100
@@ -156,11 +156,11 @@ class Memory:
         if a is None or b is None:
             return a if b is None else b
         if a.key != b.key:
-            self.complain(f"{thread.where} adds {_chunk(b.key)} to {_chunk(a.key)}")
+            self.complain(f"{thread.where} adds {chunk_name(b.key)} to {chunk_name(a.key)}")
             return a
         if a.contributors & b.contributors:
             twice = (a.contributors & b.contributors).bit_length() - 1
-            self.complain(f"{thread.where} adds rank {twice}'s contribution to {_chunk(a.key)} a second time")
+            self.complain(f"{thread.where} adds rank {twice}'s contribution to {chunk_name(a.key)} a second time")
         return Value(a.key, a.contributors | b.contributors, a.own or b.own, a.brought_by | b.brought_by)
 
     def final(self, address: Address, seen: Clock) -> Value | None:
@@ -194,5 +194,6 @@ def _name(address: Address) -> str:
     return f"{names.get(address[1], address[1])}[{address[2]}] of rank {address[0]}"
 
 
-def _chunk(key: Key) -> str:
+def chunk_name(key: Key) -> str:
+    """As messages name a chunk."""
     return f"chunk {key[1]}" if key[0] < 0 else f"chunk {key[1]} of rank {key[0]}"

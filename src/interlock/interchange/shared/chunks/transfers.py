@@ -18,6 +18,7 @@ import numpy as np
 
 from interlock.interchange.shared.chunks.goal import SUM, Goal
 from interlock.interchange.shared.chunks.memory import Key, Memory, Value
+from interlock.interchange.shared.sequence import executable_order
 from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule
@@ -251,20 +252,7 @@ def _is_acyclic(after: list[set[int]]) -> bool:
     """Whether transfers can be put in an order; most wait only for earlier ones."""
     if all(max(earlier, default=-1) < number for number, earlier in enumerate(after)):
         return True
-    followers: list[list[int]] = [[] for _ in after]
-    waiting = [len(earlier) for earlier in after]
-    for number, earlier in enumerate(after):
-        for one in earlier:
-            followers[one].append(number)
-    ready = [number for number, count in enumerate(waiting) if count == 0]
-    done = 0
-    while ready:
-        done += 1
-        for follower in followers[ready.pop()]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                ready.append(follower)
-    return done == len(after)
+    return len(executable_order(after)) == len(after)
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:
