@@ -152,6 +152,19 @@ def _drop(name: str) -> Callable[[dict[str, object]], None]:
     return change
 
 
+def test_files_of_version_1_give_no_place_to_what_shares_its_links(tmp_path: Path, h200_2x4: il.Cluster) -> None:
+    demand = il.traffic.uniform(h200_2x4, "1 MB")
+    for algorithm in ("rails", "adaptive"):
+        plan = il.plan(h200_2x4, demand, algorithm=algorithm)
+        path = tmp_path / f"{algorithm}.ilk"
+        plan.save(path)
+        assert np.array_equal(read_schedule(path).schedule.expand().order, plan.schedule.order)
+        assert not plan.schedule.exclusive.all() and (algorithm != "rails" or plan.schedule.order.any())
+        _rewrite(path, _set("version", value=1))
+        wanted = np.where(plan.schedule.exclusive, plan.schedule.order, 0)
+        assert np.array_equal(read_schedule(path).schedule.expand().order, wanted)
+
+
 HOSTILE = {
     "another version": _set("version", value=99),
     "no version": _set("version", value=None),

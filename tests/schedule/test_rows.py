@@ -13,6 +13,7 @@ from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule import Layout, PortLoads, Schedule, SlotSchedule, TranslatedSchedule
 from interlock.schedule.levels import is_in_order, levels
+from interlock.schedule.link_orders import follows, ordered_links, reversed_order
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.timeline import tracks
 from simulate.strategies import bare_schedule, crossbar
@@ -116,6 +117,35 @@ def test_levels_follow_the_order_of_a_link_that_is_held_alone() -> None:
     """0 sends to 1, 2 and 3 in the order 2, 3, 1; what 1 sends to 2 follows the first; 3 has its ports alone."""
     schedule = bare_schedule([0, 0, 0, 1, 3], [1, 2, 3, 2, 0], [10] * 5, order=[2, 0, 1, 3, 4])
     assert levels(schedule, crossbar(4, [10.0] * 8)).tolist() == [2, 0, 1, 1, 0]
+
+
+def test_levels_and_rows_follow_the_order_of_a_connection() -> None:
+    """0 sends to 1 the third, then the first; 0 to 2 and what has no place wait for nobody."""
+    schedule = bare_schedule([0, 0, 0, 0], [1, 2, 1, 1], [10] * 4, order=[5, 3, 2, 0], shares_links=True)
+    assert levels(schedule, crossbar(3, [10.0] * 6)).tolist() == [1, 0, 0, 0]
+    assert not is_in_order(schedule)
+    assert is_in_order(replace(schedule, order=np.array([1, 2, 3, 0])))
+    assert [column.tolist() for column in follows(schedule, crossbar(3, [10.0] * 6))] == [[2], [0]]
+
+
+def test_links_of_a_connection_with_an_order_lie_over_those_it_takes() -> None:
+    """Connections 0-1 and 0-2 have two links each of their own; what has no place keeps the topology's."""
+    schedule = bare_schedule([0, 0, 0, 0], [1, 2, 1, 1], [10] * 4, order=[5, 3, 2, 0], shares_links=True)
+    path = Ragged.from_lists([[0, 4], [0, 5], [0, 4], [0, 4, 9]])
+    found = ordered_links(schedule, path, 6)
+    assert found.has_place.tolist() == [True, True, True, False]
+    assert found.path[0].tolist() == found.path[2].tolist() == [6, 7]
+    assert found.path[1].tolist() == [8, 9]
+    assert found.path[3].tolist() == [0, 4, 13]  # 9 is none of the topology's: it comes after all that keep an order
+    assert found.link.tolist() == [*range(6), 0, 4, 0, 5]
+
+
+def test_a_reversed_order_keeps_who_has_a_place() -> None:
+    shared = bare_schedule([0] * 3, [1] * 3, [1] * 3, order=[0, 1, 4], shares_links=True)
+    assert reversed_order(shared).tolist() == [0, 4, 1]
+    alone = bare_schedule([0] * 3, [1] * 3, [1] * 3, order=[0, 1, 4])
+    assert reversed_order(alone).tolist() == [4, 3, 0]
+    assert reversed_order(replace(alone, exclusive=np.array([True, True, False]))).tolist() == [1, 0, 4]
 
 
 @pytest.mark.parametrize("make", [il.all_gather, il.reduce_scatter])

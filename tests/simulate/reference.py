@@ -144,14 +144,17 @@ class Run:
             behind = schedule.stage[m] >= b
             if behind and any(self.state[k] != "done" for k in np.flatnonzero(schedule.stage < b)):
                 return False
-        if not schedule.exclusive[m]:
-            return True
-        before = [
-            k for k in range(schedule.num_messages) if schedule.exclusive[k] and schedule.order[k] < schedule.order[m]
-        ]
-        return not any(
-            set(self.path[k]) & set(self.path[m]) and self.state[k] not in ("flying", "done") for k in before
-        )
+        return all(self.state[k] in ("flying", "done") for k in range(schedule.num_messages) if self._goes_before(k, m))
+
+    def _goes_before(self, k: int, m: int) -> bool:
+        """Whether message k must have left before message m starts."""
+        schedule = self.schedule
+        if schedule.order[k] >= schedule.order[m] or schedule.exclusive[k] != schedule.exclusive[m]:
+            return False
+        if schedule.exclusive[m]:
+            return bool(set(self.path[k]) & set(self.path[m]))
+        ends = [(schedule.src[each].tolist(), schedule.dst[each].tolist()) for each in (k, m)]
+        return bool(schedule.order[k] > 0) and ends[0] == ends[1]
 
     def _open_doors(self, m: int) -> None:
         start = self.now

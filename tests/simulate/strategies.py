@@ -19,10 +19,12 @@ def bare_schedule(
     *,
     stage: list[int] | None = None,
     order: list[int] | None = None,
+    shares_links: bool = False,
     deps: list[list[int]] | None = None,
     barriers: tuple[int, ...] = (),
 ) -> Schedule:
-    """A schedule of one-to-one messages without pieces; `order` makes all of them exclusive."""
+    """A schedule of one-to-one messages without pieces; `order` makes all of them exclusive, or gives those
+    above 0 a place on their connection where they share their links."""
     count = len(src)
     return Schedule(
         src=Ragged.single(np.array(src, np.int32)),
@@ -33,7 +35,7 @@ def bare_schedule(
         slice=np.zeros(count, np.int32),
         size_bytes=np.array(size_bytes, np.int64),
         path=Ragged.empty(count) if path is None else Ragged.from_lists(path),
-        exclusive=np.full(count, order is not None),
+        exclusive=np.full(count, order is not None and not shares_links),
         order=np.array(order or [0] * count, np.int64),
         deps=Ragged.empty(count) if deps is None else Ragged.from_lists(deps),
         pieces=Pieces(
@@ -115,7 +117,7 @@ def networks(draw: st.DrawFn, *, costs: bool = True, congestion: bool = True) ->
 
 @st.composite
 def schedules(draw: st.DrawFn, topology: Topology, *, waits: bool = True) -> Schedule:
-    """Random messages; with `waits` also dependencies, stages, barriers and link orders, acyclic by construction."""
+    """Random messages; with `waits` also dependencies, stages, barriers and orders, acyclic by construction."""
     count = draw(st.integers(1, 14))
     ranks = topology.num_ranks
     pairs = [draw(st.tuples(st.integers(0, ranks - 1), st.integers(1, ranks - 1))) for _ in range(count)]
@@ -127,5 +129,10 @@ def schedules(draw: st.DrawFn, topology: Topology, *, waits: bool = True) -> Sch
     deps = [sorted(draw(st.sets(st.integers(0, m - 1), max_size=2))) if m else [] for m in range(count)]
     stage = sorted(draw(st.integers(0, 3)) for _ in range(count))
     barriers = tuple(sorted(draw(st.sets(st.integers(1, 3), max_size=2))))
+    of_connections = draw(st.booleans())
     order = list(range(count)) if draw(st.booleans()) else None
-    return bare_schedule(src, dst, size_bytes, stage=stage, order=order, deps=deps, barriers=barriers)
+    if of_connections:
+        order = [draw(st.sampled_from([0, m + 1])) for m in range(count)]
+    return bare_schedule(
+        src, dst, size_bytes, stage=stage, order=order, shares_links=of_connections, deps=deps, barriers=barriers
+    )

@@ -84,6 +84,18 @@ def test_exclusive_messages_follow_their_order_and_latency_holds_nothing() -> No
     assert result.finish_s.tolist() == [exactly(109.0), exactly(103.0), exactly(107.0)]
 
 
+def test_a_connection_sends_one_after_the_other_beside_others_on_its_links() -> None:
+    """0 to 1 sends 20, then 10 when that has left, not arrived; 0 to 2 sends 30 and shares 0's port with whichever."""
+    topology = crossbar(3, [10.0] * 6, latency_s=100.0, overhead_s=0.0)
+    schedule = bare_schedule([0, 0, 0], [1, 2, 1], [10, 30, 20], order=[2, 0, 1], shares_links=True)
+    result = simulate(schedule, topology)
+    assert result.start_s.tolist() == [exactly(4.0), 0.0, 0.0]
+    assert result.sent_s.tolist() == [exactly(6.0), exactly(6.0), exactly(4.0)]
+    assert result.finish_s.tolist() == [exactly(106.0), exactly(106.0), exactly(104.0)]
+    by_link = simulate(schedule, topology, forwarding="store-and-forward")
+    assert by_link.start_s.tolist() == [exactly(4.0), 0.0, 0.0]  # each of its links keeps the order
+
+
 def test_stages_open_one_after_the_other_at_a_rank() -> None:
     """Rank 0 starts three stages: each opening takes 5, one at a time; a second message of a stage opens nothing."""
     topology = crossbar(4, [10.0] * 8, stage_overhead_s=5.0)

@@ -150,6 +150,12 @@ def test_exclusive_messages_do_not_wait_for_each_other_on_hashed_uplinks() -> No
     assert (simulate(across, flat).start_s == 0.0).all()
 
 
+def test_a_connection_keeps_its_order_over_hashed_uplinks() -> None:
+    flat = il.cluster("h200", servers=2, gpus_per_server=8, fabric=Fabric("tree", ecmp_radix=8), **FREE)
+    one = bare_schedule([0, 0, 1], [8, 8, 9], [50_000_000] * 3, order=[2, 1, 1], shares_links=True)
+    assert simulate(one, flat).start_s.tolist() == [pytest.approx(1e-3), 0.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("fields", "rule"),
     [

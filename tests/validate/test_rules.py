@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from interlock.topology import cluster, from_edges, fully_connected
-from interlock.validate import Rule, Violation
+from interlock.validate import Rule, Violation, check
 from interlock.validate.report import describe
 from validate.cases import (
     barrier_all_reduce,
@@ -458,6 +458,24 @@ def test_reader_done_by_link_order_alone_may_be_overwritten() -> None:
     assert case.check().valid, case.check()
     case.rows[3].deps = [0]
     assert case.rules() == {Rule.READ_BEFORE_OVERWRITTEN}
+
+
+def test_places_on_a_connection_are_its_own_and_may_not_go_round() -> None:
+    """Two messages of a connection that share links with others: each needs its own place, behind what it waits for."""
+    host = cluster("h200", servers=1, gpus_per_server=3)
+    case = Case("in turn", host.topology, [4, 4, 4], [[0], [0], [2]], [[1], [1], [1]])
+    for source, item in ((0, 0), (0, 1), (2, 2)):
+        case.send(source, 1, case.whole(item))
+
+    def rules(*order: int) -> set[Rule]:
+        rows = replace(case.schedule, order=np.array(order, np.int64))
+        return {each.rule for each in check(rows, case.problem).violations}
+
+    assert rules(1, 2, 1) == rules(2, 1, 2) == rules(0, 1, 1) == set()
+    assert rules(2, 2, 1) == {Rule.LINK_ORDER}
+    case.rows[1].deps = [0]
+    assert rules(1, 2, 1) == rules(0, 1, 1) == set()
+    assert rules(2, 1, 1) == {Rule.ACYCLIC}
 
 
 def test_copy_waits_for_sums_that_still_arrive() -> None:

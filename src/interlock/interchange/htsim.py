@@ -19,7 +19,7 @@ from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.shared.flows import UnnamedFlow, lower_flows
 from interlock.interchange.shared.sequence import Sequence, sequence_messages
 from interlock.problem import Problem
-from interlock.schedule import Schedule
+from interlock.schedule import Schedule, has_place
 
 __all__ = [
     "MAX_FLOWS",
@@ -182,7 +182,7 @@ def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportRe
     exact = _exact_triggers(schedule) if not len(schedule.barriers) else None
     waits, fires, how = exact or _level_triggers(schedule, sequence)
     notes = [f"messages start {how}"]
-    if schedule.exclusive.any():
+    if has_place(schedule).any():
         notes.append("the order of messages on links is left to the simulated network")
     if not (schedule.src.is_single and schedule.dst.is_single):
         notes.append("htsim has no in-switch operations: multicasts and in-switch sums are written as single flows")

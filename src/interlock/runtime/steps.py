@@ -37,7 +37,7 @@ from interlock.runtime.connections import Share, connect, open_connections, told
 from interlock.runtime.pacing import FULL
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
 from interlock.runtime.runner import Planned, Runner
-from interlock.schedule import Kind, Schedule, resolved_paths
+from interlock.schedule import Kind, Schedule, follows
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
@@ -543,15 +543,8 @@ def _in_order(waits: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _link_orders(schedule: Schedule, problem: Problem) -> dict[int, set[int]]:
-    """The row before each on its links, of those that hold them alone among the messages of their task."""
-    assert schedule.tasks is not None
-    rows = np.flatnonzero(schedule.exclusive)
-    path = resolved_paths(schedule, problem.topology).take(rows)
-    row = rows[path.row_of_value]
-    order = np.lexsort((schedule.order[row], schedule.tasks.task[row], path.values))
-    link, row = path.values[order], row[order]
-    follows = np.flatnonzero((link[1:] == link[:-1]) & (schedule.tasks.task[row[1:]] == schedule.tasks.task[row[:-1]]))
+    """The rows before each in the orders that its links and its connection keep."""
     before: dict[int, set[int]] = defaultdict(set)
-    for earlier, later in zip(row[follows].tolist(), row[follows + 1].tolist(), strict=True):
+    for earlier, later in np.stack(follows(schedule, problem.topology), axis=1).tolist():
         before[later].add(earlier)
     return before

@@ -5,6 +5,7 @@ from interlock.schedule.build import Batch, assemble, empty_schedule, from_nativ
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.layout import Layout, PairStarts, Region
 from interlock.schedule.levels import is_in_order, levels
+from interlock.schedule.link_orders import follows, has_place, ordered_links
 from interlock.schedule.loads import PortLoads
 from interlock.schedule.model import (
     MAX_ROWS,
@@ -18,7 +19,7 @@ from interlock.schedule.model import (
     Wrapped,
     check_rows,
 )
-from interlock.schedule.paths import link_neighbours, resolved_paths
+from interlock.schedule.paths import resolved_paths
 from interlock.schedule.program import Buffer, Program, lower
 from interlock.schedule.reverse import backwards, reverse_copies
 from interlock.schedule.scratch import ScratchSpans, scratch_spans
@@ -62,16 +63,18 @@ __all__ = [
     "check_rows",
     "chrome_trace_lines",
     "empty_schedule",
+    "follows",
     "from_native",
+    "has_place",
     "is_schedule_file",
     "is_in_order",
     "levels",
     "link_routes",
     "lower",
     "make_pieces",
+    "ordered_links",
     "read_schedule",
     "reverse_copies",
-    "link_neighbours",
     "resolved_paths",
     "scratch_spans",
     "resting",

@@ -31,7 +31,8 @@ class Batch:
     kind: NDArray[np.uint8] | Kind = Kind.COPY
     size_bytes: NDArray[np.int64] | None = None  # None: the sum of the pieces
     path: Ragged | None = None  # None: routed by the topology
-    order: NDArray[np.int64] | None = None  # None: not exclusive
+    order: NDArray[np.int64] | None = None  # None: none
+    exclusive: bool = True  # where there is an order: of links, not of connections
     deps: Ragged | None = None
 
     def __len__(self) -> int:
@@ -74,7 +75,7 @@ def assemble(batches: Sequence[Batch], barriers: Sequence[int] = ()) -> Schedule
         slice=column("slice", np.int32),  # type: ignore[arg-type]
         size_bytes=np.concatenate(sizes).astype(np.int64),
         path=Ragged.concatenate([Ragged.empty(len(b)) if b.path is None else b.path for b in blocks]),
-        exclusive=np.concatenate([np.full(len(b), b.order is not None) for b in blocks]),
+        exclusive=np.concatenate([np.full(len(b), b.order is not None and b.exclusive) for b in blocks]),
         order=np.concatenate([np.zeros(len(b), np.int64) if b.order is None else b.order for b in blocks]),
         deps=Ragged.concatenate([Ragged.empty(len(b)) if b.deps is None else b.deps for b in blocks]),
         pieces=Pieces(
@@ -107,7 +108,7 @@ def from_native(
         size_bytes=size_bytes,
         path=Ragged.empty(len(src)) if path is None else path,
         exclusive=exclusive,
-        order=order,
+        order=np.where(exclusive, order, 0),
         deps=Ragged(dep_offsets, deps),
         pieces=Pieces(*pieces),
         barriers=barriers,

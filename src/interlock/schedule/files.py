@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -39,7 +39,8 @@ __all__ = ["SavedSchedule", "is_schedule_file", "read_schedule", "write_atomical
 Kind = TypeVar("Kind")
 
 MAGIC = b"ILK\x00\x01\r\n\x1a"
-VERSION = 1
+VERSION = 2
+ORDERS_OF_LINKS_ONLY = 1  # version in which what shares its links has no place, whatever its order
 ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 20
 MAX_FILE_BYTES = 1 << 40
@@ -138,6 +139,8 @@ def read_schedule(path: str | os.PathLike[str]) -> SavedSchedule:
     else:
         schedule = _schedule_of_columns(columns)
         check_form(schedule, problem)
+        if header["version"] == ORDERS_OF_LINKS_ONLY:
+            schedule = replace(schedule, order=np.where(schedule.exclusive, schedule.order, 0))
     return SavedSchedule(
         schedule,
         problem,
@@ -174,8 +177,8 @@ def _read_header(file: Path) -> tuple[dict[str, object], int]:
         header = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(f"{file}: its header is not JSON") from None
-    if not isinstance(header, dict) or header.get("version") != VERSION:
-        raise InvalidInput(f"{file} has format version {_version(header)}; this program reads version {VERSION}")
+    if not isinstance(header, dict) or header.get("version") not in (ORDERS_OF_LINKS_ONLY, VERSION):
+        raise InvalidInput(f"{file} has format version {_version(header)}; this program reads versions 1 and {VERSION}")
     start = len(MAGIC) + 24 + length
     return header, start + -start % ALIGNMENT
 

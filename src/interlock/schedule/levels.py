@@ -7,16 +7,19 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.ragged import ranges
+from interlock.schedule.link_orders import follows, has_place
 from interlock.schedule.model import Schedule
-from interlock.schedule.paths import link_neighbours
 from interlock.topology import Topology
 
 __all__ = ["is_in_order", "levels"]
 
 
 def is_in_order(schedule: Schedule) -> bool:
-    """Whether every message comes after those it depends on, and none before a barrier that it comes after."""
+    """Whether every message comes after those it depends on and those before it on its connection, and none before a
+    barrier that it comes after."""
     if len(schedule.barriers) and (np.diff(np.searchsorted(schedule.barriers, schedule.stage, side="right")) < 0).any():
+        return False
+    if (np.diff(schedule.order[has_place(schedule) & ~schedule.exclusive]) < 0).any():
         return False
     return bool((schedule.deps.values < schedule.deps.row_of_value).all())
 
@@ -58,6 +61,6 @@ def _rise(level: NDArray[np.int64], lowest: int, earlier: NDArray[np.int64], lat
 
 def _edges(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Pairs of messages of which the first must go before the second."""
+    before, after = follows(schedule, topology)
     earlier, later = schedule.deps.values.astype(np.int64), schedule.deps.row_of_value
-    before, after = link_neighbours(schedule, topology)
     return np.concatenate([earlier, before]), np.concatenate([later, after])

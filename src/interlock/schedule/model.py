@@ -183,9 +183,9 @@ class Wrapped(CompactSchedule):
 class Schedule(CompactSchedule):
     """Messages in columns; see the module for what each row means.
 
-    `exclusive` messages hold every link of their path alone, in ascending `order` on each link. Messages of stage b
-    or later, for each b in `barriers`, wait for all messages of earlier stages. Only a step has `tasks`; link orders
-    are then each task's own.
+    `exclusive` messages hold every link of their path alone, in ascending `order` on each link; of others, those with
+    an `order` above 0 leave one after the other on their connection. Messages of stage b or later, for each b in
+    `barriers`, wait for all messages of earlier stages. Only a step has `tasks`; orders are then each task's own.
     """
 
     src: Ragged

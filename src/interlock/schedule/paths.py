@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
 from interlock.schedule.model import Kind, Schedule
 from interlock.topology import Topology
 
-__all__ = ["link_neighbours", "resolved_paths"]
+__all__ = ["resolved_paths"]
 
 
 def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
@@ -36,16 +35,3 @@ def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
     values[from_route] = routes.values
     values[~from_route] = schedule.path.values
     return Ragged.from_counts(counts, values)
-
-
-def link_neighbours(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of exclusive messages of which the second follows the first on some link, one for each such link."""
-    alone = np.flatnonzero(schedule.exclusive)
-    if len(alone) == 0:
-        return alone, alone
-    paths = resolved_paths(schedule, topology).take(alone)
-    message = alone[paths.row_of_value]
-    order = np.lexsort((schedule.order[message], paths.values))
-    link, ordered = paths.values[order], message[order]
-    same = link[1:] == link[:-1]
-    return ordered[:-1][same], ordered[1:][same]

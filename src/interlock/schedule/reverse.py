@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
+from interlock.schedule.link_orders import reversed_order
 from interlock.schedule.model import Kind, Phase, Schedule
 from interlock.topology import Topology
 
@@ -52,7 +53,7 @@ def backwards(schedule: Schedule, row: NDArray[np.int64], dep: NDArray[np.int64]
         size_bytes=schedule.size_bytes[flip],
         path=path,
         exclusive=schedule.exclusive[flip],
-        order=(int(schedule.order.max(initial=0)) - schedule.order[flip]).astype(np.int64),
+        order=reversed_order(schedule)[flip],
         deps=Ragged.from_pairs(count - 1 - dep, count - 1 - row, count),
         pieces=schedule.pieces.take(flip),
         barriers=(last_stage + 1 - schedule.barriers[::-1]).astype(np.int32),

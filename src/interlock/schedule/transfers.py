@@ -90,6 +90,7 @@ class TransferSchedule(CompactSchedule):
         chunks = self.chunks
         pieces = Pieces(offsets, chunks.item[self.chunk], chunks.offset[self.chunk], chunks.length[self.chunk])
         phase = np.where(self.kind == Kind.REDUCE, Phase.REDUCE, Phase.SPREAD).astype(np.uint8)
+        exclusive = np.broadcast_to(self.exclusive, self.num_messages).copy()
         return Schedule(
             src=self.routes.src.take(route),
             dst=self.routes.dst.take(route),
@@ -99,8 +100,8 @@ class TransferSchedule(CompactSchedule):
             slice=np.zeros(self.num_messages, np.int32),
             size_bytes=pieces.message_bytes,
             path=self.routes.path.take(route),
-            exclusive=np.broadcast_to(self.exclusive, self.num_messages).copy(),
-            order=np.arange(self.num_messages, dtype=np.int64),
+            exclusive=exclusive,
+            order=np.where(exclusive, np.arange(self.num_messages), 0),
             deps=self._dependencies(),
             pieces=pieces,
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem, demand_problem, task_problem
-from interlock.schedule import CompactSchedule, resolved_paths
+from interlock.schedule import CompactSchedule, Schedule, resolved_paths
 from interlock.simulate import simulate
 from interlock.steps.rows import Part
 from interlock.topology import Topology
@@ -100,6 +100,9 @@ def _sharing_alike(parts: list[Part], topology: Topology) -> list[Part]:
         shared.update(path.values[~is_alone].tolist())
     if not alone & shared:
         return parts
-    return [
-        replace(part, rows=replace(part.rows, exclusive=np.zeros(part.rows.num_messages, np.bool_))) for part in parts
-    ]
+    return [replace(part, rows=_sharing(part.rows)) for part in parts]
+
+
+def _sharing(rows: Schedule) -> Schedule:
+    """The rows, of which none has a link for itself."""
+    return replace(rows, exclusive=np.zeros_like(rows.exclusive), order=np.where(rows.exclusive, 0, rows.order))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from interlock.problem import Problem
 from interlock.problem.step import in_order
 from interlock.ragged import Ragged
-from interlock.schedule import Kind, Phase, Pieces, Schedule, TaskRows
+from interlock.schedule import Kind, Phase, Pieces, Schedule, TaskRows, has_place
 
 __all__ = ["Part", "StepSchedule", "assemble_step", "permuted", "with_waits"]
 
@@ -83,7 +83,8 @@ class _Writer:
             moved = Pieces(
                 pieces.offsets, part.item[pieces.item], pieces.offset + part.offset[pieces.item], pieces.length
             )
-            order = rows.order + self.next_order.get(task, 0)  # links take one share after the other
+            # links and connections take one share after the other
+            order = np.where(has_place(rows), rows.order + self.next_order.get(task, 0), 0)
             rows = _replace(rows, pieces=moved, stage=rows.stage + np.int32(self.num_stages), order=order)
             self.num_stages = int(rows.stage.max(initial=-1)) + 1
             self.next_order[task] = int(order.max(initial=-1)) + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule import CompactSchedule, Kind, Schedule, SlotSchedule, resolved_paths
+from interlock.schedule import CompactSchedule, Kind, Schedule, SlotSchedule, has_place, ordered_links, resolved_paths
 from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
 from interlock.topology.routing import DEAD_BANDWIDTH
@@ -58,7 +57,8 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         broken = check_step(rows, problem)
         if broken:
             return _report(rows, broken, len(broken), np.zeros(topology.num_ranks, np.int64), EXACT_SETS)
-    links = _Links.of(rows, path, topology)
+    links = ordered_links(rows, path, topology.num_links)
+    carries_data = topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH
     items = problem.items
     contributors, destinations = rows_of(items.contributors), rows_of(items.destinations)
     rule, message, rank, item, first_byte, end_byte, total, scratch_bytes, used_fingerprints = _core.check_schedule(
@@ -73,7 +73,7 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         rows.size_bytes,
         links.path.offsets,
         links.path.values,
-        rows.exclusive,
+        links.has_place,
         rows.order,
         rows.deps.offsets,
         rows.deps.values,
@@ -87,9 +87,9 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
         contributors.values,
         destinations.offsets,
         destinations.values,
-        links.src,
-        links.dst,
-        links.carries_data,
+        topology.link_src[links.link],
+        topology.link_dst[links.link],
+        carries_data[links.link],
         topology.multicasts,
         topology.reduces,
         topology.num_ranks,
@@ -100,35 +100,15 @@ def check(schedule: CompactSchedule, problem: Problem) -> Report:
     return _report(rows, violations, total, scratch_bytes, FINGERPRINTS if used_fingerprints else EXACT_SETS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Links:
-    """The links that paths name. In a step each task has its own, as link orders are its own."""
-
-    path: Ragged
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    carries_data: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, rows: Schedule, path: Ragged, topology: Topology) -> _Links:
-        carries_data = topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH
-        if rows.tasks is None:
-            return cls(path, topology.link_src, topology.link_dst, carries_data)
-        times = int(rows.tasks.task.max(initial=0)) + 1
-        task = np.repeat(np.maximum(rows.tasks.task, 0), path.counts)
-        values = (task * topology.num_links + path.values).astype(np.int32)  # links exist: `check_step` has seen to it
-        src, dst = np.tile(topology.link_src, times), np.tile(topology.link_dst, times)
-        return cls(Ragged(path.offsets, values), src, dst, np.tile(carries_data, times))
-
-
 def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violation | None]:
     """The links of every message where link orders matter, else those that the schedule names.
 
     The second value tells of a message that has no path and that the topology cannot route. Messages whose ends are not
     ranks, and multicasts and reductions without links, are left alone: the native check words them.
     """
-    if len(schedule.kind) != schedule.num_messages:
-        raise InvalidInput(f"kind has {len(schedule.kind)} rows; the schedule has {schedule.num_messages} messages")
+    for name in ("kind", "exclusive", "order"):
+        if (rows := len(getattr(schedule, name))) != schedule.num_messages:
+            raise InvalidInput(f"{name} has {rows} rows; the schedule has {schedule.num_messages} messages")
     routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
     is_single = (np.diff(schedule.src.offsets)[routed] == 1) & (np.diff(schedule.dst.offsets)[routed] == 1)
     if not len(routed) or not is_single.all():
@@ -143,7 +123,7 @@ def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violat
         topology.routes(pair_src.astype(np.int32), pair_dst.astype(np.int32))
     except InvalidInput as error:
         return schedule.path, _unroutable(topology, routed, src, dst, str(error))
-    return (resolved_paths(schedule, topology) if schedule.exclusive.any() else schedule.path), None
+    return (resolved_paths(schedule, topology) if has_place(schedule).any() else schedule.path), None
 
 
 def _distinct(values: NDArray[np.int64], limit: int) -> NDArray[np.int64]:

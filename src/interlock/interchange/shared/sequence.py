@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
-from interlock.schedule import Schedule, link_neighbours
+from interlock.schedule import Schedule, follows
 from interlock.topology import Topology
 
 __all__ = ["Sequence", "executable_order", "sequence_messages"]
@@ -38,8 +38,7 @@ def sequence_messages(schedule: Schedule, topology: Topology) -> Sequence:
     worked off in order then meet different receivers, and not all the same one.
     """
     count = schedule.num_messages
-    pairs = np.unique(np.stack(link_neighbours(schedule, topology), axis=1), axis=0)  # each once, on however many links
-    before, after = pairs[:, 0], pairs[:, 1]
+    before, after = follows(schedule, topology)
     epoch = np.searchsorted(schedule.barriers, schedule.stage, side="right").astype(np.int32)
     edge_from = np.concatenate([schedule.deps.values.astype(np.int64), before])
     edge_to = np.concatenate([schedule.deps.row_of_value, after])

@@ -1,0 +1,91 @@
+"""The orders that links and connections keep: who must have left before whom may start.
+
+An exclusive message has a place on every link of its path. One that shares its links has a place where its `order` is
+above 0: among the messages of its connection, from the same sender to the same receiver, on each of those links. In a
+step every task has orders of its own.
+
+Here all of them are orders of links: a task, and a connection with an order, has links of its own over the same
+channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from interlock.ragged import Ragged
+from interlock.schedule.model import Schedule
+from interlock.schedule.paths import resolved_paths
+from interlock.topology import Topology
+
+__all__ = ["OrderedLinks", "follows", "has_place", "ordered_links", "reversed_order"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderedLinks:
+    """Paths over links of which each keeps one order of the messages that have a place, and links that keep none."""
+
+    path: Ragged  # numbers from `len(link)` on keep no order
+    link: NDArray[np.int64]  # the topology's link under each
+    has_place: NDArray[np.bool_]  # [num_messages]
+
+
+def has_place(schedule: Schedule) -> NDArray[np.bool_]:
+    """Which messages leave in an order, of their links or of their connection."""
+    return schedule.exclusive | _on_connection(schedule)
+
+
+def reversed_order(schedule: Schedule) -> NDArray[np.int64]:
+    """The order of messages when the last is to be first."""
+    made = np.zeros(schedule.num_messages, np.int64)
+    for rows in (schedule.exclusive, _on_connection(schedule)):
+        places = schedule.order[rows]
+        if len(places):
+            made[rows] = places.min() + places.max() - places
+    return made
+
+
+def ordered_links(schedule: Schedule, path: Ragged, num_links: int) -> OrderedLinks:
+    """The links `path` of each message, below `num_links` those of the topology, as links that keep one order each."""
+    link = np.arange(num_links)
+    in_turn = _on_connection(schedule)
+    if schedule.tasks is None and not in_turn.any():
+        return OrderedLinks(path, link, schedule.exclusive)
+    row, values = path.row_of_value, path.values.astype(np.int64)
+    if schedule.tasks is not None:
+        link = np.tile(link, int(schedule.tasks.task.max(initial=0)) + 1)
+        values += np.where(values < num_links, np.maximum(schedule.tasks.task, 0)[row] * num_links, 0)
+    own = np.flatnonzero(in_turn[row] & (path.values >= 0) & (path.values < num_links))
+    first = (ends.values[ends.offsets[row[own]]].astype(np.int64) for ends in (schedule.src, schedule.dst))
+    connection = np.unique(np.stack([*first]), axis=1, return_inverse=True)[1].reshape(-1)
+    key, lane = np.unique(connection * len(link) + values[own], return_inverse=True)
+    beyond = path.values >= num_links
+    values[own] = len(link) + lane
+    link = np.concatenate([link, link[key % max(1, len(link))]])
+    values[beyond] = path.values[beyond] + np.int64(len(link) - num_links)
+    return OrderedLinks(Ragged(path.offsets, values.astype(np.int32)), link, schedule.exclusive | in_turn)
+
+
+def follows(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of messages that follow each other in some order, each pair once: the first, and the one behind it."""
+    chosen = np.flatnonzero(has_place(schedule))
+    if not len(chosen):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    links = ordered_links(schedule, resolved_paths(schedule, topology), topology.num_links)
+    path = links.path.take(chosen)
+    message = chosen[path.row_of_value]
+    place = np.lexsort((schedule.order[message], path.values))
+    link, message = path.values[place], message[place]
+    same = link[1:] == link[:-1]
+    pair = np.unique(message[:-1][same] * len(links.has_place) + message[1:][same])
+    return pair // len(links.has_place), pair % len(links.has_place)
+
+
+def _on_connection(schedule: Schedule) -> NDArray[np.bool_]:
+    """Messages that share their links and have a place on their connection."""
+    in_turn = (schedule.order > 0) & ~schedule.exclusive
+    if in_turn.any():
+        in_turn &= (schedule.src.counts == 1) & (schedule.dst.counts == 1)
+    return in_turn
