@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.no_stage import balance
 from interlock.algorithms.rails_split import server_bytes, server_shares
 from interlock.algorithms.relay import relay
-from interlock.algorithms.two_tier import Bytes, local_batch
+from interlock.algorithms.two_tier import Bytes, dependencies, local_batch
 from interlock.problem import Problem
-from interlock.schedule import Schedule
+from interlock.schedule import Phase, Schedule
 from interlock.topology import Cluster
 
 SLICES_IN_ALL = 24  # of one NIC's traffic, over all destination servers
@@ -28,7 +30,16 @@ def rails_split(problem: Problem, slices: int | None = None) -> Schedule:
     far, carrier = balance(far, cluster.gpus_per_server, shares)
     counts = [slices or choose_slices(owed[own], cluster, own) for own in range(cluster.servers)]
     far, carrier, place = cut_slices(far, carrier, cluster, np.array(counts))
-    return relay(problem, local, far, carrier, flows=place, window_bytes=1)
+    return one_at_a_time(relay(problem, local, far, carrier, flows=place))
+
+
+def one_at_a_time(rows: Schedule) -> Schedule:
+    """The same rows, of which each hop and each wire waits for the one before it on its connection to arrive."""
+    src, dst, phase = rows.src.values, rows.dst.values, rows.phase
+    same = (src[1:] == src[:-1]) & (dst[1:] == dst[:-1]) & (phase[1:] == phase[:-1])
+    waiting = 1 + np.flatnonzero(same & np.isin(phase[1:], (Phase.BALANCE, Phase.SCALE_OUT)))
+    of, on = np.append(rows.deps.row_of_value, waiting), np.append(rows.deps.values, waiting - 1)
+    return replace(rows, deps=dependencies(of, on, rows.num_messages))
 
 
 def choose_slices(owed_bytes: NDArray[np.int64], cluster: Cluster, own: int) -> int:

@@ -13,10 +13,8 @@ import interlock as il
 from algorithms import rails_split_oracle
 from interlock.algorithms.rails import longest_first
 from interlock.algorithms.rails_split import ALGORITHM, rails_split
-from interlock.algorithms.relay import queued
-from interlock.algorithms.two_tier import Group
 from interlock.problem import demand_problem
-from interlock.schedule import Phase, Pieces, Schedule
+from interlock.schedule import Phase, Schedule
 from strategies import clusters
 
 
@@ -148,87 +146,85 @@ def test_a_broken_rail_costs_what_the_bound_says(fault: il.topology.Fault) -> No
     assert proof.valid and 1 + proof.gap <= 1.06
 
 
-@pytest.mark.parametrize("servers", [4, 8])
-@pytest.mark.parametrize("load", ["uniform", "zipf 0.6", "zipf 1.0", *(f"sparse {seed}" for seed in range(4))])
+def one_to_one(cluster: il.Cluster, pairs: int, seed: int) -> il.Demand:
+    """Some GPUs send 250 MB each to one GPU of another server; nobody sends or receives twice."""
+    rng = np.random.default_rng(seed)
+    matrix = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
+    while np.count_nonzero(matrix) < pairs:
+        a, b = rng.integers(cluster.num_ranks, size=2)
+        if a // 8 != b // 8 and not matrix[a].any() and not matrix[:, b].any():
+            matrix[a, b] = 250 * 10**6
+    return il.traffic.matrix(matrix)
+
+
+def busiest_s(plan: il.Plan, rows: np.ndarray, rate: float) -> float:
+    """How long the busiest rank sends or receives some of the messages, at a rate in bytes per second."""
+    src, dst, size_bytes = (plan.messages[name][rows] for name in ("src", "dst", "size_bytes"))
+    sends_s = size_bytes / rate + plan.problem.cluster.message_overhead_s
+    return float(max(np.bincount(src, sends_s).max(), np.bincount(dst, size_bytes / rate).max()))
+
+
+LOADS = ["uniform", "zipf 0.6", "zipf 1.0", *(f"sparse {seed}" for seed in range(4)), "one", "two", "four"]
+
+
+@pytest.mark.parametrize("servers", [2, 3, 4, 8])
+@pytest.mark.parametrize("load", LOADS)
 def test_chunks_overlap_hop_wire_and_fan_out(servers: int, load: str) -> None:
-    """With 256 kB chunks a NIC is hardly idle: its bytes and message overheads explain 95 % of the time."""
+    """With 256 kB chunks what is busiest is hardly idle: its bytes and message overheads explain 95 % of the time.
+
+    That is a NIC, but where one GPU sends or receives more than its server's NICs take: then it is that GPU's port.
+    """
     cluster = il.cluster("h200", servers=servers, scale_out="rail")
     kind, _, value = load.partition(" ")
     draw = {
         "uniform": lambda: il.traffic.uniform(cluster, "250 MB"),
         "zipf": lambda: il.traffic.zipf(cluster, skew=float(value), bytes_per_gpu="250 MB", seed=1),
         "sparse": lambda: il.traffic.sparse(cluster, density=0.05, bytes_per_gpu="250 MB", seed=int(value)),
+        "one": lambda: one_to_one(cluster, 1, servers),
+        "two": lambda: one_to_one(cluster, 2, servers),
+        "four": lambda: one_to_one(cluster, 4, servers),
     }
     plan = il.plan(cluster, draw[kind](), algorithm="rails", chunk="256 kB")
-    sent, received = wire_loads(plan.schedule, cluster.num_ranks)
-    messages = np.bincount(plan.messages["src"][plan.messages["phase"] == Phase.SCALE_OUT], minlength=len(sent))
-    busy_s = np.maximum(sent / 50e9 + messages * cluster.message_overhead_s, received / 50e9)
+    wire = plan.messages["phase"] == Phase.SCALE_OUT
+    nic_s = busiest_s(plan, wire, 50e9)
+    port_s = busiest_s(plan, ~wire, cluster.scale_up_bandwidth_bytes_per_s)
+    assert servers == 2 or load == "two" or port_s <= 1.01 * nic_s
     proof = plan.certificate()
-    assert proof.valid and busy_s.max() <= proof.makespan_s <= 1.05 * busy_s.max()
+    assert proof.valid and max(nic_s, port_s) <= proof.makespan_s <= 1.05 * max(nic_s, port_s)
 
 
-@pytest.mark.parametrize("size", [64, 250, 1000, 4000])
-def test_one_gpu_alone_pays_a_window_at_each_hop_and_a_latency_in_each_window(size: int) -> None:
-    """Chunks of a connection share its rate and end together, so that a window hops, crosses and fans out as one."""
+@pytest.mark.parametrize("size", [16, 64, 250, 1000])
+def test_one_gpu_alone_pays_its_start_and_the_hops_of_one_round(size: int) -> None:
+    """Beside the busiest of its port and its NICs: opening, one round of hops, the last chunk's wire and fan-out."""
     cluster = il.cluster("h200", servers=2, scale_out="rail")
     matrix = np.zeros((16, 16), np.int64)
     matrix[0, 8] = size * 10**6
     plan = il.plan(cluster, il.traffic.matrix(matrix), algorithm="rails", chunk="256 kB")
-    wire = plan.messages["phase"] == Phase.SCALE_OUT
-    chunks = int(np.bincount(plan.messages["src"][wire]).max())
+    chunks = -(-size * 10**6 // 256_000)
     wire_s, hop_s = (
         256e3 / rate + cluster.message_overhead_s for rate in (50e9, cluster.scale_up_bandwidth_bytes_per_s)
     )
-    under_way = min(16, chunks // 4)
-    window_s = under_way * (wire_s + 2 * 7 * hop_s)
-    busy_s = chunks * wire_s * (1 + cluster.scale_out_latency_s / (under_way * wire_s))
-    makespan_s = plan.certificate().makespan_s
-    assert makespan_s <= cluster.stage_overhead_s + busy_s + window_s
-    assert makespan_s >= chunks * wire_s + 0.6 * window_s  # and that is why: without windows it would be the first term
+    busy_s = max(-(-chunks // 8) * wire_s, chunks * 7 / 8 * hop_s)
+    latency_s = cluster.scale_out_latency_s + 2 * cluster.scale_up_latency_s
+    once_s = cluster.stage_overhead_s * 3 + 2 * 7 * hop_s + wire_s + latency_s  # each of three ranks opens its stage
+    assert busy_s <= plan.certificate().makespan_s <= busy_s + once_s
 
 
-def test_a_connection_has_a_window_of_bytes_under_way_and_hops_open_one_by_one() -> None:
-    """By hand: 64 chunks of 256 kB from one GPU, 8 of them on each of 8 rails, so a quarter is 2 chunks."""
+def test_a_connection_hops_and_sends_one_after_the_other_and_what_landed_goes_on_as_it_comes() -> None:
+    """By hand: 64 chunks of 256 kB from one GPU, 8 of them on each of 8 rails."""
     cluster = il.cluster("h200", servers=2, scale_out="rail")
     matrix = np.zeros((16, 16), np.int64)
     matrix[0, 8] = 64 * 256_000
     schedule = il.plan(cluster, il.traffic.matrix(matrix), algorithm="rails", chunk="256 kB").schedule
-
-    def waits(phase: Phase, src: int) -> list[list[int]]:
-        rows = np.flatnonzero((schedule.phase == phase) & (schedule.src.values == src))
-        if phase == Phase.BALANCE:
-            rows = rows[schedule.dst.values[rows] == 1]
-        on = [schedule.deps.values[schedule.deps.offsets[row] : schedule.deps.offsets[row + 1]] for row in rows]
-        return [(np.searchsorted(rows, each[np.isin(each, rows)])).tolist() for each in on]
-
-    assert waits(Phase.SCALE_OUT, 0) == [[], [], [0], [1], [2], [3], [4], [5]]
-    assert waits(Phase.BALANCE, 0) == [[], [0], [0], [1], [2], [3], [4], [5]]
-
-
-def test_hops_to_a_carrier_double_until_the_window_is_open() -> None:
-    """64 chunks per rail: 4 MiB and a quarter of them are 16 chunks, which takes 4 doublings."""
-    chunk = 1 << 18
-    keys = np.repeat([[0, 1], [0, 2]], 64, axis=0)
-    pieces = Pieces(np.arange(129), np.zeros(128, np.int32), np.zeros(128, np.int64), np.full(128, chunk))
-    made = Group(keys, np.arange(128), pieces)
-    for own in (0, 64):
-        for window, opens_slowly in ((16, False), (16, True), (3, False), (100, False)):
-            waiting, on = queued(made, window * chunk, opens_slowly=opens_slowly)
-            mine = waiting // 64 == own // 64
-            width = min(window, 16)
-            wanted = {k: k - width for k in range(width, 64)}
-            if opens_slowly:
-                wanted = {k: max((k - 1) // 2, k - width) for k in range(1, 64)}
-            assert dict(zip((waiting[mine] - own).tolist(), (on[mine] - own).tolist(), strict=True)) == wanted
-
-
-def test_pieces_of_less_than_a_round_trip_are_under_way_together() -> None:
-    """10 of 50 kB each: five fill a round trip, and the sixth waits for the first, whatever opens slowly."""
-    pieces = Pieces(np.arange(11), np.zeros(10, np.int32), np.zeros(10, np.int64), np.full(10, 50_000))
-    made = Group(np.repeat([[0, 1]], 10, axis=0), np.arange(10), pieces)
-    for opens_slowly in (False, True):
-        waiting, on = queued(made, 1 << 22, opens_slowly=opens_slowly)
-        assert (waiting.tolist(), on.tolist()) == ([5, 6, 7, 8, 9], [0, 1, 2, 3, 4])
+    assert not schedule.exclusive.any()
+    assert not schedule.order[schedule.phase == Phase.REDISTRIBUTE].any()
+    for phase, src, dst in ((Phase.BALANCE, 0, 3), (Phase.SCALE_OUT, 0, 8), (Phase.SCALE_OUT, 3, 11)):
+        rows = np.flatnonzero((schedule.phase == phase) & (schedule.src.values == src) & (schedule.dst.values == dst))
+        offset = schedule.pieces.offset[schedule.pieces.offsets[rows]]
+        assert (np.diff(schedule.order[rows]) > 0).all() and schedule.order[rows[0]] > 0
+        assert offset.tolist() == [(src + dst * (phase == Phase.BALANCE) + 8 * k) * 256_000 for k in range(8)]
+        waits = schedule.deps.counts[rows].tolist()
+        assert waits == [int(phase == Phase.SCALE_OUT and src == 3)] * 8  # for its own hop, and for no other chunk
 
 
 def test_chunks_balance_better_than_whole_flows() -> None:

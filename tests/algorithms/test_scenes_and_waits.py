@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 import interlock as il
-from interlock.algorithms.relay import queued
 from interlock.algorithms.synthesis import list_schedule
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.goal import TreeGoal, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.algorithms.synthesis.in_switch import has_one_root
 from interlock.algorithms.tiers import Scene
-from interlock.algorithms.two_tier import Bytes, group
 from interlock.algorithms.two_tier_plan import check_fit
 from interlock.collectives import collective
 from interlock.errors import InterlockError
@@ -109,25 +107,3 @@ def test_messages_that_share_links_wait_for_the_last_that_has_arrived() -> None:
     shares[1] = False
     made = list_schedule._paced(ring, arc, start, start + 10, np.full(6, 5), shares)
     assert made.counts.tolist() == [0, 0, 1, 1, 1, 0] and made.values.tolist() == [0, 0, 2]
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "window_bytes", "slow", "waits"),
-    [
-        (500_000, 2_000_000, False, [(2, 0), (3, 1), (4, 2), (5, 3)]),  # a quarter of 4 MB
-        (500_000, 2_000_000, True, [(1, 0), (2, 0), (3, 1), (4, 2), (5, 3)]),  # half of what has been sent
-        (500_000, 500_000, False, [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)]),  # what may be under way
-        (100_000, 2_000_000, True, [(3, 0), (4, 1), (5, 2)]),  # a round trip
-    ],
-)
-def test_a_connection_keeps_a_window_under_way(
-    size_bytes: int, window_bytes: int, slow: bool, waits: list[tuple[int, int]]
-) -> None:
-    """Eight messages between two ranks, and two to another rank."""
-    number = np.arange(10)
-    ends = np.zeros(10, np.int32), np.where(number < 8, 1, 2).astype(np.int32)
-    rows = Bytes(number.astype(np.int32), np.zeros(10, np.int64), np.full(10, size_bytes), *ends)
-    made = group(rows, ends[0], ends[1], number, num_ranks=3)
-    waiting, on = queued(made, window_bytes, opens_slowly=slow)
-    assert [pair for pair in zip(waiting.tolist(), on.tolist(), strict=True) if pair[0] < 6] == waits
-    assert all((before < 8) == (after < 8) for after, before in zip(waiting, on, strict=True))

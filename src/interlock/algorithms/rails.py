@@ -4,7 +4,7 @@ A server looks at its own outgoing traffic only. Pieces are sorted by size, larg
 with the least load so far. With `chunk` set, flows are first cut into chunks of that many bytes.
 
 Pieces are sent as they were assigned, one message each. The paper is silent on their order and on how many are under
-way; we let every connection have a few megabytes, what is on its own NIC already before what must hop there, and take
+way; here a connection sends one after the other, what is on its own NIC already before what must hop there, and takes
 flows in turn, chunk by chunk, so that the hops at both ends of one piece overlap the wire of others.
 """
 
@@ -27,7 +27,6 @@ from interlock.units import Quantity, parse_bytes
 __all__ = ["ALGORITHM", "longest_first", "rails"]
 
 MAX_CHUNKS = 2_000_000
-WINDOW_BYTES = 1 << 22  # under way per connection: NCCL's default buffer
 
 
 def rails(problem: Problem, *, seed: int = 0, chunk: Quantity | None = None) -> Schedule:
@@ -44,7 +43,7 @@ def rails(problem: Problem, *, seed: int = 0, chunk: Quantity | None = None) -> 
         rail[mine] = longest_first(far.length[mine], int(width))
     carrier = server * width + rail
     turn = sending_order(far, carrier, problem.num_ranks)
-    return relay(problem, local, far, carrier, flows=turn, window_bytes=WINDOW_BYTES)
+    return relay(problem, local, far, carrier, flows=turn, in_turn=True)
 
 
 def longest_first(lengths: NDArray[np.int64], num_rails: int) -> NDArray[np.int32]:

@@ -50,10 +50,19 @@ class Group:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def to_batch(self, phase: Phase, deps: Ragged | None = None, kind: Kind = Kind.COPY, stage: int = 0) -> Batch:
-        """Messages from the first key to the second."""
+    def to_batch(
+        self,
+        phase: Phase,
+        deps: Ragged | None = None,
+        kind: Kind = Kind.COPY,
+        stage: int = 0,
+        *,
+        in_turn: bool = False,
+    ) -> Batch:
+        """Messages from the first key to the second; `in_turn`: each connection sends its own one after the other."""
         src, dst = self.keys[:, 0].astype(np.int32), self.keys[:, 1].astype(np.int32)
-        return Batch(src, dst, self.pieces, phase, stage, kind=kind, deps=deps)
+        order = np.arange(1, len(self) + 1) if in_turn else None
+        return Batch(src, dst, self.pieces, phase, stage, kind=kind, order=order, exclusive=False, deps=deps)
 
 
 def demand_bytes(problem: Problem) -> Bytes:
