@@ -75,6 +75,10 @@ def test_presets_are_steps(name: str) -> None:
         ('name = "small"', 'name = "small', "not TOML"),
         ("times = 2", "times = 0", "times='0'"),
         ('move = "reduce-scatter"\nsize = "2 MiB"', 'move = "reduce-scatter"', "size is missing"),
+        ('move = "reduce-scatter"', 'move = "reduce-scater"', "no traffic; did you mean 'reduce-scatter'"),
+        ('compute = "30 us"', 'compute = "-30 us"', "task 'experts': seconds='-30 us'"),
+        ('ranks = "0::2"', "ranks = [0, 0]", "task 'gradients': group names rank 0 twice"),
+        ('ranks = "0::2"', "ranks = []", "task 'gradients': group is empty"),
     ],
 )
 def test_bad_files_are_refused_in_words(tmp_path: Path, old: str, new: str, words: str) -> None:

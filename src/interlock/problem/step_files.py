@@ -15,6 +15,7 @@ from interlock.problem.step import Step
 from interlock.topology import Cluster, cluster, read_cluster
 from interlock.topology.toml_text import read_toml
 from interlock.traffic import Demand, matrix, parse
+from interlock.traffic.by_name import is_file, kinds
 from interlock.traffic.demand import MAX_TOTAL_BYTES
 
 __all__ = ["read_step", "step_presets"]
@@ -58,7 +59,7 @@ def read_step(path: str | Path) -> Step:
     if entries > MAX_ENTRIES:
         raise LimitExceeded(f"{file}: its tasks name {entries} pairs of ranks in all; at most {MAX_ENTRIES} are read")
     for table in tasks:
-        _add(made, table)
+        _add_named(made, table)
     made.problem()
     return made
 
@@ -89,11 +90,20 @@ def _entries(cluster: Cluster, table: object) -> int:
     return min(named**2, everyone * together)
 
 
-def _add(step: Step, table: object) -> None:
+def _add_named(step: Step, table: object) -> None:
+    """Add a task; whatever is wrong with it is said with its name."""
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
         raise InvalidInput("a [[task]] lacks a name")
-    name = table["name"]
-    where = f"task {name!r}"
+    where = f"task {table['name']!r}"
+    try:
+        _add(step, table["name"], where, table)
+    except InvalidInput as error:
+        if str(error).startswith(where):
+            raise
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _add(step: Step, name: str, where: str, table: Mapping[str, Any]) -> None:
     kinds = [kind for kind in ("move", "compute", "transposed") if kind in table]
     if len(kinds) != 1:
         raise InvalidInput(f"{where} must say one of move, compute and transposed; it says {kinds or 'none'}")
@@ -113,13 +123,15 @@ def _add(step: Step, table: object) -> None:
         step.move(name, _times(other.what.transposed(), table, where), after=after, ready=ready)
     else:
         _known(table, MOVE, where)
-        _move(step, name, table, after, ready)
+        _move(step, name, where, table, after, ready)
 
 
-def _move(step: Step, name: str, table: Mapping[str, Any], after: object, ready: Any) -> None:
-    where, kind = f"task {name!r}", _text(table, "move", f"task {name!r}")
-    ranks = _ranks(step, table.get("ranks"), where)
+def _move(step: Step, name: str, where: str, table: Mapping[str, Any], after: object, ready: Any) -> None:
+    kind, ranks = _text(table, "move", where), _ranks(step, table.get("ranks"), where)
     if kind not in list(CollectiveKind):
+        if kind.partition(":")[0] not in kinds() and not is_file(kind):
+            known = nearest(kind[:64], [*map(str, CollectiveKind), *kinds()])
+            raise InvalidInput(f"{where}: move={kind[:64]!r} is no collective and no traffic; {known}")
         if ranks is not None or "groups" in table or "root" in table:
             raise InvalidInput(
                 f"{where}: ranks, groups and root are for collectives; {kind[:64]!r} is traffic of all ranks"
