@@ -123,8 +123,6 @@ std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
             decision.num_rounds,
             decision.crosses_rails ? 1 : 0,
             decision.least_part_bytes,
-            decision.most_port_bytes,
-            decision.loops_in_turn ? 1 : 0,
             decision.is_pair_burst ? 1 : 0,
             decision.has_links ? 1 : 0,
             decision.flow_bytes,

@@ -272,7 +272,7 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
 }
 
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads,
-                                   const Rates& rates, double seconds, const Loops& loops) {
+                                   const Rates& rates, double seconds, bool has_loops) {
     const std::size_t ranks = rates.nic.size();
     const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
     const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
@@ -282,17 +282,16 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
         bool is_pressed;
         double over, room;
     };
-    const auto look = [&](std::int64_t far_bytes, std::int64_t near_bytes, double nic, double equal) -> Port {
+    const auto look = [&](std::int64_t far_bytes, std::int64_t near_bytes, double nic) -> Port {
         const auto far = static_cast<double>(far_bytes), near = static_cast<double>(near_bytes);
         const double kept = std::min(far, nic * seconds), over = near + far - kept - kPortShare * port;
         // Where the port has time, far bytes of its own may give way to near ones: what takes the NIC leaves the port.
-        // One-to-one, rails fix what each NIC sends, more or less.
-        const double taken = loops.one_to_one && equal > 0 ? equal : over > 0 || !loops.may_displace ? kept : 0.0;
+        const double taken = over > 0 ? kept : 0.0;
         return {near + others * far > kPressed * port, over, nic * seconds - taken};
     };
     // Only what all NICs of the server have to spare may go to traffic inside it.
     std::vector<double> spare(rates.servers, 0.0);
-    for (std::size_t server = 0; loops.joins_own && server < rates.servers; ++server) {
+    for (std::size_t server = 0; has_loops && server < rates.servers; ++server) {
         const auto part = [&](const auto& values) {
             return std::span(values).subspan(server * rates.width, rates.width);
         };
@@ -301,20 +300,18 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
     }
     std::vector<Port> ins(ranks);
     for (std::size_t dst = 0; dst < ranks; ++dst) {
-        ins[dst] = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst], 0.0);
+        ins[dst] = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst]);
     }
     std::vector<HeavyPair> pairs;
     for (std::size_t src = 0; src < ranks; ++src) {
         const std::size_t first = src / rates.width * rates.width;
-        const auto all = static_cast<double>(sum(std::span(loads.out_far).subspan(first, rates.width)));
-        Port out =
-            look(loads.out_far[src], loads.out_near[src], rates.nic[src], all / static_cast<double>(rates.width));
+        Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src]);
         for (std::size_t dst = first; dst < first + rates.width; ++dst) {
             const std::int64_t bytes = demand_bytes[src * ranks + dst];
             if (src == dst || bytes < worth) continue;
             Port& in = ins[dst];
             const bool is_over = out.over > 0 || in.over > 0;
-            if (bytes < heavy && !(is_over && loops.joins_own)) continue;
+            if (bytes < heavy && !(is_over && has_loops)) continue;
             const bool is_alone = static_cast<double>(std::max(loads.out_near[src], loads.in_near[dst])) > port;
             const double passed_on = static_cast<double>(loads.out_far[src]) - rates.nic[src] * seconds;
             std::int32_t parts = is_alone ? kLoneParts : is_over ? kOverParts : kHeavyParts;
@@ -327,7 +324,6 @@ std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, c
             const double over = std::max(
                 0.0, std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)}));
             for (double* amount : {&left, &out.over, &out.room, &in.over, &in.room}) *amount -= over;
-            if (over > 0 && loops.one_to_one) out.room = in.room = 0;
             pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), parts,
                              static_cast<std::int64_t>(over)});
         }

@@ -187,9 +187,7 @@ public:
           ranks_(plan.servers * plan.width),
           wanted_first_(to_int32(plan.only_rank == kEveryone ? 0 : to_size(plan.only_rank) / width_ * width_)),
           wanted_last_(plan.only_rank == kEveryone ? to_int32(ranks_) : wanted_first_ + to_int32(width_)),
-          rows_(rows),
-          loops_into_(plan.loops_in_turn ? ranks_ : 0),
-          loops_from_(loops_into_.size()) {
+          rows_(rows) {
         require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
         require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
     }
@@ -255,7 +253,7 @@ private:
                 if (const HeavyPair* heavy = find_heavy(src, dst)) {
                     const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
                     add_parts(src, dst, 0, inside, heavy->parts, MessagePhase::kLocal);
-                    add_loop(src, dst, inside, bytes, heavy->parts);
+                    add_parts(src, dst, inside, bytes, heavy->parts, MessagePhase::kScaleOut);
                     continue;
                 }
                 const bool waits = !plan_.lanes.is_hot_receiver(dst);
@@ -317,22 +315,6 @@ private:
             }
         }
         return bytes;
-    }
-
-    /// Bytes between neighbours that take their NICs. Where a NIC should have one sender at a time these come first:
-    /// one pair after the other into each NIC, then what other servers send. The sender of the first pair has its NIC
-    /// for it alone.
-    void add_loop(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int32_t parts) {
-        if (first == last) return;
-        const std::vector<std::int32_t> before = plan_.loops_in_turn ? loops_into_[dst] : std::vector<std::int32_t>{};
-        const std::int32_t id = next_id_;
-        add_parts(src, dst, first, last, parts, MessagePhase::kScaleOut, before);
-        if (!plan_.loops_in_turn) return;
-        loops_into_[dst].clear();
-        for (std::int32_t part = id; part < next_id_; ++part) {
-            loops_into_[dst].push_back(part);
-            if (before.empty()) loops_from_[src].push_back(part);
-        }
     }
 
     void add_parts(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int64_t parts,
@@ -412,11 +394,6 @@ private:
             }
             for (const std::int32_t earlier : wire.after) {
                 if (earlier != kNone) deps.push_back(to_int32(first_wire_) + earlier);
-            }
-            if (wire.after[0] == kNone && plan_.loops_in_turn) {
-                for (const auto& loops : {loops_into_[to_size(wire.dst)], loops_from_[to_size(wire.src)]}) {
-                    deps.insert(deps.end(), loops.begin(), loops.end());
-                }
             }
             if (!std::ranges::is_sorted(deps)) std::ranges::sort(deps);
             deps.erase(std::unique(deps.begin(), deps.end()), deps.end());
@@ -500,7 +477,6 @@ private:
     std::size_t width_, ranks_;
     std::int32_t wanted_first_, wanted_last_;  // ranks of the servers whose moves are wanted
     Rows& rows_;
-    std::vector<std::vector<std::int32_t>> loops_into_, loops_from_;  // per NIC, messages that wires wait for
     WireTable table_;
     Moves balance_, restore_;
     std::size_t first_wire_ = 0, num_pieces_ = 0;

@@ -15,7 +15,6 @@
 namespace interlock {
 namespace {
 
-constexpr double kMostPort = 0.96;  // of the bound, that a scale-up port should be busy
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
@@ -137,23 +136,19 @@ private:
         const double message_bytes = costs_.message_overhead_s * rate;
         decision.hop_costs = {message_bytes, message_bytes + costs_.scale_up_latency_s * rate,
                               message_bytes + costs_.scale_out_latency_s * rate};
-        decision.most_port_bytes = static_cast<std::int64_t>(kMostPort * ledger_.cut_s() * rates_.scale_up);
         return decision;
     }
 
     [[nodiscard]] TwoTierDecision make_burst() const {
         TwoTierDecision decision = started(Way::kBurst);
-        // A NIC with one sender more would lose by loops, unless they take turns with a single partner.
-        const bool is_pair = tiles_.servers == 2;
-        const bool has_loops = ledger_.joins_own() && (costs_.fan_in == 0 || is_pair);
-        decision.loops_in_turn = costs_.fan_in > 0 && is_pair;
+        // A NIC with one sender more than the fabric likes would lose by loops.
+        const bool has_loops = ledger_.joins_own() && costs_.fan_in == 0;
         // With a single partner much is moved before the wire: what is moved after it should leave ports to that, one
         // move after the other. On a mesh each has a link of its own.
-        decision.is_pair_burst = is_pair && costs_.is_switched;
-        decision.heavy_pairs = tiles_.servers == 1 && ledger_.joins_own()
+        decision.is_pair_burst = tiles_.servers == 2 && costs_.is_switched;
+        decision.heavy_pairs = tiles_.largest_far == 0 && ledger_.joins_own()
                                    ? looped_pairs(demand_, rates_)
-                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(),
-                                                 {has_loops, true, decision.loops_in_turn});
+                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), has_loops);
         go_around_links(decision);
         decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
         decision.crosses_rails = crosses_rails();
@@ -194,7 +189,7 @@ private:
             assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
         // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
         decision.heavy_pairs = decision.assignment.has_hops
-                                   ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), {})
+                                   ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), false)
                                    : near_flows();
         decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
@@ -328,12 +323,7 @@ LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tile
                    bool crosses_rails) {
     if (targets.are_equal()) return {tiles.servers, tiles.width, {}, {}, {}};
     if (crosses_rails) return cross_lanes(demand_bytes, tiles, targets);
-    // Between two servers each NIC serves a single tile, and no other tile makes up for a rail with NICs of unlike
-    // rates.
-    const auto& most = targets.most_bytes;
-    const bool is_even = std::ranges::all_of(most, [&](std::int64_t bytes) { return bytes == most[0]; });
-    const bool has_side_by_side = pace == Pace::kBurst && (tiles.servers > 2 || is_even);
-    return rail_lanes(tiles, targets, has_side_by_side ? ShareRule::kServer : ShareRule::kTile);
+    return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
 }
 
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
@@ -365,9 +355,7 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.heavy_pairs,
             decision.is_pair_burst,
             decision.least_part_bytes,
-            decision.most_port_bytes,
             decision.has_links,
-            decision.loops_in_turn,
             decision.flow_bytes,
             decision.hop_costs,
             &decision.assignment,

@@ -8,7 +8,6 @@
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier/parcels.hpp"
-#include "interlock/two_tier/port_swaps.hpp"
 
 namespace interlock {
 namespace {
@@ -16,7 +15,6 @@ namespace {
 constexpr std::int64_t kMostSlices = 128;
 constexpr std::int64_t kWaves = 48;  // of a typical lane
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
-constexpr std::size_t kMostPairs = 1024;  // of GPUs and lanes into a NIC whose moves are kept apart
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
 constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
 constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
@@ -97,7 +95,6 @@ public:
             if (plan_.wants(src)) sending.expect(src, segment.bytes / static_cast<std::int64_t>(width_));
             if (plan_.wants(dst)) receiving.expect(dst, segment.bytes / static_cast<std::int64_t>(width_));
         }
-        if (plan_.is_pair_burst && plan_.most_port_bytes > 0) evened_ = even_pair(demand_, plan_, assigner);
         std::size_t index = 0;
         for (const Segment& segment : plan_.segments) {
             const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
@@ -119,7 +116,6 @@ public:
             const auto servers = static_cast<double>(plan_.servers);
             const auto turn = static_cast<double>((dst + plan_.servers - src) % plan_.servers);  // 1 ... servers - 1
             stagger_ = (turn - servers / 2) / (servers - 1);
-            number_turns(lanes);
             for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
                 cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
                 find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
@@ -139,7 +135,7 @@ public:
                     if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_over()) continue;
                     wire.src = first_sender_ + lanes[lane].out_gpu;
                     wire.dst = first_receiver_ + lanes[lane].in_gpu;
-                    add_wire(wire, lane_cuts_[lane], loads[lane], slice, turns_[lane]);
+                    add_wire(wire, lane_cuts_[lane], loads[lane], slice);
                 }
             }
             if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
@@ -173,24 +169,10 @@ private:
     /// What the lanes of a tile carry, in the order it leaves.
     std::span<const LaneLoad> loads_of(LaneAssigner& assigner, std::size_t src, std::size_t dst,
                                        std::span<const Lane> lanes) {
-        if (!evened_.empty()) return evened_[src];
         const HotEnds hot = plan_.lanes.hot(src, dst);
         const auto loads = assigner.assign(tile_of(src, dst), ranks_, lanes, hot);
         assigner.interleave(loads, hot);
         return loads;
-    }
-
-    /// Between two servers, lanes into one NIC advance each in its own time: what they bring is passed on apart.
-    void number_turns(std::span<const Lane> lanes) {
-        turns_.assign(lanes.size(), 0);
-        most_turns_ = 1;
-        const auto most = static_cast<std::int32_t>(std::max<std::size_t>(1, kMostPairs / (width_ * width_)));
-        if (!plan_.is_pair_burst) return;
-        std::vector<std::int32_t> into(width_, 0);
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            turns_[lane] = std::min(into[to_size(lanes[lane].in_gpu)]++, most - 1);
-            most_turns_ = std::max(most_turns_, turns_[lane] + 1);
-        }
     }
 
     /// Later lanes of the same NICs wait for these.
@@ -329,7 +311,7 @@ private:
     }
 
     /// One slice of a lane as a message.
-    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice, std::int32_t turn) {
+    void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice) {
         const std::int64_t last = cut.first + start_of(cut, slice + 1);
         if (std::exchange(cut.until, last) == last) return;
         const std::int64_t helped_last = helped_before(load, last), own_last = last - helped_last;
@@ -351,9 +333,9 @@ private:
             const std::int64_t part = plan_.is_pair_burst
                                           ? slice * kMostSlices / cut.count
                                           : std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
-            wire.balance_wave = static_cast<std::int32_t>(2 * (part + kMostSlices * wire.stage) * most_turns_);
+            wire.balance_wave = static_cast<std::int32_t>(2 * (part + kMostSlices * wire.stage));
             // What small lanes bring is passed on before large ones have ended.
-            wire.restore_wave = wire.balance_wave + 2 * turn + (cut.is_small ? 0 : 1);
+            wire.restore_wave = wire.balance_wave + (cut.is_small ? 0 : 1);
         }
         const std::size_t pieces = table_.pieces.size();
         add_range(load.own, cut.own, own_last, wire, id);
@@ -415,13 +397,10 @@ private:
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
     std::optional<TileParcels> parcels_;
-    PairLoads evened_;  // of both tiles between two servers, by sender; empty where they are not evened
     std::int32_t first_sender_ = 0, first_receiver_ = 0;  // ranks of the tile's servers
     double stagger_ = 0;  // of a slice, that those between them end late
     std::vector<LaneCut> lane_cuts_;
     std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
-    std::vector<std::int32_t> turns_;  // per lane, its number among those into the same NIC
-    std::int32_t most_turns_ = 1;
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::int64_t usual_flows_ = kUsualFlows;  // slices of a lane of average size on the wire at once
     std::int64_t flow_bytes_ = 1;     // of such a lane, that each of these flows carries

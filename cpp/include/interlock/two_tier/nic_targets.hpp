@@ -45,17 +45,11 @@ struct HeavyPair {
     std::int64_t nic_bytes;
 };
 
-/// How bytes between neighbours may take NICs.
-struct Loops {
-    bool joins_own = false;     ///< whether the NICs of one server reach each other
-    bool may_displace = false;  ///< whether far bytes of a GPU whose port has time may make room on its NIC
-    bool one_to_one = false;    ///< whether a NIC may have one neighbour only
-};
-
+/// @param has_loops whether bytes between neighbours may take NICs
 std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads,
-                                   const Rates& rates, double seconds, const Loops& loops);
+                                   const Rates& rates, double seconds, bool has_loops);
 
-/// Every pair of a single server whose NICs reach each other: both tiers carry it in proportion to their rates.
+/// Every pair inside servers whose NICs reach each other: both tiers carry it in proportion to their rates.
 std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
 
 /// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes

@@ -50,9 +50,7 @@ struct TwoTierPlan {
     /// other.
     bool is_pair_burst = false;
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
-    std::int64_t most_port_bytes = 0;   ///< that a scale-up port should pass on; 0: as many as it likes
     bool has_links = false;             ///< whether each two GPUs of a server have a link of their own
-    bool loops_in_turn = false;         ///< whether what takes NICs inside a server comes before what the wire brings
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
     HopCosts hop_costs;
     const Assignment* assignment =

@@ -46,8 +46,6 @@ struct TwoTierDecision {
     std::int32_t window = 1;
     std::int32_t local_window = 2;
     std::int64_t least_part_bytes = 1;
-    std::int64_t most_port_bytes = 0;
-    bool loops_in_turn = false;
     bool is_pair_burst = false;
     bool has_links = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
