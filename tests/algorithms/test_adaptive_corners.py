@@ -79,8 +79,7 @@ def test_other_servers_stay_near_the_bound(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("bandwidth", "seed", "limit"),
-    [("400 Gb/s", 80, 1.06)]
-    + [("800 Gb/s", seed, 1.10) for seed in (80, 81, 90, 679, 720, 794, 898, 1196, 1293)],
+    [("400 Gb/s", 80, 1.06)] + [("800 Gb/s", seed, 1.10) for seed in (80, 81, 90, 679, 720, 794, 898, 1196, 1293)],
 )
 def test_two_servers_whose_ports_are_short_stay_near_the_bound(bandwidth: str, seed: int, limit: float) -> None:
     """One GPU has so much for its neighbours, or from everyone, that its scale-up port sets the time."""
