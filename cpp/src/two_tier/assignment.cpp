@@ -16,7 +16,8 @@ constexpr double kNearFloor = 0.002;
 constexpr double kNearTop = 0.01;
 // A move takes at least this part of a port's bytes: caps the number of moves.
 constexpr double kLeastPart = 3e-4;
-// Caps on work: users of a port that are looked at (the largest), and routes that are weighed in all.
+// Caps on work: users of a port that are looked at (the largest), and routes that are weighed in all; servers share
+// what is left of these.
 constexpr std::size_t kMostUsers = 16;
 constexpr std::size_t kMostWeighed = 200'000;
 
@@ -55,8 +56,10 @@ public:
             if (is_coupled_) {
                 lower(0, rate_.size(), target);
             } else {
-                for (std::size_t server = 0; server < ports_.servers; ++server)
+                for (std::size_t server = 0; server < ports_.servers; ++server) {
+                    most_weighed_ = weighed_ + (kMostWeighed - weighed_) / (ports_.servers - server);
                     target = std::max(target, lower_server(server, target));
+                }
             }
         }
         write(made);
@@ -265,7 +268,7 @@ private:
 
     /// @returns the level that is left
     double lower_scope(double target) {
-        while (weighed_ < kMostWeighed) {
+        while (weighed_ < most_weighed_) {
             std::size_t fullest = load_.size();
             double top = 0, most = target;
             for (const std::size_t port : scope_) {
@@ -470,7 +473,7 @@ private:
     std::vector<User> nodes_;
     std::vector<std::size_t> scope_;
     std::vector<std::int32_t> largest_;
-    std::size_t weighed_ = 0;
+    std::size_t weighed_ = 0, most_weighed_ = kMostWeighed;
 };
 
 }  // namespace
