@@ -127,6 +127,8 @@ std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
             decision.has_links ? 1 : 0,
             decision.flow_bytes,
             decision.pair_bytes,
+            decision.pieces.wire,
+            decision.pieces.hop,
             static_cast<std::int64_t>(decision.hop_costs.message_bytes),
             static_cast<std::int64_t>(decision.hop_costs.link_wait_bytes),
             static_cast<std::int64_t>(decision.hop_costs.nic_wait_bytes)};
@@ -185,9 +187,12 @@ void bind_decision(nb::module_& m) {
                 require_demand_of(self, demand_bytes);
                 require_bytes(demand_bytes, self.width, kEveryone);
                 return to_columns(without_gil([&] {
-                    const DecidedPlan decided(as_span(demand_bytes), self, kEveryone);
-                    ScheduleRows rows = expand_two_tier(as_span(demand_bytes), decided.plan());
-                    if (!self.turns.empty()) take_turns(rows, self.turns);
+                    if (self.turns.empty()) {
+                        const DecidedPlan decided(as_span(demand_bytes), self, kEveryone);
+                        return expand_two_tier(as_span(demand_bytes), decided.plan());
+                    }
+                    ScheduleRows rows = timed_rows(as_span(demand_bytes), self, self.pieces);
+                    take_turns(rows, self.turns);
                     return rows;
                 }));
             },

@@ -59,6 +59,13 @@ std::int64_t Slices::flow_bytes() const {
     return std::max<std::int64_t>({1, ledger_.tiles().largest_far / kMostFlows, static_cast<std::int64_t>(least)});
 }
 
+PieceBytes Slices::pieces(double link_rate) const {
+    const double busiest = busiest_bytes(),
+                 wire = std::max(busiest / kMostSlices, std::sqrt(busiest * overhead_bytes()));
+    const double hop = wire * link_rate / *std::ranges::max_element(rates_.nic);
+    return {static_cast<std::int64_t>(wire) + 1, static_cast<std::int64_t>(hop) + 1};
+}
+
 double Slices::overhead_bytes() const { return slice_seconds() * *std::ranges::max_element(rates_.nic); }
 
 double Slices::slice_seconds() const {

@@ -2,88 +2,164 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <queue>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/paths.hpp"
 
 namespace interlock {
 namespace {
 
-/// What brings a message its bytes.
-template <typename Visit>
-void for_each_bringer(const ScheduleRows& rows, std::size_t message, Visit visit) {
-    for (std::int64_t d = rows.dep_offsets[message]; d < rows.dep_offsets[message + 1]; ++d) {
-        const std::int32_t earlier = rows.deps[to_size(d)];
-        if (rows.dst[to_size(earlier)] == rows.src[message]) visit(to_size(earlier));
-    }
-}
+constexpr std::size_t kMostTurns = 5000;  // given after which no other order is tried: a cap on work
+constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
-/// A list schedule on ports.
+/// For each message the later, or earlier, ones that have to do with it.
+struct Links {
+    std::vector<std::uint32_t> first, message;
+    [[nodiscard]] std::span<const std::uint32_t> of(std::size_t m) const {
+        return std::span(message).subspan(first[m], first[m + 1] - first[m]);
+    }
+};
+
+/// Messages with the ports that each holds, for how long, and who carries on what it brings.
+class Jobs {
+public:
+    Jobs(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs)
+        : ranks(ports.ranks()), is_mesh(ports.is_mesh), opens_s(costs.stage_overhead_s) {
+        require(ranks <= kMostTimed, "ports have at most 64 partners");
+        const std::vector<double> rate = ports.rates();
+        const std::size_t count = rows.src.size();
+        src.reserve(count);
+        for (std::size_t m = 0; m < count; ++m) {
+            const bool is_wire = rows.phase[m] == static_cast<std::uint8_t>(MessagePhase::kScaleOut);
+            const std::int32_t from = rows.src[m], to = rows.dst[m];
+            const RoutePorts on(ports, is_wire ? Route{from, to, from, to, -1} : Route{from, to, -1, -1, -1});
+            const std::size_t out = on.all().front(), in = on.all().back();
+            src.push_back(to_size(from));
+            dst.push_back(to_size(to));
+            crosses.push_back(is_wire);
+            port.push_back({out, in});
+            holds_s.push_back(static_cast<double>(rows.size_bytes[m]) / std::min(rate[out], rate[in]) +
+                              costs.message_overhead_s);
+            latency_s.push_back(is_wire ? costs.scale_out_latency_s : costs.scale_up_latency_s);
+        }
+        num_ports = ports.count();
+        link(rows);
+    }
+
+    [[nodiscard]] std::size_t count() const { return src.size(); }
+
+    std::size_t ranks, num_ports = 0;
+    bool is_mesh;
+    double opens_s;  ///< a rank's stage
+    std::vector<std::size_t> src, dst;
+    std::vector<std::uint8_t> crosses;  ///< to another NIC
+    std::vector<std::array<std::size_t, 2>> port;
+    std::vector<double> holds_s, latency_s;
+    Links feeds, fed_by;
+
+private:
+    void link(const ScheduleRows& rows) {
+        fed_by.first = {0};
+        feeds.first.assign(count() + 1, 0);
+        for (std::size_t m = 0; m < count(); ++m) {
+            for (std::int64_t d = rows.dep_offsets[m]; d < rows.dep_offsets[m + 1]; ++d) {
+                const std::size_t earlier = to_size(rows.deps[to_size(d)]);
+                if (rows.dst[earlier] != rows.src[m]) continue;  // for its pace only
+                require(earlier < m, "a message must come after what brings its bytes");
+                fed_by.message.push_back(static_cast<std::uint32_t>(earlier));
+                ++feeds.first[earlier + 1];
+            }
+            fed_by.first.push_back(static_cast<std::uint32_t>(fed_by.message.size()));
+        }
+        std::partial_sum(feeds.first.begin(), feeds.first.end(), feeds.first.begin());
+        feeds.message.resize(fed_by.message.size());
+        std::vector<std::uint32_t> end(feeds.first.begin(), feeds.first.end() - 1);
+        for (std::size_t m = 0; m < count(); ++m)
+            for (const std::uint32_t earlier : fed_by.of(m))
+                feeds.message[end[earlier]++] = static_cast<std::uint32_t>(m);
+    }
+};
+
+/// List schedules: whenever ports are free, of those that can start the first in a given order does. Backwards in time
+/// messages begin where they would arrive, and wait for those that they bring bytes.
 class ListSchedule {
 public:
-    ListSchedule(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs)
-        : costs_(costs),
-          rows_(rows),
-          count_(rows.src.size()),
-          ports_of_(count_),
-          holds_s_(count_),
-          waits_for_(count_, 0),
-          feeds_offsets_(count_ + 1, 0),
-          opened_s_(ports.ranks(), -1.0),
-          is_busy_(ports.count(), 0),
-          has_changed_(ports.count(), 0),
-          ready_(ports.count()) {
-        const std::vector<double> rate = ports.rates();
-        std::vector<double> load(ports.count(), 0.0);
-        for (std::size_t m = 0; m < count_; ++m) {
-            const std::int32_t src = rows.src[m], dst = rows.dst[m];
-            const RoutePorts on(ports, is_wire(m) ? Route{src, dst, src, dst, -1} : Route{src, dst, -1, -1, -1});
-            const std::size_t out = on.all().front(), in = on.all().back();
-            ports_of_[m] = {out, in};
-            const auto bytes = static_cast<double>(rows.size_bytes[m]);
-            holds_s_[m] = bytes / std::min(rate[out], rate[in]) + costs.message_overhead_s;
-            load[out] += holds_s_[m];
-            if (in != out) load[in] += holds_s_[m];
+    explicit ListSchedule(const Jobs& jobs)
+        : jobs_(jobs),
+          waits_for_(jobs.count()),
+          place_(jobs.count()),
+          ends_(jobs.num_ports),
+          waiting_(2 * jobs.ranks * jobs.ranks),
+          first_waiting_(waiting_.size(), kNobody),
+          opened_s_(jobs.ranks) {
+        for (std::size_t m = 0; m < jobs.count(); ++m) {
+            const auto [out, in] = jobs.port[m];
+            const std::size_t first = pair_of(m) - jobs.src[m] * jobs.ranks - jobs.dst[m];
+            ends_[in] = {first + jobs.dst[m], jobs.ranks, &is_free_[2 * jobs.crosses[m]]};
+            ends_[out] = {first + jobs.src[m] * jobs.ranks, 1, in == out ? &kAll : &is_free_[2 * jobs.crosses[m] + 1]};
         }
-        link();
-        rank_messages(load);
     }
+    ListSchedule(const ListSchedule&) = delete;
+    ListSchedule& operator=(const ListSchedule&) = delete;
 
-    Timetable run() {
-        Timetable made{std::vector<std::int64_t>(count_, 0), 0};
-        for (std::size_t m = 0; m < count_; ++m) {
-            if (waits_for_[m] == 0) events_.push({0, Event::kReady, m});
+    /// @param by_place messages by who goes first
+    /// @param ended_s when each message leaves its ports
+    Timetable run(std::span<const std::uint32_t> by_place, bool is_backwards, std::span<double> ended_s) {
+        by_place_ = by_place;
+        is_backwards_ = is_backwards;
+        const Links& before = is_backwards ? jobs_.feeds : jobs_.fed_by;
+        const Links& after = is_backwards ? jobs_.fed_by : jobs_.feeds;
+        std::ranges::fill(opened_s_, is_backwards ? 0.0 : -1.0);
+        for (std::size_t place = 0; place < by_place.size(); ++place)
+            place_[by_place[place]] = static_cast<std::uint32_t>(place);
+        for (std::size_t m = 0; m < jobs_.count(); ++m) {
+            waits_for_[m] = before.first[m + 1] - before.first[m];
+            if (waits_for_[m] == 0) may_start(m, 0);
         }
+        Timetable made{std::vector<std::int64_t>(jobs_.count(), 0), 0};
         std::int64_t turn = 0;
         while (!events_.empty()) {
             const double now = events_.top().at_s;
             while (!events_.empty() && events_.top().at_s == now) {
-                const Event event = events_.top();
+                const auto [at_s, kind, m] = events_.top();
                 events_.pop();
-                happen(event);
+                if (kind == Event::kReady) {
+                    add_waiting(m);
+                } else if (kind == Event::kLeft) {
+                    hold(m, false);
+                } else {
+                    for (const std::uint32_t other : after.of(m)) {
+                        if (--waits_for_[other] == 0) may_start(other, now);
+                    }
+                }
             }
-            for (std::size_t m = next(); m != count_; m = next()) {
+            for (std::size_t m = next(); m != jobs_.count(); m = next()) {
                 made.turns[m] = turn++;
-                for (const std::size_t port : ports_of_[m]) is_busy_[port] = 1;
-                for_each_port(m, [&](std::size_t port, std::size_t) { ready_[port].erase(where(port, m)); });
-                const double left_s = open(rows_.src[m], now) + holds_s_[m], there_s = left_s + latency_s(m);
-                events_.push({left_s, Event::kLeft, m});
-                events_.push({there_s, Event::kArrived, m});
+                remove_waiting(m);
+                hold(m, true);
+                ended_s[m] = open(jobs_.src[m], now) + jobs_.holds_s[m];
+                const double there_s = ended_s[m] + (is_backwards ? 0.0 : jobs_.latency_s[m]);
+                events_.push({ended_s[m], Event::kLeft, m});
+                if (!after.of(m).empty()) events_.push({there_s, Event::kArrived, m});
                 made.seconds = std::max(made.seconds, there_s);
             }
         }
-        require(turn == static_cast<std::int64_t>(count_), "messages wait for each other in a circle");
+        require(turn == static_cast<std::int64_t>(jobs_.count()), "messages wait for each other in a circle");
         return made;
     }
 
 private:
     struct Event {
-        enum Kind : std::int32_t { kLeft, kArrived, kReady };
+        enum Kind : std::uint32_t { kLeft, kArrived, kReady };
         double at_s;
         Kind kind;
         std::size_t message;
@@ -91,143 +167,160 @@ private:
             return std::tie(at_s, kind, message) > std::tie(other.at_s, other.kind, other.message);
         }
     };
-
-    /// A message at a port: its place among all, and the port at its other end, which must be free too.
-    struct Waiting {
-        std::size_t place, other;
+    /// A port as an end of pairs of ranks: messages by NICs, or inside the server.
+    struct End {
+        std::size_t first = 0, step = 0;             // its pair with rank 0, and from there to that with rank 1
+        const std::uint64_t* others_free = nullptr;  // bits of ranks whose port at the other end is free
+        std::uint64_t others = 0;                    // bits of ranks at the other end of what waits
+        bool is_busy = false, is_changed = false;
     };
+    static constexpr std::uint64_t kAll = ~std::uint64_t{0};  // a link of a mesh has no port at the other end
 
-    /// Each port with the other; once where out and in are the same, as on a mesh.
+    [[nodiscard]] std::size_t pair_of(std::size_t m) const {
+        return (jobs_.crosses[m] * jobs_.ranks + jobs_.src[m]) * jobs_.ranks + jobs_.dst[m];
+    }
     template <typename Visit>
-    void for_each_port(std::size_t m, Visit visit) const {
-        const auto [out, in] = ports_of_[m];
-        visit(out, in);
-        if (in != out) visit(in, out);
+    void for_each_end(std::size_t m, Visit visit) {
+        const auto [out, in] = jobs_.port[m];
+        visit(ends_[out], jobs_.dst[m]);
+        if (in != out) visit(ends_[in], jobs_.src[m]);
     }
-    /// Of a message among those that wait for a port.
-    [[nodiscard]] std::vector<Waiting>::iterator where(std::size_t port, std::size_t m) {
-        return std::ranges::lower_bound(ready_[port], place_[m], {}, &Waiting::place);
-    }
-    [[nodiscard]] bool can_start(std::size_t m) const {
-        return is_busy_[ports_of_[m][0]] == 0 && is_busy_[ports_of_[m][1]] == 0;
+    void change(End& end) {
+        if (!std::exchange(end.is_changed, true)) changed_.push_back(&end);
     }
 
-    [[nodiscard]] bool is_wire(std::size_t m) const {
-        return rows_.phase[m] == static_cast<std::uint8_t>(MessagePhase::kScaleOut);
+    void may_start(std::size_t m, double now) {
+        events_.push({now + (is_backwards_ ? jobs_.latency_s[m] : 0.0), Event::kReady, m});
     }
-    [[nodiscard]] double latency_s(std::size_t m) const {
-        return is_wire(m) ? costs_.scale_out_latency_s : costs_.scale_up_latency_s;
-    }
-
-    /// Which messages carry on what a message brings.
-    void link() {
-        for (std::size_t m = 0; m < count_; ++m) {
-            for_each_bringer(rows_, m, [&](std::size_t earlier) {
-                require(earlier < m, "a message must come after what brings its bytes");
-                ++waits_for_[m];
-                ++feeds_offsets_[earlier + 1];
-            });
-        }
-        std::partial_sum(feeds_offsets_.begin(), feeds_offsets_.end(), feeds_offsets_.begin());
-        feeds_.resize(feeds_offsets_.back());
-        std::vector<std::size_t> end(feeds_offsets_.begin(), feeds_offsets_.end() - 1);
-        for (std::size_t m = 0; m < count_; ++m)
-            for_each_bringer(rows_, m, [&](std::size_t earlier) { feeds_[end[earlier]++] = m; });
-    }
-    [[nodiscard]] std::span<const std::size_t> fed_by(std::size_t m) const {
-        return std::span(feeds_).subspan(feeds_offsets_[m], feeds_offsets_[m + 1] - feeds_offsets_[m]);
-    }
-
-    void rank_messages(std::span<const double> load) {
-        std::vector<std::int32_t> hops(count_, 0);
-        for (std::size_t m = count_; m-- > 0;) {
-            for (const std::size_t later : fed_by(m)) hops[m] = std::max(hops[m], hops[later] + 1);
-        }
-        const auto busiest = [&](std::size_t m) {
-            return std::max(load[ports_of_[m][0]], load[ports_of_[m][1]]);
-        };
-        by_place_.resize(count_);
-        std::iota(by_place_.begin(), by_place_.end(), std::size_t{0});
-        std::ranges::stable_sort(by_place_, [&](std::size_t a, std::size_t b) {
-            return hops[a] != hops[b] ? hops[a] > hops[b] : busiest(a) > busiest(b);
+    void add_waiting(std::size_t m) {
+        const std::size_t pair = pair_of(m);
+        waiting_[pair].push_back(place_[m]);
+        std::ranges::push_heap(waiting_[pair], std::greater<>());
+        first_waiting_[pair] = waiting_[pair].front();
+        for_each_end(m, [&](End& end, std::size_t other) {
+            end.others |= std::uint64_t{1} << other;
+            change(end);
         });
-        place_.resize(count_);
-        for (std::size_t place = 0; place < count_; ++place) place_[by_place_[place]] = place;
+    }
+    void remove_waiting(std::size_t m) {
+        const std::size_t pair = pair_of(m);
+        std::ranges::pop_heap(waiting_[pair], std::greater<>());
+        waiting_[pair].pop_back();
+        if (!waiting_[pair].empty()) {
+            first_waiting_[pair] = waiting_[pair].front();
+            return;
+        }
+        for_each_end(m, [](End& end, std::size_t other) { end.others &= ~(std::uint64_t{1} << other); });
+    }
+    void hold(std::size_t m, bool is_busy) {
+        for_each_end(m, [&](End& end, std::size_t) {
+            end.is_busy = is_busy;
+            if (!is_busy) change(end);
+        });
+        const std::array<std::uint64_t, 2> at = {std::uint64_t{1} << jobs_.src[m], std::uint64_t{1} << jobs_.dst[m]};
+        for (std::size_t side = 0; side < 2; ++side) {
+            std::uint64_t& is_free = is_free_[2 * jobs_.crosses[m] + side];
+            is_free = is_busy ? is_free & ~at[side] : is_free | at[side];
+        }
     }
 
-    /// When a rank can send: it opens the stage when its first message has its turn.
-    double open(std::int32_t rank, double now) {
-        double& opened = opened_s_[to_size(rank)];
-        if (opened < 0) opened = now + costs_.stage_overhead_s;
+    /// A rank opens the stage when its first message has its turn.
+    double open(std::size_t rank, double now) {
+        double& opened = opened_s_[rank];
+        if (opened < 0) opened = now + jobs_.opens_s;
         return std::max(now, opened);
     }
 
-    void happen(const Event& event) {
-        const std::size_t m = event.message;
-        if (event.kind == Event::kArrived) {
-            for (const std::size_t later : fed_by(m)) {
-                if (--waits_for_[later] == 0) events_.push({event.at_s, Event::kReady, later});
-            }
-            return;
-        }
-        for_each_port(m, [&](std::size_t port, std::size_t other) {
-            if (std::exchange(has_changed_[port], 1) == 0) changed_.push_back(port);
-            if (event.kind == Event::kLeft) {
-                is_busy_[port] = 0;
-            } else {
-                ready_[port].insert(where(port, m), {place_[m], other});
-            }
-        });
-    }
-
     /// Adds who goes first of those that wait for a port and can start now.
-    void add_candidate(std::size_t port) {
-        if (is_busy_[port] != 0) return;
-        const auto first =
-            std::ranges::find_if(ready_[port], [&](const Waiting& each) { return is_busy_[each.other] == 0; });
-        if (first != ready_[port].end()) candidates_.push({first->place, port});
+    void add_candidate(End& end) {
+        if (end.is_busy) return;
+        std::uint32_t first = kNobody;
+        for (std::uint64_t bits = end.others & *end.others_free; bits != 0; bits &= bits - 1)
+            first = std::min(first, first_waiting_[end.first + end.step * to_size(std::countr_zero(bits))]);
+        if (first != kNobody) candidates_.push({first, &end});
     }
 
     /// Who goes first of those that can start now, or how many messages there are. Only at ports where something has
     /// changed can anyone; whoever cannot any more is followed by somebody later.
     [[nodiscard]] std::size_t next() {
-        for (const std::size_t port : changed_) {
-            has_changed_[port] = 0;
-            add_candidate(port);
+        for (End* end : changed_) {
+            end->is_changed = false;
+            add_candidate(*end);
         }
         changed_.clear();
         while (!candidates_.empty()) {
-            const auto [place, port] = candidates_.top();
+            const auto [place, end] = candidates_.top();
             candidates_.pop();
-            if (can_start(by_place_[place])) return by_place_[place];
-            add_candidate(port);
+            const std::size_t m = by_place_[place];
+            if (!ends_[jobs_.port[m][0]].is_busy && !ends_[jobs_.port[m][1]].is_busy) return m;
+            add_candidate(*end);
         }
-        return count_;
+        return jobs_.count();
     }
 
-    const TwoTierCosts& costs_;
-    const ScheduleRows& rows_;
-    std::size_t count_;
-    std::vector<std::array<std::size_t, 2>> ports_of_;  // per message, out and in
-    std::vector<double> holds_s_;                        // per message
-    std::vector<std::int32_t> waits_for_;                // per message, how many
-    std::vector<std::size_t> feeds_offsets_, feeds_;
-    std::vector<std::size_t> by_place_, place_;  // messages by who goes first
-    std::vector<double> opened_s_;               // per rank its stage; -1: not yet
-    std::vector<std::uint8_t> is_busy_;          // per port
-    std::vector<std::uint8_t> has_changed_;      // per port: it stands in changed_
-    std::vector<std::vector<Waiting>> ready_;  // per port, by place, messages that wait for nothing but ports
-    std::vector<std::size_t> changed_;               // ports that somebody left or came to
-    std::priority_queue<std::pair<std::size_t, std::size_t>, std::vector<std::pair<std::size_t, std::size_t>>,
-                        std::greater<>>
-        candidates_;  // place and port of who might start now
+    struct Candidate {
+        std::uint32_t place;
+        End* end;  // where it was found
+        bool operator>(const Candidate& other) const { return place > other.place; }
+    };
+
+    const Jobs& jobs_;
+    std::span<const std::uint32_t> by_place_;
+    bool is_backwards_ = false;
+    std::vector<std::uint32_t> waits_for_, place_;  // per message
+    std::array<std::uint64_t, 4> is_free_ = {kAll, kAll, kAll, kAll};  // ranks: ports out and in, NICs out and in
+    std::vector<End> ends_;                                            // per port
+    std::vector<std::vector<std::uint32_t>> waiting_;  // per pair, a heap of places of who waits for ports only
+    std::vector<std::uint32_t> first_waiting_;         // per pair that has any
+    std::vector<double> opened_s_;                     // per rank its stage; -1: not yet
+    std::vector<End*> changed_;                        // ports that somebody left or came to
+    std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
+/// Most hops to come first, then those whose port has most to do.
+std::vector<std::uint32_t> by_hops(const Jobs& jobs) {
+    std::vector<double> load(jobs.num_ports, 0.0);
+    for (std::size_t m = 0; m < jobs.count(); ++m) {
+        load[jobs.port[m][0]] += jobs.holds_s[m];
+        if (jobs.port[m][1] != jobs.port[m][0]) load[jobs.port[m][1]] += jobs.holds_s[m];
+    }
+    std::vector<std::pair<std::int32_t, double>> key(jobs.count());
+    for (std::size_t m = jobs.count(); m-- > 0;) {
+        std::int32_t hops = 0;
+        for (const std::uint32_t later : jobs.feeds.of(m)) hops = std::max(hops, 1 - key[later].first);
+        key[m] = {-hops, -std::max(load[jobs.port[m][0]], load[jobs.port[m][1]])};
+    }
+    std::vector<std::uint32_t> by_place(jobs.count());
+    std::iota(by_place.begin(), by_place.end(), 0U);
+    std::ranges::stable_sort(by_place, {}, [&](std::uint32_t m) { return key[m]; });
+    return by_place;
+}
+
 }  // namespace
 
-Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs) {
-    return ListSchedule(rows, ports, costs).run();
+Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs, double enough_s) {
+    const Jobs jobs(rows, ports, costs);
+    std::vector<std::uint32_t> by_place = by_hops(jobs);
+    std::vector<double> ended_s(jobs.count());
+    ListSchedule schedule(jobs);
+    Timetable best = schedule.run(by_place, false, ended_s);
+    // Who ended last goes first, backwards and forwards: turns follow what is short of time in the end.
+    for (std::size_t given = jobs.count(); given < kMostTurns && best.seconds > enough_s; given += 2 * jobs.count()) {
+        for (const bool is_backwards : {true, false}) {
+            std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return ended_s[m]; });
+            Timetable made = schedule.run(by_place, is_backwards, ended_s);
+            if (!is_backwards && made.seconds < best.seconds) best = std::move(made);
+        }
+    }
+    return best;
+}
+
+ScheduleRows timed_rows(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,
+                        const PieceBytes& pieces) {
+    if (pieces.wire > 0) return expand_paths(demand_bytes, decision, pieces);
+    const DecidedPlan decided(demand_bytes, decision, kEveryone);
+    return expand_two_tier(demand_bytes, decided.plan());
 }
 
 void take_turns(ScheduleRows& rows, std::span<const std::int64_t> turns) {

@@ -18,7 +18,6 @@ namespace {
 constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
 constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
-constexpr std::size_t kMostTimed = 64;  // ranks up to which a timetable is made, some milliseconds too
 constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
 
 class Planner {
@@ -59,11 +58,13 @@ public:
         // Who asks for slices wants a way that has some, where there is one.
         const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
         if (wanted(Way::kDirect) && may_be_whole) predicted_s[0] = ledger_.direct_seconds();
-        // The assignment and the stages are most of the work: not made where they can gain nothing that is worth
-        // telling.
+        // Timetables, the assignment and the stages are most of the work: not made where they can gain nothing that is
+        // worth telling.
         const auto may_gain = [&](double least_s) {
             return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s);
         };
+        if (predicted_s[1] < kNever && may_be_timed() && may_gain(ledger_.least_detour_seconds()))
+            give_turns(burst, predicted_s[1]);
         // Sums miss what slices of a detour wait for and whom they crowd: it is believed only where it can be followed.
         const bool may_believe = may_follow || only >= 0 || !has_rails;
         if (wanted(Way::kDetour) && may_be_whole && may_believe && may_gain(ledger_.least_detour_seconds()) &&
@@ -74,7 +75,7 @@ public:
                 predicted_s[3] = must_follow
                                      ? follow(detour)
                                      : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
-            if (detour.assignment.is_whole && must_follow && may_be_timed()) give_turns(detour, predicted_s[3]);
+            if (detour.assignment.is_whole && may_be_timed()) give_turns(detour, predicted_s[3]);
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
         const bool may_take_turns =
@@ -105,7 +106,7 @@ public:
             return best;
         };
         auto best = only >= 0 ? only : choose();
-        if (best == 3 && may_follow && !must_follow) {
+        if (best == 3 && may_follow && !must_follow && detour.turns.empty()) {
             predicted_s[3] = follow(detour);
             best = choose();
         }
@@ -197,18 +198,27 @@ private:
         return decision;
     }
 
-    /// Where ports inside servers are short of time or NICs must not be shared, and no two messages need to share a port.
+    /// Where ports inside servers are short of time or NICs must not be shared, and no two messages need to share a
+    /// port.
     [[nodiscard]] bool may_be_timed() const {
         return ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink() &&
                (ledger_.ports_matter() || costs_.fan_in > 0);
     }
     /// Messages in a timetable, where that takes less time than ports that are shared.
-    void give_turns(TwoTierDecision& detour, double& predicted_s) const {
-        const DecidedPlan decided(demand_, detour, kEveryone);
-        Timetable timetable = make_timetable(expand_two_tier(demand_, decided.plan()), ports_, costs_);
-        if (timetable.seconds >= predicted_s) return;
-        predicted_s = timetable.seconds;
-        detour.turns = std::move(timetable.turns);
+    void give_turns(TwoTierDecision& way, double& predicted_s) const {
+        const double enough_s = (1 + kToldApart) * ledger_.least_detour_seconds();
+        const auto consider = [&](const PieceBytes& pieces) {
+            if (predicted_s <= enough_s && !way.turns.empty()) return;
+            Timetable timetable = make_timetable(timed_rows(demand_, way, pieces), ports_, costs_, enough_s);
+            if (timetable.seconds >= predicted_s) return;
+            predicted_s = timetable.seconds;
+            way.turns = std::move(timetable.turns);
+            way.pieces = pieces;
+        };
+        if (way.way != Way::kDetour) return consider({});
+        const PieceBytes fine = slices_.pieces(ports_.link_rate());
+        consider(fine);
+        consider({2 * fine.wire, 2 * fine.hop});  // most routes are short: fewer of them are cut
     }
 
     /// On a mesh, bytes between neighbours whose link has no time for them beside what is shared out take a third GPU.

@@ -142,7 +142,7 @@ class Planner:
 
 def _carried_over(previous: TwoTierPlan, demand: Demand) -> TwoTierPlan | None:
     """The earlier decisions for new traffic: shares follow the demand, stages are scaled to it. None after a jump."""
-    if previous.decision.has_routes:  # routes of single pairs do not stretch
+    if previous.decision.has_routes or previous.decision.is_timed:  # routes of single pairs and turns do not stretch
         return None
     before, now = previous.demand.bytes_matrix, demand.bytes_matrix
     if before.shape != now.shape or _core.sampled_drift(before, now, previous.servers) > MOST_DRIFT:

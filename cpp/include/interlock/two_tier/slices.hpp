@@ -23,6 +23,9 @@ public:
     /// Bytes of an average pair between servers, out of the server where that is most.
     [[nodiscard]] std::int64_t pair_bytes() const;
 
+    /// Pieces that hold ports alone, inside servers as long as on the wire.
+    [[nodiscard]] PieceBytes pieces(double link_rate) const;
+
 private:
     [[nodiscard]] double overhead_bytes() const;  ///< that a NIC could send while it begins a message
     [[nodiscard]] double slice_seconds()

@@ -10,6 +10,8 @@
 
 namespace interlock {
 
+constexpr std::size_t kMostTimed = 64;  ///< ranks: a port keeps those that wait for it as bits of a word
+
 /// Who holds which port when: all messages one after the other, exactly as they will run.
 struct Timetable {
     std::vector<std::int64_t> turns;  ///< per message, its place among all
@@ -18,10 +20,17 @@ struct Timetable {
 
 /// Ports that are shared evenly cannot let those go first whom others wait for. Here each message holds its ports
 /// alone: whenever ports are free, of the messages that could start the one with most hops still to come does, then the
-/// one with the busiest port.
+/// one with the busiest port. Then the same backwards in time, who ended last first, and forwards again, while
+/// messages are few; the shortest is taken.
 ///
 /// @param rows of a plan without barriers, on ports that no two messages need to share
-Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs);
+/// @param enough_s not to look further below
+Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs,
+                         double enough_s = 0);
+
+/// The rows that turns are given to, before they have them.
+ScheduleRows timed_rows(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,
+                        const PieceBytes& pieces);
 
 /// Gives messages their turns; they wait for nothing else but what brings them their bytes.
 void take_turns(ScheduleRows& rows, std::span<const std::int64_t> turns);

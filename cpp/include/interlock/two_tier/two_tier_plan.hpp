@@ -32,6 +32,11 @@ enum class Way : std::int32_t {
 };
 inline constexpr std::size_t kNumWays = 4;
 
+/// How the routes of a detour are cut that has turns; nothing: as lanes whose slices share messages.
+struct PieceBytes {
+    std::int64_t wire = 0, hop = 0;  ///< of what takes NICs, and of what does not
+};
+
 /// A decided plan; `DecidedPlan` is what `expand_two_tier` writes out.
 struct TwoTierDecision {
     std::size_t servers = 0, width = 0;
@@ -55,6 +60,7 @@ struct TwoTierDecision {
     std::int64_t flow_bytes = 1;
     HopCosts hop_costs;
     std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
+    PieceBytes pieces;                ///< with turns
     std::vector<std::int64_t> turns;  ///< per message its place in a timetable; empty: ports are shared
 };
 
