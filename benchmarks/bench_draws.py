@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 import interlock as il
-from common import arguments, report
+from common import arguments, loads, report
 
 TOLERANCE = 1e-3
 FABRICS = {  # scale-out bandwidth, fan-in, limits by servers
@@ -18,10 +18,7 @@ FABRICS = {  # scale-out bandwidth, fan-in, limits by servers
     "4.5:1": ("800 Gb/s", None, {2: 1.10, 4: 1.10, 8: 1.10, 16: 1.10}),
     "9:1, one-to-one": ("400 Gb/s", 1, {2: 1.05, 4: 1.05, 8: 1.05, 16: 1.05}),
 }
-LOADS = {
-    "zipf 1.2": lambda cluster, seed: il.traffic.zipf(cluster, 1.2, "500 MB", seed),
-    "hot expert": lambda cluster, seed: il.traffic.hot_expert(cluster, 0.8, "500 MB", seed),
-}
+LOADS = {name: make for name, make in loads().items() if name in ("zipf 1.2", "hot expert")}
 
 Draw = tuple[str, int, str, int]
 
@@ -31,7 +28,7 @@ def measure(draw: Draw) -> float:
     fabric, servers, load, seed = draw
     bandwidth, fan_in, _ = FABRICS[fabric]
     cluster = il.cluster("h200", servers=servers, scale_out_bandwidth=bandwidth, stage_overhead="0 us", fan_in=fan_in)
-    plan = il.plan(cluster, LOADS[load](cluster, seed), algorithm="adaptive")
+    plan = il.plan(cluster, LOADS[load](cluster, "500 MB", seed), algorithm="adaptive")
     return plan.simulate(TOLERANCE).makespan_s / plan.bound.seconds
 
 

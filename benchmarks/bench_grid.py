@@ -13,23 +13,14 @@ from itertools import product
 import numpy as np
 
 import interlock as il
-from common import arguments, report
+from common import arguments, loads, report
 from interlock.planning import solve
 from interlock.problem import demand_problem
 
 RIVALS = ("fast", "no-stage", "direct", "pxn", "spreadout", "forward")
 SIZES = ("1 MB", "4 MB", "16 MB", "64 MB", "256 MB", "1 GB", "8 GB")
 TOLERANCE = 1e-3
-LOADS = {
-    "balanced": lambda cluster, size, seed: il.traffic.uniform(cluster, size),
-    "random": lambda cluster, size, seed: il.traffic.random(cluster, size, seed),
-    "zipf 0.4": lambda cluster, size, seed: il.traffic.zipf(cluster, 0.4, size, seed),
-    "zipf 0.8": lambda cluster, size, seed: il.traffic.zipf(cluster, 0.8, size, seed),
-    "zipf 1.2": lambda cluster, size, seed: il.traffic.zipf(cluster, 1.2, size, seed),
-    "hot expert": lambda cluster, size, seed: il.traffic.hot_expert(cluster, 0.8, size, seed),
-    "sparse 5 %": lambda cluster, size, seed: il.traffic.sparse(cluster, 0.05, size, seed),
-    "log-normal": lambda cluster, size, seed: il.traffic.lognormal(cluster, 1.0, size, seed),
-}
+LOADS = loads()
 CLUSTERS = {  # servers, scale-out bandwidth, stage overhead
     "2x8": (2, "400 Gb/s", "10 us"),
     "3x8": (3, "400 Gb/s", "10 us"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 import interlock as il
-from common import arguments, report
+from common import arguments, loads, report
 from interlock.planning import solve
 from interlock.problem import demand_problem
 
@@ -22,20 +22,9 @@ TABLES = (
     ("9:1, one-to-one", 1, "400 Gb/s", "0 us", dict.fromkeys((2, 4, 8, 16, 40), 1.05)),
     ("9:1, one-to-one, 10 us", 1, "400 Gb/s", "10 us", {2: 1.06, 4: 1.06, 8: 1.06, 16: 1.09, 40: 1.15}),
 )
+LOADS = loads()
 SPARSE_LIMIT = 1.06
 EXACT_UP_TO = 16  # servers; larger ones are simulated with a tolerance of 1e-3
-
-
-def loads(cluster: il.Cluster, size: str, seed: int) -> dict[str, il.Demand]:
-    """The loads of the table, by name."""
-    traffic = il.traffic
-    made = {"balanced": traffic.uniform(cluster, size), "random": traffic.random(cluster, size, seed)}
-    for skew in (0.4, 0.8, 1.2):
-        made[f"zipf {skew}"] = traffic.zipf(cluster, skew, size, seed)
-    made["hot expert"] = traffic.hot_expert(cluster, 0.8, size, seed)
-    made["sparse 5 %"] = traffic.sparse(cluster, 0.05, size, seed)
-    made["log-normal"] = traffic.lognormal(cluster, 1.0, size, seed)
-    return made
 
 
 def over_bound(plan: il.Plan, servers: int) -> float:
@@ -55,8 +44,8 @@ def quality(options: object, servers: list[int], seed: int) -> list[dict[str, ob
             )
             row: dict[str, object] = {"fabric": title, "servers": count, "limit": limits[count]}
             most_stages = 0
-            for name, demand in loads(cluster, "500 MB", seed).items():
-                plan = il.plan(cluster, demand, algorithm="adaptive")
+            for name, make in LOADS.items():
+                plan = il.plan(cluster, make(cluster, "500 MB", seed), algorithm="adaptive")
                 row[name] = over_bound(plan, count)
                 most_stages = max(most_stages, plan.num_stages)
             row["stages"] = most_stages
@@ -76,8 +65,9 @@ def faults(seed: int) -> list[dict[str, object]]:
             for name, broken in (("half", [slow]), ("dead", [dead]), ("both", [slow, dead])):
                 cluster = il.cluster("h200", servers=servers, scale_out=scale_out, faults=broken)
                 row: dict[str, object] = {"fabric": scale_out, "servers": servers, "fault": name, "limit": limit}
-                for load, demand in loads(cluster, "500 MB", seed).items():
-                    row[load] = over_bound(il.plan(cluster, demand, algorithm="adaptive"), servers)
+                for load, make in LOADS.items():
+                    made = il.plan(cluster, make(cluster, "500 MB", seed), algorithm="adaptive")
+                    row[load] = over_bound(made, servers)
                 if name == "half":
                     healthy = il.cluster("h200", servers=servers, scale_out=scale_out)
                     demand = il.traffic.random(cluster, "500 MB", seed)
@@ -131,7 +121,7 @@ def main() -> None:
         (value, SPARSE_LIMIT if key.startswith("sparse") and row["fabric"] == "9:1" else row["limit"], key, row)
         for row in [*rows, *broken]
         for key, value in row.items()
-        if key in LOAD_NAMES
+        if key in LOADS
     ]
     missed = [
         f"{row['fabric']}, {row['servers']}x8, {key}: {value:.3f}"
@@ -141,17 +131,6 @@ def main() -> None:
     missed += [f"{row['corner']}: {row['over bound']:.3f}" for row in odd if row["over bound"] > row["limit"]]
     report("quality", rows, options, faults=broken, corners=odd, missed=missed)
 
-
-LOAD_NAMES = (
-    "balanced",
-    "random",
-    "zipf 0.4",
-    "zipf 0.8",
-    "zipf 1.2",
-    "hot expert",
-    "sparse 5 %",
-    "log-normal",
-)
 
 if __name__ == "__main__":
     main()

@@ -12,8 +12,29 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import interlock as il
 
 RESULTS = Path(__file__).parent / "results"
+Load = Callable[["il.Cluster", str, int], "il.Demand"]
+
+
+def loads() -> dict[str, Load]:
+    """What `adaptive` is measured on, by name: makers of a demand from cluster, size per GPU and seed."""
+    from interlock import traffic
+
+    return {
+        "balanced": lambda cluster, size, seed: traffic.uniform(cluster, size),
+        "random": lambda cluster, size, seed: traffic.random(cluster, size, seed),
+        "zipf 0.4": lambda cluster, size, seed: traffic.zipf(cluster, 0.4, size, seed),
+        "zipf 0.8": lambda cluster, size, seed: traffic.zipf(cluster, 0.8, size, seed),
+        "zipf 1.2": lambda cluster, size, seed: traffic.zipf(cluster, 1.2, size, seed),
+        "hot expert": lambda cluster, size, seed: traffic.hot_expert(cluster, 0.8, size, seed),
+        "sparse 5 %": lambda cluster, size, seed: traffic.sparse(cluster, 0.05, size, seed),
+        "log-normal": lambda cluster, size, seed: traffic.lognormal(cluster, 1.0, size, seed),
+    }
 
 
 def arguments(description: str, **extra: object) -> argparse.Namespace:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-__all__ = ["InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "nearest"]
+__all__ = ["InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "named", "nearest"]
+
+T = TypeVar("T")
 
 
 class InterlockError(Exception):
@@ -33,3 +36,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + textwrap.shorten(", ".join(names), 700, placeholder=" ...")
+
+
+def named(known: Mapping[str, T], name: object, what: str) -> T:
+    """What has that name; raises for one that is not known, saying which known one it resembles."""
+    if not isinstance(name, str) or name not in known:
+        raise InvalidInput(f"unknown {what} {str(name)[:64]!r}; {nearest(str(name), known)}")
+    return known[name]

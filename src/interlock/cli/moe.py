@@ -28,7 +28,7 @@ from interlock.cli.options import (
 from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_csv, print_json, print_table, progress_of
 from interlock.cli.step import WAYS, WaysOption, compare_ways
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, named, nearest
 from interlock.files import write_text
 from interlock.units import format_bytes, format_seconds
 
@@ -101,6 +101,11 @@ def layer(
 
       interlock moe layer --dispatch fp8 --combine bf16 --gemm paper
     """
+    from interlock.moe import SCHEMES, compare_schemes
+    from interlock.moe.constants import ORIGIN
+    from interlock.moe.picture import timeline_svg
+    from interlock.report.moe_page import layer_page
+
     one_format(as_json, as_csv)
     outputs = Outputs({"--picture": picture, "--html": page})
     machine = _machine(gemm)
@@ -116,9 +121,55 @@ def layer(
         made, traffic = _read(routing, gpus, sizes)
     made = replace(made, dispatch_bytes=_value_bytes("--dispatch", dispatch))
     made = replace(made, combine_bytes=_value_bytes("--combine", combine))
-    code = _layer(made, gpus, traffic, schemes, backward, machine, seed, picture, page, as_json, as_csv)
+    chosen = [word.strip() for word in schemes.split(",")] if schemes is not None else list(SCHEMES)
+    with progress_of(len(chosen), "simulating") as step:
+        compared = compare_schemes(made, traffic, chosen, machine, backward=backward, progress=step)
+    if picture is not None:
+        write_text(picture, timeline_svg([time for _, time in compared]))
+    results = [row for row, _ in compared]
+    rows = [
+        [
+            row.algorithm,
+            format_seconds(row.makespan_s),
+            "-" if row.fluid_s is None else format_seconds(row.fluid_s),
+            f"{1 + row.gap:.3f}",
+            format_bytes(row.up_bytes),
+            format_bytes(row.down_bytes),
+            format_seconds(row.compute_s),
+        ]
+        for row in results
+    ]
+    header = ["scheme", "time", "closed form", "over bound", "busiest uplink", "busiest downlink", "busiest SMs"]
+    title = f"{made.name} on {gpus} GPUs"
+    which = "backward" if backward else "forward"
+    if page is not None:
+        made_with = {"seed": str(seed), "pass": which, "GEMMs": machine.gemms.name}
+        write_text(
+            page, layer_page(title, HONEST, command_line(), made_with, (header, rows), compared, (made, traffic))
+        )
+    uneven = _unevenness(traffic)
+    if as_json:
+        facts = {"name": made.name, "gpus": gpus, "backward": backward, "gemms": machine.gemms.name}
+        facts["constants"] = {name: str(machine.origin(name) or "given") for name in sorted(ORIGIN)}
+        facts |= {"dispatch_bytes": made.dispatch_bytes, "combine_bytes": made.combine_bytes}
+        facts |= {"unevenness": asdict(uneven)}
+        print_json({"problem": facts, "results": [asdict(row) for row in results], "times_are": HONEST})
+    elif as_csv:
+        print_csv([asdict(row) for row in results])
+    else:
+        there, back = (f"{8 * width:g} bits" for width in (made.dispatch_bytes, made.combine_bytes))
+        shape = f"hidden {made.hidden}, ffn {made.ffn}, {made.experts} experts, top {made.top_k}"
+        notes = [
+            f"Times are {HONEST}. GEMMs: {machine.gemms.name}.",
+            f"Assumed: {made.tokens_per_gpu} tokens per GPU, {shape}.",
+            *_origins(machine),
+            f"Dispatch in {there}, combine in {back}; the {which} pass.",
+            f"Traffic: {uneven.summary}.",
+        ]
+        drop = ("busiest SMs", "busiest downlink", "busiest uplink", "closed form")
+        print_table(title, header, rows, notes, drop=drop)
     outputs.say()
-    return code
+    return 0
 
 
 @app.command("step")
@@ -327,77 +378,11 @@ def _unevenness(traffic: LayerTraffic | Routing) -> Unevenness:
     return Unevenness.of(copies)
 
 
-def _layer(
-    layer: Layer,
-    gpus: int,
-    traffic: LayerTraffic | Routing,
-    schemes: str | None,
-    backward: bool,
-    machine: Machine,
-    seed: int,
-    picture: Path | None,
-    page: Path | None,
-    as_json: bool,
-    as_csv: bool,
-) -> int:
-    from interlock.moe import SCHEMES, compare_schemes
-    from interlock.moe.constants import ORIGIN
-    from interlock.moe.picture import timeline_svg
-    from interlock.report.moe_page import layer_page
-
-    chosen = [word.strip() for word in schemes.split(",")] if schemes is not None else list(SCHEMES)
-    with progress_of(len(chosen), "simulating") as step:
-        made = compare_schemes(layer, traffic, chosen, machine, backward=backward, progress=step)
-    if picture is not None:
-        write_text(picture, timeline_svg([time for _, time in made]))
-    rows = [
-        [
-            row.algorithm,
-            format_seconds(row.makespan_s),
-            "-" if row.fluid_s is None else format_seconds(row.fluid_s),
-            f"{1 + row.gap:.3f}",
-            format_bytes(row.up_bytes),
-            format_bytes(row.down_bytes),
-            format_seconds(row.compute_s),
-        ]
-        for row, _ in made
-    ]
-    header = ["scheme", "time", "closed form", "over bound", "busiest uplink", "busiest downlink", "busiest SMs"]
-    title = f"{layer.name} on {gpus} GPUs"
-    if page is not None:
-        made_with = {"seed": str(seed), "pass": "backward" if backward else "forward", "GEMMs": machine.gemms.name}
-        write_text(page, layer_page(title, HONEST, command_line(), made_with, (header, rows), made, (layer, traffic)))
-    if as_json:
-        facts = {"name": layer.name, "gpus": gpus, "backward": backward, "gemms": machine.gemms.name}
-        facts["constants"] = {name: str(machine.origin(name) or "given") for name in sorted(ORIGIN)}
-        facts |= {"dispatch_bytes": layer.dispatch_bytes, "combine_bytes": layer.combine_bytes}
-        facts |= {"unevenness": asdict(_unevenness(traffic))}
-        print_json({"problem": facts, "results": [asdict(row) for row, _ in made], "times_are": HONEST})
-        return 0
-    if as_csv:
-        print_csv([asdict(row) for row, _ in made])
-        return 0
-    there, back = (f"{8 * width:g} bits" for width in (layer.dispatch_bytes, layer.combine_bytes))
-    shape = f"hidden {layer.hidden}, ffn {layer.ffn}, {layer.experts} experts, top {layer.top_k}"
-    notes = [
-        f"Times are {HONEST}. GEMMs: {machine.gemms.name}.",
-        f"Assumed: {layer.tokens_per_gpu} tokens per GPU, {shape}.",
-        *_origins(machine),
-        f"Dispatch in {there}, combine in {back}; the {'backward' if backward else 'forward'} pass.",
-    ]
-    notes.append(f"Traffic: {_unevenness(traffic).summary}.")
-    drop = ("busiest SMs", "busiest downlink", "busiest uplink", "closed form")
-    print_table(title, header, rows, notes, drop=drop)
-    return 0
-
-
 def _drawn(name: str, gpus: int, seed: int) -> tuple[Layer, LayerTraffic | Routing]:
     from interlock.moe import paper_layers, uniform_traffic
 
-    known = {made.name: made for made in paper_layers()}
-    if name not in known:
-        raise InvalidInput(f"unknown layer {name!r}; {nearest(name, known)}")
-    return known[name], uniform_traffic(known[name], gpus, seed)
+    layer = named({made.name: made for made in paper_layers()}, name, "layer")
+    return layer, uniform_traffic(layer, gpus, seed)
 
 
 def _value_bytes(option: str, precision: str) -> float:
@@ -410,10 +395,7 @@ def _value_bytes(option: str, precision: str) -> float:
 def _machine(gemm: str) -> Machine:
     from interlock.moe import H200, PAPER
 
-    known = {"paper": PAPER, "h200": H200}
-    if gemm not in known:
-        raise InvalidInput(f"unknown --gemm {gemm!r}; {nearest(gemm, known)}")
-    return known[gemm]
+    return named({"paper": PAPER, "h200": H200}, gemm, "--gemm")
 
 
 def _origins(machine: Machine) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, named
 from interlock.interchange.contract import ExportReport, ForeignSchedule, Format, Intent, rows_of
 from interlock.problem import Problem
 from interlock.schedule import Schedule
@@ -96,9 +96,7 @@ FORMATS: dict[str, Format] = {made.name: made for made in _ALL}
 
 def get_format(name: str) -> Format:
     """The format of that name."""
-    if not isinstance(name, str) or name not in FORMATS:
-        raise InvalidInput(f"unknown format {name!r}; {nearest(name, FORMATS)}")
-    return FORMATS[name]
+    return named(FORMATS, name, "format")
 
 
 def export_schedule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import named
 
 __all__ = ["ModelShape", "model", "model_names"]
 
@@ -71,6 +71,4 @@ def model(name: str) -> ModelShape:
     >>> model("mixtral-8x7b").top_k
     2
     """
-    if name not in _MODELS:
-        raise InvalidInput(f"unknown model {name!r}; {nearest(name, _MODELS)}")
-    return _MODELS[name]
+    return named(_MODELS, name, "model")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import named
 from interlock.moe.constants import PAPER, Machine
 from interlock.moe.fluid import loads
 from interlock.moe.layer import Layer, LayerTraffic
@@ -92,9 +92,7 @@ SCHEMES = {
 
 def scheme(name: str) -> Scheme:
     """A scheme by name."""
-    if name not in SCHEMES:
-        raise InvalidInput(f"unknown MoE scheme {name!r}; {nearest(name, SCHEMES)}")
-    return SCHEMES[name]
+    return named(SCHEMES, name, "MoE scheme")
 
 
 def layer_time(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, named
 
 __all__ = ["DEFAULT_LOSS_PER_SENDER", "FABRICS", "Fabric", "fabric"]
 
@@ -122,6 +122,4 @@ def fabric(name: str) -> Fabric:
     >>> fabric("lossy").fan_in
     1
     """
-    if name not in FABRICS:
-        raise InvalidInput(f"unknown fabric {name!r}; {nearest(name, FABRICS)}")
-    return FABRICS[name]
+    return named(FABRICS, name, "fabric")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, named
 from interlock.topology.cluster import Cluster
 from interlock.topology.fabric import FABRICS, Fabric, fabric
 from interlock.topology.faults import Fault
@@ -78,9 +78,8 @@ def cluster(preset: str, servers: int = 4, **overrides: object) -> Cluster:
     >>> cluster("h200", servers=2, scale_out_bandwidth="800 Gb/s").num_ranks
     16
     """
-    if not isinstance(preset, str) or preset not in _PRESETS:
-        raise InvalidInput(f"unknown cluster preset {str(preset)[:64]!r}; {nearest(str(preset)[:64], _PRESETS)}")
-    base = Cluster(name=preset, servers=_whole(servers, "servers"), **_PRESETS[preset])  # type: ignore[arg-type]
+    fields = named(_PRESETS, preset, "cluster preset")
+    base = Cluster(name=preset, servers=_whole(servers, "servers"), **fields)  # type: ignore[arg-type]
     return cluster_with(base, **overrides)
 
 
@@ -88,9 +87,7 @@ def cluster_with(base: Cluster, **overrides: object) -> Cluster:
     """A copy of `base` with the public keywords of `cluster` applied; values may carry units."""
     changes: dict[str, object] = {}
     for key, value in overrides.items():
-        if key not in _FIELDS:
-            raise InvalidInput(f"unknown cluster field {key!r}; {nearest(key, _FIELDS)}")
-        field, parse = _FIELDS[key]
+        field, parse = named(_FIELDS, key, "cluster field")
         changes[field] = parse(value, key)
     if "fan_in" in overrides:
         chosen = changes.get("fabric", base.fabric)

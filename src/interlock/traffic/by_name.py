@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, named
 from interlock.traffic import generators
 from interlock.traffic.demand import Demand, HasRanks
 from interlock.traffic.moe_router import PROFILES, moe
@@ -58,9 +58,7 @@ def parse(text: str, cluster: HasRanks, size: Quantity = "512 MB", seed: int = 0
     if is_file(text):
         return read_demand(text)
     kind, colon, number = text.partition(":")
-    if kind not in _KINDS:
-        raise InvalidInput(f"unknown traffic {kind[:64]!r}; {nearest(kind[:64], _KINDS)}")
-    name, generate = _KINDS[kind]
+    name, generate = named(_KINDS, kind, "traffic")
     if colon and name is None:
         raise InvalidInput(f"traffic {text[:64]!r}: {kind} takes no number after a colon")
     options: dict[str, object] = {} if kind in ("uniform", "balanced") else {"seed": seed}
