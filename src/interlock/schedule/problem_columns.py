@@ -17,23 +17,14 @@ from interlock.schedule.slots import SlotSchedule, resting
 from interlock.schedule.transfers import Chunks
 from interlock.topology import Cluster, Fabric, Topology
 from interlock.topology.fields import cluster_from_dict, cluster_to_dict, fabric_from_dict
+from interlock.topology.graph import LINK_COLUMNS, NODE_COLUMNS
 from interlock.traffic import Demand, matrix
 
 __all__ = ["Columns", "columns_of_problem", "columns_of_slots", "problem_from_columns", "slots_of_columns"]
 
 Columns = dict[str, NDArray[Any]]
 
-_TOPOLOGY_DTYPES = {
-    "node_kinds": np.uint8,
-    "link_src": np.int32,
-    "link_dst": np.int32,
-    "bandwidth_bytes_per_s": np.float64,
-    "latency_s": np.float64,
-    "message_overhead_s": np.float64,
-    "channel": np.int32,
-    "multicasts": np.bool_,
-    "reduces": np.bool_,
-}
+_TOPOLOGY_DTYPES: dict[str, Any] = {"node_kinds": np.uint8, **LINK_COLUMNS, **NODE_COLUMNS}
 ENTRIES_AT_ONCE = 1 << 26
 _DTYPES = {"item": np.int32, "offset": np.int64, "length": np.int64}
 
@@ -56,9 +47,7 @@ def columns_of_problem(problem: Problem) -> tuple[Columns, dict[str, object]]:
         if topology.fabric != Fabric():
             described["fabric"] = asdict(topology.fabric)
     if problem.collective is not None:
-        c = problem.collective
-        group = None if c.group is None else list(c.group)
-        described["collective"] = {"kind": str(c.kind), "size_bytes": c.size_bytes, "group": group, "root": c.root}
+        described["collective"] = _described_collective(problem.collective)
     if problem.step is not None:
         described["step"] = {
             "name": problem.step.name,
@@ -106,10 +95,13 @@ def _described_task(step: StepTasks, number: int) -> dict[str, object]:
         items = step.first_item[number : number + 2].tolist()
         return said | {"demand": {"name": task.what.name, "seed": task.what.seed, "items": items[1] - items[0]}}
     if task.what is not None:
-        c = task.what
-        group = None if c.group is None else list(c.group)
-        return said | {"collective": {"kind": str(c.kind), "size_bytes": c.size_bytes, "group": group, "root": c.root}}
+        return said | {"collective": _described_collective(task.what)}
     return said | {"seconds": task.seconds, "ranks": list(task.ranks), "alone": task.alone}
+
+
+def _described_collective(what: Collective) -> dict[str, object]:
+    group = None if what.group is None else list(what.group)
+    return {"kind": str(what.kind), "size_bytes": what.size_bytes, "group": group, "root": what.root}
 
 
 def _step(items: Items, cluster: Cluster | None, described: Mapping[str, object]) -> Problem:
@@ -159,10 +151,7 @@ def _demand_of_items(items: Items, mine: NDArray[np.int64], num_ranks: int, said
         raise InvalidInput("a demand of the file's step has items of several ranks")
     whole = np.zeros((num_ranks, num_ranks), np.int64)
     whole[src.values, dst.values] = items.size_bytes[mine]
-    name, seed = said.get("name"), said.get("seed")
-    if not isinstance(name, str) or not isinstance(seed, int | None):
-        raise InvalidInput("the file's demand lacks a name or has a seed that is not a whole number")
-    return Demand(matrix(whole).bytes_matrix, name, seed)
+    return _named_demand(whole, said)
 
 
 def _columns_of_sets(sets: RankSets, name: str) -> Columns:
@@ -198,7 +187,7 @@ def _topology(columns: Columns, described: Mapping[str, object], fabric: Fabric)
     made: dict[str, Any] = {n: _column(columns, f"topology.{n}", dtype) for n, dtype in _TOPOLOGY_DTYPES.items()}
     links, nodes = len(made["link_src"]), len(made["node_kinds"])
     for name, column in made.items():
-        want = nodes if name in ("node_kinds", "multicasts", "reduces") else links
+        want = nodes if name in NODE_COLUMNS else links
         if len(column) != want:
             raise InvalidInput(f"topology.{name} has {len(column)} entries; {want} are needed")
     for name in ("bandwidth_bytes_per_s", "latency_s", "message_overhead_s"):
@@ -229,7 +218,11 @@ def _demand(columns: Columns, described: Mapping[str, object], num_ranks: int) -
     flat = _column(columns, "demand", np.int64)
     if len(flat) != num_ranks**2:
         raise InvalidInput(f"the file's demand has {len(flat)} entries; {num_ranks**2} are needed")
-    checked = matrix(np.asarray(flat).reshape(num_ranks, num_ranks))
+    return _named_demand(np.asarray(flat).reshape(num_ranks, num_ranks), described)
+
+
+def _named_demand(whole: NDArray[np.int64], described: Mapping[str, object]) -> Demand:
+    checked = matrix(whole)
     name, seed = described.get("name"), described.get("seed")
     if not isinstance(name, str) or not isinstance(seed, int | None):
         raise InvalidInput("the file's demand lacks a name or has a seed that is not a whole number")
