@@ -14,8 +14,10 @@ from interlock.algorithms.tier_shares import carriers_of, cut_lines
 from interlock.algorithms.tiers import Scene, TierWay, tiers
 from interlock.collectives import CollectiveKind, collective
 from interlock.cost.slices import Tier, ramp, slices_s
+from interlock.lab import LabSpec
 from interlock.planning import Plan
 from interlock.problem import Problem, collective_problem
+from interlock.topology import Fabric
 
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.ALL_TO_ALL]
 
@@ -197,3 +199,15 @@ def test_exchange_keeps_to_rails(scene_of: dict[str, object]) -> None:
     problem = collective_problem(cluster.topology, il.all_reduce("1 MiB"), 1, cluster)
     carriers = Scene.of(problem).carriers
     assert (carriers.rank % 8 == carriers.rank[:, :1] % 8).all()
+
+
+def test_partners_of_a_nic_that_a_fabric_bears_exchange_at_once() -> None:
+    # Here rounds of two servers are predicted faster, but connections that share a NIC keep their rates.
+    partners = {}
+    for fan_in in (2, 3):
+        tcp = Fabric("tcp", fan_in=fan_in, loss_per_sender=0.15)
+        cluster = LabSpec(4, 4, 50e6 / 8, 500e6 / 8).to_cluster(fabric=tcp)
+        rows = il.synthesize(cluster, il.all_reduce("4 MB"), "tiers").schedule
+        src, dst = rows.src.values // 4, rows.dst.values // 4
+        partners[fan_in] = {int(server) for server in dst[src == 0]} - {0}
+    assert partners == {2: {1, 2}, 3: {1, 2, 3}}

@@ -122,6 +122,12 @@ class Scene:
         has_leaves = self.cluster.scale_out != "rail" and self.cluster.oversubscription > 1.0
         return bool(alike and np.ptp(rate) == 0.0 and not has_leaves and not self.is_rooted)
 
+    def partners_share_nics(self) -> bool:
+        """Whether the fabric counts senders and bears all other servers': ranks then send at rates that do not change,
+        which fit what all partners exchange at once, not rounds of a few."""
+        fan_in = self.cluster.fabric.fan_in
+        return fan_in is not None and len(self.servers) - 1 <= fan_in
+
     @property
     def is_rooted(self) -> bool:
         """Whether one rank plays a special part."""
@@ -261,7 +267,7 @@ def _unserved(cluster: Cluster, servers: Ids, carries: NDArray[np.bool_] | None 
 def _ways(scene: Scene) -> list[TierWay]:
     """All that the limits on messages and on what they wait for allow; the plainest always."""
     count = len(scene.servers)
-    rounds = [(count,), *_in_rounds(count)] if not scene.is_rooted else [(count,)]
+    rounds = [(count,)] if scene.is_rooted or scene.partners_share_nics() else [(count,), *_in_rounds(count)]
     relays = (True, False) if scene.is_rooted and scene.kind not in TO_ONE and count > 2 else (False,)
     waits_for_none = scene.kind is not CollectiveKind.ALL_GATHER
     ways = [
