@@ -15,7 +15,7 @@ from interlock.execution import NATIVE, plan_collective
 from interlock.lab.jobs import Timings, own_groups, slowest, start_together
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, Ranks
-from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, as_measured, check_native
+from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, as_measured, check_native, with_message_cost
 from interlock.problem import collective_problem
 from interlock.topology import Cluster
 
@@ -61,11 +61,14 @@ def compare_collective_in_lab(
 ) -> tuple[LabRow, ...]:
     """Measure algorithms on one collective of float32; "native" is torch's own call.
 
-    The bound is that of the declared network; plans and predictions use what `calibrate_s` seconds per tier measure.
+    The bound is that of the declared network; plans and predictions use what `calibrate_s` seconds per tier and a trial
+    measure, where that is not 0.
     """
     declared = spec.to_cluster()
     check_native(declared, algorithms)
     cluster = as_measured(declared, ranks, calibrate_s, progress)
+    if calibrate_s > 0:
+        cluster = with_message_cost(ranks, cluster)
     progress("planning")
     # For torch's own call the ring that gloo's are, over ranks in order.
     stand_ins = {name: "ring" if name == NATIVE else name for name in algorithms}

@@ -20,7 +20,7 @@ from interlock.planning import Plan, solve
 from interlock.problem import demand_problem
 from interlock.simulate import simulate
 from interlock.topology import Cluster
-from interlock.traffic import Demand, random, uniform
+from interlock.traffic import Demand, matrix, random, uniform
 
 __all__ = ["NATIVE", "LabRow", "compare_in_lab", "ranks_in"]
 
@@ -28,7 +28,7 @@ NATIVE = "native"
 STORE_HOST = "10.78.255.254"
 TIMEOUT_S = 120.0
 WARM_UP = 2
-TRIAL_ALGORITHM, TRIALS = "adaptive", 5
+TRIAL_ALGORITHM, SMALL_ALGORITHM, TRIALS = "adaptive", "direct", 5
 MEASURED = (
     *(f"scale_{way}_{what}" for way in ("up", "out") for what in ("bandwidth_bytes_per_s", "latency_s")),
     "message_overhead_s",
@@ -165,6 +165,19 @@ def with_trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> Cluster:
     part = float(np.interp(_busy(cluster, demand), [_busy(cluster, trial) for trial in trials], found))
     bandwidth = min(1.0, part) * cluster.scale_out_bandwidth_bytes_per_s
     return cluster.with_(scale_out_bandwidth_bytes_per_s=bandwidth)
+
+
+def with_message_cost(ranks: Ranks, cluster: Cluster) -> Cluster:
+    """The cluster with what a message costs while all ranks send and receive, which is mostly processors' time.
+
+    Every rank sends a few bytes to every other. What it costs to start is in it.
+    """
+    few = matrix(np.int64(4) * ~np.eye(cluster.num_ranks, dtype=np.bool_), "few")
+    if registry.get(SMALL_ALGORITHM).supports(demand_problem(cluster, few)) is not None:
+        return cluster
+    told = ranks.call(measure, cluster, few.bytes_matrix, [SMALL_ALGORITHM], TRIALS, 1)[0][SMALL_ALGORITHM]
+    each_s = statistics.median(told.measured_s) / max(1, cluster.num_ranks - 1)
+    return cluster.with_(message_overhead_s=each_s, stage_overhead_s=0.0)
 
 
 def _busy(cluster: Cluster, demand: Demand) -> float:

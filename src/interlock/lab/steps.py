@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["StepRow", "compare_step_in_lab", "dispatched", "layer_of"]
 
 WARM_UP = 1
+SIZINGS = 6  # of gradients, to be as long as the dispatch: seconds are not in proportion to bytes
 SMALL_MOVES = 4  # at once: a rank then has dozens of messages under way, as in a step
 
 
@@ -64,17 +65,25 @@ def layer_of(cluster: Cluster, bytes_per_rank: int, skew: float, seed: int) -> S
     demand = dispatched(cluster, bytes_per_rank, skew, seed)
     alone = Step(cluster)
     alone.move("dispatch", demand)
-    alone_s = plan_step(alone, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
-    probe, unit = Step(cluster), ELEMENT_BYTES * cluster.servers
-    probe_bytes = max(1, 16 * bytes_per_rank // unit) * unit
-    _move_gradients(probe, probe_bytes)
-    probe_s = plan_step(probe, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
+    alone_s = _predicted_s(alone)
+    unit = ELEMENT_BYTES * cluster.servers
+    size_bytes, tried_s = -(-bytes_per_rank // unit) * unit, dict[int, float]()
+    for _ in range(SIZINGS):
+        gradients = Step(cluster)
+        _move_gradients(gradients, size_bytes)
+        tried_s[size_bytes] = _predicted_s(gradients)
+        size_bytes = max(1, round(size_bytes * alone_s / tried_s[size_bytes] / unit)) * unit
     step = Step(cluster, f"layer on {cluster.servers}x{cluster.gpus_per_server}")
-    _move_gradients(step, max(1, int(probe_bytes * alone_s / probe_s) // unit) * unit)
+    _move_gradients(step, min(tried_s, key=lambda size: abs(tried_s[size] - alone_s)))
     dispatch = step.move("dispatch", demand, ready=0.02 * alone_s)
     experts = step.compute("experts", alone_s, after=dispatch)
     step.move("combine", demand.transposed(), after=experts)
     return step
+
+
+def _predicted_s(step: Step) -> float:
+    """Seconds of a step's moves side by side."""
+    return plan_step(step, "concurrent", ELEMENT_BYTES).simulate(tolerance=1e-2).makespan_s
 
 
 def _move_gradients(step: Step, size_bytes: int) -> None:
@@ -132,14 +141,14 @@ def compare_step_in_lab(
 def with_message_cost(ranks: Ranks, cluster: Cluster) -> Cluster:
     """The cluster with what a message costs while all ranks send and receive, which is mostly processors' time.
 
-    Every rank sends a few bytes to every other, several times at once.
+    Every rank sends a few bytes to every other, several times at once. What it costs to start is in it.
     """
     step = Step(cluster)
     for number in range(SMALL_MOVES):
         step.move(f"small {number}", _equal(cluster, ELEMENT_BYTES))
     plan, took_s = _tried(ranks, step)
     most = int(np.bincount(plan.schedule.src.values, minlength=cluster.num_ranks).max())
-    return cluster.with_(message_overhead_s=took_s / most)
+    return cluster.with_(message_overhead_s=took_s / most, stage_overhead_s=0.0)
 
 
 def with_moved_rate(ranks: Ranks, cluster: Cluster, bytes_per_rank: int) -> Cluster:
