@@ -68,6 +68,18 @@ def test_the_explanation_names_stages_fixed_costs_and_incast() -> None:
     assert "tolerant mode" in burst
 
 
+def test_tasks_are_told_where_the_step_is_known_and_only_there() -> None:
+    cluster = il.cluster("h200", servers=1, gpus_per_server=2)
+    step = il.step(cluster, "two")
+    step.compute("later", "5 us", after=step.compute("first", "3 us"))
+    plan = il.plan(step)
+    assert {name: times.finish_s for name, times in plan.simulate().tasks.items()} == pytest.approx(
+        {"first": 3e-6, "later": 8e-6}
+    )
+    assert simulate(plan.schedule, cluster).tasks == {}  # the rows alone name no task
+    assert simulate(bare_schedule([0], [1], [1]), cluster).tasks == {}
+
+
 def test_an_empty_schedule_takes_no_time_and_says_so() -> None:
     result = simulate(bare_schedule([], [], []), crossbar(2, [10.0] * 4))
     assert result.makespan_s == 0.0

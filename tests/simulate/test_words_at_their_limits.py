@@ -152,11 +152,17 @@ def test_a_schedule_that_carries_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "told"), [(1000, "carries as much as the others"), (980, "carries 1.01x its share")]
+    ("sizes", "told"),
+    [
+        ([1000, 1000], "carries as much as the others"),
+        ([2009, 1991], "carries as much as the others"),
+        ([201, 199], "carries 1.00x its share"),  # 1.005 to the last bit
+        ([1000, 980], "carries 1.01x its share"),
+    ],
 )
-def test_a_share_is_told_from_half_a_percent_on(second: int, told: str) -> None:
-    """All four links of two ranks that send each other as much; then the mean is 990 of 1000."""
-    result = simulate(bare_schedule([0, 1], [1, 0], [1000, second]), crossbar(2, [10.0] * 4))
+def test_a_share_is_told_from_half_a_percent_on(sizes: list[int], told: str) -> None:
+    """Two ranks send each other bytes: the mean of all four links is that of the two sizes."""
+    result = simulate(bare_schedule([0, 1], [1, 0], sizes), crossbar(2, [1.0] * 4))
     assert told in result.explanation()
     assert "needs 100 % of the" in result.explanation()
 
