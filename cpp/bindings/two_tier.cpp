@@ -311,14 +311,16 @@ void bind_two_tier(nb::module_& m) {
     m.def(
         "plan_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only,
-           std::int32_t slices) {
+           std::int32_t slices, bool may_give_turns) {
             const std::size_t ranks = network.nic.size();
             require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
                     "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
-            return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices);
+            return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices,
+                                 may_give_turns);
         },
-        "demand_bytes"_exact, "network"_a, "only"_a, "slices"_a, "Decides how to move a demand between servers.");
+        "demand_bytes"_exact, "network"_a, "only"_a, "slices"_a, "may_give_turns"_a,
+        "Decides how to move a demand between servers.");
     m.def(
         "direct_seconds",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network) {

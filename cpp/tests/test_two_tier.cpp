@@ -77,7 +77,7 @@ void rows_are_whole() {
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
         const auto demand = random_demand(ranks, seed);
         for (const std::int32_t way : {1, 2}) {
-            const TwoTierDecision decision = plan_two_tier(demand, rates, {}, ports, way, 3);
+            const TwoTierDecision decision = plan_two_tier(demand, rates, {}, ports, way, 3, true);
             const Tiles tiles = sum_tiles(demand, servers, width);
             const LaneTable lanes{servers, width, {}, {}, {}};
             const std::vector<Segment> segments = way == 1 ? whole_tiles(tiles) : decision.segments;

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
-from interlock.algorithms import registry
+from interlock.algorithms import adaptive, registry
 from interlock.algorithms.auto import Chosen
 from interlock.algorithms.two_tier_plan import TwoTierPlan, Way, check_fit
 from interlock.certificate import Certificate
@@ -465,9 +465,13 @@ def _plan_step(
 
 
 def move_of_step(problem: Problem, *, seed: int = 0, has_others: bool = True) -> CompactSchedule:
-    """A move's own plan; where it has others beside it, collectives by the quick planner."""
+    """A move's own plan; where it has others beside it, collectives by the quick planner, and no timetable of ports
+    that the others use too."""
     if has_others and problem.demand is None and registry.get("tiers").supports(problem) is None:
         return registry.get("tiers").build(problem, seed=seed)
+    cluster = problem.cluster
+    if has_others and problem.demand is not None and cluster is not None and not cluster.faults:
+        return adaptive.prepare(cluster, has_others=True)(problem.demand)
     return solve(problem, "auto", seed=seed).compact
 
 

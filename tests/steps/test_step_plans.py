@@ -12,7 +12,7 @@ import interlock as il
 from interlock._native import _core
 from interlock.algorithms import registry
 from interlock.planning import move_of_step
-from interlock.problem import Problem, read_step
+from interlock.problem import Problem, read_step, task_problem
 from interlock.schedule import CompactSchedule, Schedule
 from interlock.simulate import simulate
 from interlock.steps import LonePlans
@@ -164,6 +164,13 @@ def test_moves_come_in_the_order_of_computations_that_exclude_each_other() -> No
     problem = step.problem()
     search = _Search(problem, LonePlans(problem, lambda of: il.plan(of.cluster, of.demand).compact), np.inf)
     assert next(_likely(problem, search.after, search.lone.seconds))[:3] == ((3,), (0,), (6,))
+
+
+def test_moves_beside_others_have_no_timetable_of_the_ports_they_share() -> None:
+    step = read_step("deepseek-pair")
+    combine = task_problem(step.cluster, step.tasks[2])
+    assert move_of_step(combine, has_others=False).expand().exclusive.any()
+    assert not move_of_step(combine, has_others=True).expand().exclusive.any()
 
 
 def test_moves_of_a_step_hold_links_alone_where_they_do_by_themselves() -> None:

@@ -22,11 +22,13 @@ constexpr double kToldApart = 0.015;  // of a time, that a prediction must diffe
 
 class Planner {
 public:
-    Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports)
+    Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports,
+            bool may_give_turns)
         : demand_(demand),
           rates_(rates),
           costs_(costs),
           ports_(ports),
+          may_give_turns_(may_give_turns),
           ledger_(demand, rates, costs, ports),
           slices_(ledger_, rates, costs),
           tiles_(ledger_.tiles()) {}
@@ -201,7 +203,7 @@ private:
     /// Where ports inside servers are short of time or NICs must not be shared, and no two messages need to share a
     /// port.
     [[nodiscard]] bool may_be_timed() const {
-        return ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink() &&
+        return may_give_turns_ && ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink() &&
                (ledger_.ports_matter() || costs_.fan_in > 0);
     }
     /// Messages in a timetable, where that takes less time than ports that are shared.
@@ -283,6 +285,7 @@ private:
     const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
+    bool may_give_turns_;
     const Ledger ledger_;
     const Slices slices_;
     const Tiles& tiles_;
@@ -337,12 +340,12 @@ LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tile
 }
 
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              const Ports& ports, std::int32_t only, std::int32_t slices) {
+                              const Ports& ports, std::int32_t only, std::int32_t slices, bool may_give_turns) {
     require(rates.servers > 0 && rates.width > 0 && rates.nic.size() == rates.servers * rates.width,
             "nic rates must be [ranks]");
     require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
     require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
-    return Planner(demand_bytes, rates, costs, ports).decide(only, slices);
+    return Planner(demand_bytes, rates, costs, ports, may_give_turns).decide(only, slices);
 }
 
 DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,

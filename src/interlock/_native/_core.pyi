@@ -223,7 +223,7 @@ def two_tier_network(*, servers: int, nic: Annotated[NDArray[numpy.float64], dic
     Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.
     """
 
-def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int) -> TwoTierDecision:
+def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int, may_give_turns: bool) -> TwoTierDecision:
     """Decides how to move a demand between servers."""
 
 def direct_seconds(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork) -> tuple[float, float]:

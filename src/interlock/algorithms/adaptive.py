@@ -73,9 +73,10 @@ def adaptive(
     return plan if scratch_bytes is None else _within(plan, problem, scratch_bytes)
 
 
-def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0) -> Planner:
-    """A planner for one cluster; what depends only on the cluster is done here."""
-    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices)
+def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0, has_others: bool = False) -> Planner:
+    """A planner for one cluster; what depends only on the cluster is done here. Where other traffic shares the ports
+    (`has_others`) no timetable is made for them."""
+    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices, has_others)
 
 
 def network_of(cluster: Cluster) -> _core.TwoTierNetwork:
@@ -129,6 +130,7 @@ class Planner:
     network: _core.TwoTierNetwork
     only: int  # the way that is asked for; -1: any
     slices: int
+    has_others: bool  # that share the ports
 
     def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> TwoTierPlan:
         """Plan a demand; from an earlier plan, if the traffic has only drifted since."""
@@ -136,7 +138,7 @@ class Planner:
             kept = _carried_over(previous, demand)
             if kept is not None:
                 return kept
-        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices)
+        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices, not self.has_others)
         return TwoTierPlan(self.cluster, demand, decision)
 
 

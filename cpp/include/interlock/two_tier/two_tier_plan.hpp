@@ -88,8 +88,9 @@ private:
 ///
 /// @param only considers this way alone where it is not negative
 /// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
+/// @param may_give_turns messages may hold ports alone, in a timetable: good where nothing else wants these
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              const Ports& ports, std::int32_t only, std::int32_t slices);
+                              const Ports& ports, std::int32_t only, std::int32_t slices, bool may_give_turns);
 
 /// What sending every pair on its own takes, infinite where that cannot be, and what no way takes less than.
 struct DirectPrice {
