@@ -201,7 +201,8 @@ def work() -> None:
                     result.utilisation(8)
                     _core.record_rates(*result.arrays.arguments, 0.0)
                     level = np.arange(plan.schedule.num_messages, dtype=np.int32) % 3
-                    _core.admit_flows(*result.arrays.arguments, 0.0, level, np.zeros(len(level)), result.makespan_s)
+                    end_s = np.zeros(len(level))
+                    _core.admit_flows(*result.arrays.arguments, 0.0, level, end_s, True, result.makespan_s)
                     plan.program(0)
             il.plan(cluster, demand, "adaptive", scratch_bytes=10**6)
             il.synthesize(cluster, il.all_reduce("1 MB"), "tiers")

@@ -65,7 +65,7 @@ public:
         const auto may_gain = [&](double least_s) {
             return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s);
         };
-        if (predicted_s[1] < kNever && may_be_timed() && may_gain(ledger_.least_detour_seconds()))
+        if (predicted_s[1] < kNever && may_be_timed(1) && may_gain(ledger_.least_detour_seconds()))
             give_turns(burst, predicted_s[1]);
         // Sums miss what slices of a detour wait for and whom they crowd: it is believed only where it can be followed.
         const bool may_believe = may_follow || only >= 0 || !has_rails;
@@ -77,7 +77,7 @@ public:
                 predicted_s[3] = must_follow
                                      ? follow(detour)
                                      : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
-            if (detour.assignment.is_whole && may_be_timed()) give_turns(detour, predicted_s[3]);
+            if (detour.assignment.is_whole && may_be_timed(tiles_.width)) give_turns(detour, predicted_s[3]);
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
         const bool may_take_turns =
@@ -200,11 +200,13 @@ private:
         return decision;
     }
 
-    /// Where ports inside servers are short of time or NICs must not be shared, and no two messages need to share a
-    /// port.
-    [[nodiscard]] bool may_be_timed() const {
+    /// Where ports inside servers are short of time or a NIC has more senders than the fabric bears, and no two messages
+    /// need to share a port.
+    /// @param senders of each server to a NIC
+    [[nodiscard]] bool may_be_timed(std::size_t senders) const {
         return may_give_turns_ && ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink() &&
-               (ledger_.ports_matter() || costs_.fan_in > 0);
+               (ledger_.ports_matter() ||
+                (costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) < (tiles_.servers - 1) * senders));
     }
     /// Messages in a timetable, where that takes less time than ports that are shared.
     void give_turns(TwoTierDecision& way, double& predicted_s) const {
