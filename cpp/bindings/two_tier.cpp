@@ -32,9 +32,9 @@ Table<std::int64_t> to_table(std::span<const Segment> segments) {
     return table(std::move(rows), segments.size(), 5);
 }
 
-Table<std::int64_t> to_table(std::span<const HeavyPair> pairs) {
+Table<std::int64_t> to_table(std::span<const NearPair> pairs) {
     std::vector<std::int64_t> rows;
-    for (const HeavyPair& pair : pairs) rows.insert(rows.end(), {pair.src, pair.dst, pair.parts, pair.nic_bytes});
+    for (const NearPair& pair : pairs) rows.insert(rows.end(), {pair.src, pair.dst, pair.parts, pair.nic_bytes});
     return table(std::move(rows), pairs.size(), 4);
 }
 
@@ -159,7 +159,7 @@ void bind_decision(nb::module_& m) {
             "Whether every message holds its ports alone, in turn.")
         .def_prop_ro(
             "may_loop",
-            [](const TwoTierDecision& self) { return !self.heavy_pairs.empty() || !self.assignment.near.empty(); },
+            [](const TwoTierDecision& self) { return !self.near_pairs.empty() || !self.assignment.near.empty(); },
             "Whether bytes inside servers may take NICs.")
         .def(
             "columns",
@@ -172,7 +172,7 @@ void bind_decision(nb::module_& m) {
                 made["most_bytes"] = copied(self.targets.most_bytes);
                 made["hot_ends"] = copied(self.targets.hot_ends);
                 made["slice_bytes"] = copied(self.slice_bytes);
-                made["heavy_pairs"] = to_table(std::span<const HeavyPair>(self.heavy_pairs));
+                made["near_pairs"] = to_table(std::span<const NearPair>(self.near_pairs));
                 made["out_bytes"] = copied(self.assignment.out_bytes);
                 made["in_bytes"] = copied(self.assignment.in_bytes);
                 made["far"] = to_table(std::span<const RouteBytes>(self.assignment.far));

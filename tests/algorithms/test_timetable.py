@@ -92,7 +92,7 @@ def test_every_server_has_its_share_of_the_search() -> None:
 
 def test_timed_bursts_are_planned_anew() -> None:
     """Turns are of single messages: for traffic that has drifted they would be none."""
-    made = detour("one sender at a time", 3, "1 MB", 1, way="burst").compact
+    made = detour("one sender at a time", 3, "1 MB", 0, way="burst").compact
     assert made.is_timed
     assert prepare(made.cluster, way="burst")(made.demand, made).is_timed
 

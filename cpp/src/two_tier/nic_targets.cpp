@@ -12,13 +12,6 @@ namespace {
 
 constexpr double kPortShare = 0.96;  // of a scale-up port's time that a plan may count on
 constexpr double kPressed = 0.7;    // of it, from which a port should never idle
-constexpr double kHeavyShare = 0.3;  // of it, that one pair inside a server takes to count as heavy
-constexpr double kWorthParts = 0.02;  // of it, that one pair must take where a port cannot do all in time
-// Parts of a heavy pair that do not wait, the more the larger their part of the port: of any, of one whose port cannot
-// do all in time, and of one whose port cannot even do what stays inside the server.
-constexpr std::int32_t kHeavyParts = 3, kOverParts = 4, kLoneParts = 6;
-// Of a GPU that passes far bytes on to its neighbours: pairs should not crowd them out.
-constexpr double kPassingFlows = 3;
 constexpr double kHelpShare = 0.8;  // of it, that leaves room for others' bytes
 
 std::int64_t sum(std::span<const std::int64_t> values) {
@@ -31,18 +24,6 @@ std::int64_t sum(std::span<const std::int64_t> values) {
 struct Direction {
     const std::vector<std::int64_t>&far, &near;              // [ranks]
     const std::vector<std::int64_t>&other_far, &other_near;  // [ranks] the same, the other way
-    const std::vector<std::int64_t>&taken, &other_taken;     // [ranks] what NICs carry inside their server
-};
-
-/// What NICs carry inside their server, [ranks].
-struct Taken {
-    std::vector<std::int64_t> out, in;
-    Taken(std::size_t ranks, std::span<const HeavyPair> pairs) : out(ranks, 0), in(ranks, 0) {
-        for (const HeavyPair& pair : pairs) {
-            out[static_cast<std::size_t>(pair.src)] += pair.nic_bytes;
-            in[static_cast<std::size_t>(pair.dst)] += pair.nic_bytes;
-        }
-    }
 };
 
 /// What each NIC may carry, [ranks].
@@ -65,15 +46,15 @@ Limits port_limits(const Direction& way, const Rates& rates, double seconds, std
         const auto bytes = static_cast<double>(sum(std::span(way.far).subspan(first, rates.width)));
         double lacking = bytes, port_room = 0, room = 0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
-            const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
+            const double nic = rates.nic[rank] * seconds;
             const auto far = static_cast<double>(way.far[rank]),
-                       near = static_cast<double>(way.near[rank] - way.taken[rank]);
+                       near = static_cast<double>(way.near[rank]);
             limits.equal[rank] = rate > 0 ? bytes * rates.nic[rank] / rate : 0;
             // Its own bytes that do not fit through the scale-up port must take its own NIC.
             const double own = far + near + (helped.empty() ? 0.0 : helped[rank]);
             limits.least[rank] = std::clamp(own - kPortShare * port, 0.0, std::min(far, nic));
             // Others' bytes come in, or go on, through the port of the other direction.
-            const double busy = static_cast<double>(way.other_near[rank] - way.other_taken[rank]) +
+            const double busy = static_cast<double>(way.other_near[rank]) +
                                 others * static_cast<double>(way.other_far[rank]);
             const auto most = [&](double share) {
                 return std::max(limits.least[rank], std::min(nic, far + std::max(0.0, share * port - busy)));
@@ -91,9 +72,8 @@ Limits port_limits(const Direction& way, const Rates& rates, double seconds, std
         lacking -= raised * port_room;
         const double forced = room > 0 ? std::clamp(lacking / room, 0.0, 1.0) : 0.0;
         for (std::size_t rank = first; rank < first + rates.width; ++rank) {
-            const double nic = std::max(0.0, rates.nic[rank] * seconds - static_cast<double>(way.taken[rank]));
-            limits.most[rank] +=
-                raised * (full[rank - first] - limits.most[rank]) + forced * (nic - full[rank - first]);
+            limits.most[rank] += raised * (full[rank - first] - limits.most[rank]) +
+                                 forced * (rates.nic[rank] * seconds - full[rank - first]);
         }
     }
     return limits;
@@ -225,11 +205,10 @@ double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, 
     return high;
 }
 
-NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs) {
+NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds) {
     require(rates.nic.size() == loads.out_far.size(), "nic rates must be [ranks]");
-    const Taken taken(rates.nic.size(), pairs);
-    const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near, taken.out, taken.in};
-    const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near, taken.in, taken.out};
+    const Direction out{loads.out_far, loads.out_near, loads.in_far, loads.in_near};
+    const Direction in{loads.in_far, loads.in_near, loads.out_far, loads.out_near};
     // A port passes on what NICs of the other direction carry for others.
     const auto helped = [&](const Direction& way) {
         const Limits limits = port_limits(way, rates, seconds, {});
@@ -255,7 +234,7 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
         // A GPU whose own port has no time to pass on what its NIC brings for others.
         const double passes = others * std::min(in_limits.equal[rank], in_limits.most[rank]);
         const double passed_on = std::max(0.0, static_cast<double>(loads.out_far[rank]) - rates.nic[rank] * seconds);
-        const bool is_full = near + passed_on - static_cast<double>(taken.out[rank]) + passes > full;
+        const bool is_full = near + passed_on + passes > full;
         const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed || is_full;
         hot_ends.push_back(static_cast<std::uint8_t>((receives ? kHotReceiver : 0) | (near > pressed ? kHotSender : 0) |
                                                      (near + passed_on > pressed ? kFullSender : 0) |
@@ -271,69 +250,9 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     return targets;
 }
 
-std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads,
-                                   const Rates& rates, double seconds, bool has_loops) {
+std::vector<NearPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates) {
     const std::size_t ranks = rates.nic.size();
-    const double port = seconds * rates.scale_up, others = 1.0 - 1.0 / static_cast<double>(rates.width);
-    const auto heavy = static_cast<std::int64_t>(kHeavyShare * port) + kHeavyParts;
-    const auto worth = static_cast<std::int64_t>(kWorthParts * port) + kHeavyParts;
-    /// How pressed a port is, and what its NIC could take over.
-    struct Port {
-        bool is_pressed;
-        double over, room;
-    };
-    const auto look = [&](std::int64_t far_bytes, std::int64_t near_bytes, double nic) -> Port {
-        const auto far = static_cast<double>(far_bytes), near = static_cast<double>(near_bytes);
-        const double kept = std::min(far, nic * seconds), over = near + far - kept - kPortShare * port;
-        // Where the port has time, far bytes of its own may give way to near ones: what takes the NIC leaves the port.
-        const double taken = over > 0 ? kept : 0.0;
-        return {near + others * far > kPressed * port, over, nic * seconds - taken};
-    };
-    // Only what all NICs of the server have to spare may go to traffic inside it.
-    std::vector<double> spare(rates.servers, 0.0);
-    for (std::size_t server = 0; has_loops && server < rates.servers; ++server) {
-        const auto part = [&](const auto& values) {
-            return std::span(values).subspan(server * rates.width, rates.width);
-        };
-        for (const double rate : part(rates.nic)) spare[server] += rate * seconds;
-        spare[server] -= static_cast<double>(std::max(sum(part(loads.out_far)), sum(part(loads.in_far))));
-    }
-    std::vector<Port> ins(ranks);
-    for (std::size_t dst = 0; dst < ranks; ++dst) {
-        ins[dst] = look(loads.in_far[dst], loads.in_near[dst], rates.nic[dst]);
-    }
-    std::vector<HeavyPair> pairs;
-    for (std::size_t src = 0; src < ranks; ++src) {
-        const std::size_t first = src / rates.width * rates.width;
-        Port out = look(loads.out_far[src], loads.out_near[src], rates.nic[src]);
-        for (std::size_t dst = first; dst < first + rates.width; ++dst) {
-            const std::int64_t bytes = demand_bytes[src * ranks + dst];
-            if (src == dst || bytes < worth) continue;
-            Port& in = ins[dst];
-            const bool is_over = out.over > 0 || in.over > 0;
-            if (bytes < heavy && !(is_over && has_loops)) continue;
-            const bool is_alone = static_cast<double>(std::max(loads.out_near[src], loads.in_near[dst])) > port;
-            const double passed_on = static_cast<double>(loads.out_far[src]) - rates.nic[src] * seconds;
-            std::int32_t parts = is_alone ? kLoneParts : is_over ? kOverParts : kHeavyParts;
-            if (passed_on > 0) {
-                const double flows = kPassingFlows * static_cast<double>(bytes) / passed_on;
-                parts = std::clamp(static_cast<std::int32_t>(std::min(flows, 64.0) + 0.5), 1, parts);
-            }
-            if (!out.is_pressed && !in.is_pressed) continue;
-            double& left = spare[src / rates.width];
-            const double over = std::max(
-                0.0, std::min({std::max(out.over, in.over), out.room, in.room, left, static_cast<double>(bytes)}));
-            for (double* amount : {&left, &out.over, &out.room, &in.over, &in.room}) *amount -= over;
-            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), parts,
-                             static_cast<std::int64_t>(over)});
-        }
-    }
-    return pairs;
-}
-
-std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates) {
-    const std::size_t ranks = rates.nic.size();
-    std::vector<HeavyPair> pairs;
+    std::vector<NearPair> pairs;
     for (std::size_t src = 0; src < ranks; ++src) {
         for (std::size_t dst = 0; dst < ranks; ++dst) {
             const std::int64_t bytes = demand_bytes[src * ranks + dst];

@@ -68,7 +68,7 @@ double switch_port_seconds(std::span<const std::int64_t> demand, const TwoTierDe
         out[from] += bytes;
         in[to] += bytes;
     };
-    for (const HeavyPair& pair : plan.heavy_pairs) add(to_size(pair.src), to_size(pair.dst), -pair.nic_bytes);
+    for (const NearPair& pair : plan.near_pairs) add(to_size(pair.src), to_size(pair.dst), -pair.nic_bytes);
     LaneAssigner assigner(static_cast<std::int32_t>(width), plan.least_part_bytes);
     std::vector<Lane> scratch;
     for (std::size_t tile = 0; tile < plan.servers * plan.servers; ++tile) {

@@ -191,7 +191,7 @@ private:
                                         (slices / kRelayFlows + 1) * slice_s);
             }
         };
-        for (const HeavyPair& pair : decision_.heavy_pairs) {
+        for (const NearPair& pair : decision_.near_pairs) {
             if (pair.nic_bytes <= 0) continue;
             const auto bytes = static_cast<double>(pair.nic_bytes);
             add_near(pair.src, pair.dst, -bytes, 0);

@@ -235,7 +235,7 @@ private:
     }
 
     /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the
-    /// wire waits for. Heavy pairs start at once, in parts.
+    /// wire waits for. Pairs that go in parts start at once.
     void add_local() {
         std::vector<std::int32_t> ids;
         ids.reserve(width_);
@@ -250,10 +250,10 @@ private:
                 if (bytes == 0) continue;
                 bytes = add_routed(src, dst, bytes);
                 if (bytes == 0) continue;
-                if (const HeavyPair* heavy = find_heavy(src, dst)) {
-                    const std::int64_t inside = bytes - std::min(bytes, heavy->nic_bytes);
-                    add_parts(src, dst, 0, inside, heavy->parts, MessagePhase::kLocal);
-                    add_parts(src, dst, inside, bytes, heavy->parts, MessagePhase::kScaleOut);
+                if (const NearPair* pair = find_pair(src, dst)) {
+                    const std::int64_t inside = bytes - std::min(bytes, pair->nic_bytes);
+                    add_parts(src, dst, 0, inside, pair->parts, MessagePhase::kLocal);
+                    add_parts(src, dst, inside, bytes, pair->parts, MessagePhase::kScaleOut);
                     continue;
                 }
                 const bool waits = !plan_.lanes.is_hot_receiver(dst);
@@ -330,11 +330,11 @@ private:
         }
     }
 
-    [[nodiscard]] const HeavyPair* find_heavy(std::size_t src, std::size_t dst) const {
+    [[nodiscard]] const NearPair* find_pair(std::size_t src, std::size_t dst) const {
         const auto place =
-            std::ranges::lower_bound(plan_.heavy_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
-                                     [](const HeavyPair& pair) { return std::pair{pair.src, pair.dst}; });
-        const bool found = place != plan_.heavy_pairs.end() && to_size(place->src) == src && to_size(place->dst) == dst;
+            std::ranges::lower_bound(plan_.near_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
+                                     [](const NearPair& pair) { return std::pair{pair.src, pair.dst}; });
+        const bool found = place != plan_.near_pairs.end() && to_size(place->src) == src && to_size(place->dst) == dst;
         return found ? &*place : nullptr;
     }
 

@@ -144,16 +144,12 @@ private:
 
     [[nodiscard]] TwoTierDecision make_burst() const {
         TwoTierDecision decision = started(Way::kBurst);
-        // A NIC with one sender more than the fabric likes would lose by loops.
-        const bool has_loops = ledger_.joins_own() && costs_.fan_in == 0;
         // With a single partner much is moved before the wire: what is moved after it should leave ports to that, one
         // move after the other. On a mesh each has a link of its own.
         decision.is_pair_burst = tiles_.servers == 2 && costs_.is_switched;
-        decision.heavy_pairs = tiles_.largest_far == 0 && ledger_.joins_own()
-                                   ? looped_pairs(demand_, rates_)
-                                   : heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), has_loops);
+        if (tiles_.largest_far == 0 && ledger_.joins_own()) decision.near_pairs = looped_pairs(demand_, rates_);
         go_around_links(decision);
-        decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s(), decision.heavy_pairs);
+        decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s());
         decision.crosses_rails = crosses_rails();
         return decision;
     }
@@ -191,9 +187,7 @@ private:
         decision.assignment =
             assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
         // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
-        decision.heavy_pairs = decision.assignment.has_hops
-                                   ? heavy_pairs(demand_, ledger_.loads(), rates_, ledger_.cut_s(), false)
-                                   : near_flows();
+        if (!decision.assignment.has_hops) decision.near_pairs = near_flows();
         decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
         decision.pair_bytes = slices_.pair_bytes();
@@ -242,10 +236,10 @@ private:
     }
 
     /// Pairs inside servers, all at once: flows share ports evenly, so each is cut in parts of about equal size.
-    [[nodiscard]] std::vector<HeavyPair> near_flows() const {
+    [[nodiscard]] std::vector<NearPair> near_flows() const {
         const std::size_t ranks = rates_.nic.size();
         std::int64_t largest = 0;
-        std::vector<HeavyPair> pairs;
+        std::vector<NearPair> pairs;
         const auto each = [&](auto visit) {
             for (std::size_t src = 0; src < ranks; ++src) {
                 for (std::size_t dst = src / rates_.width * rates_.width; dst < (src / rates_.width + 1) * rates_.width;
@@ -367,7 +361,7 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.pace,
             decision.window,
             decision.local_window,
-            decision.heavy_pairs,
+            decision.near_pairs,
             decision.is_pair_burst,
             decision.least_part_bytes,
             decision.has_links,

@@ -37,25 +37,19 @@ struct NicTargets {
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
 
-/// A pair of ranks of one server whose bytes keep a port busy for much of the time: it goes in parts that do not wait,
-/// and where its ports cannot do it in time and the NICs can reach each other, some of its bytes take the NICs.
-struct HeavyPair {
+/// A pair of ranks of one server that goes in parts that do not wait, and some of whose bytes may take the NICs.
+struct NearPair {
     std::int32_t src, dst;  ///< ranks
     std::int32_t parts;
     std::int64_t nic_bytes;
 };
 
-/// @param has_loops whether bytes between neighbours may take NICs
-std::vector<HeavyPair> heavy_pairs(std::span<const std::int64_t> demand_bytes, const RankLoads& loads,
-                                   const Rates& rates, double seconds, bool has_loops);
-
 /// Every pair inside servers whose NICs reach each other: both tiers carry it in proportion to their rates.
-std::vector<HeavyPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
+std::vector<NearPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
 
 /// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes
 /// more of their own bytes, and they help others less.
-/// @param pairs inside servers whose bytes take NICs too
-NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds, std::span<const HeavyPair> pairs);
+NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds);
 
 /// Loads in proportion to rates, whatever the traffic; equal shares where all rates are.
 NicTargets rate_targets(const Rates& rates);

@@ -45,7 +45,7 @@ struct TwoTierPlan {
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
     std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
-    std::span<const HeavyPair> heavy_pairs;  ///< inside servers, by src and dst
+    std::span<const NearPair> near_pairs;  ///< inside servers, by src and dst
     /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the
     /// other.
     bool is_pair_burst = false;

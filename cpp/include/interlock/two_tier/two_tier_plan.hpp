@@ -54,7 +54,7 @@ struct TwoTierDecision {
     bool is_pair_burst = false;
     bool has_links = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
-    std::vector<HeavyPair> heavy_pairs;
+    std::vector<NearPair> near_pairs;
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
     Assignment assignment;  ///< of a detour all of it; of others what does not go straight inside servers
     std::int64_t flow_bytes = 1;
