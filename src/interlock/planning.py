@@ -471,7 +471,7 @@ def move_of_step(problem: Problem, *, seed: int = 0, has_others: bool = True) ->
         return registry.get("tiers").build(problem, seed=seed)
     cluster = problem.cluster
     if has_others and problem.demand is not None and cluster is not None and not cluster.faults:
-        return adaptive.prepare(cluster, has_others=True)(problem.demand)
+        return adaptive.prepare(cluster)(problem.demand)
     return solve(problem, "auto", seed=seed).compact
 
 

@@ -94,7 +94,18 @@ def test_timed_bursts_are_planned_anew() -> None:
     """Turns are of single messages: for traffic that has drifted they would be none."""
     made = detour("one sender at a time", 3, "1 MB", 0, way="burst").compact
     assert made.is_timed
-    assert prepare(made.cluster, way="burst")(made.demand, made).is_timed
+    replan = prepare(made.cluster, way="burst", may_give_turns=True)
+    assert replan(made.demand, made).is_timed
+
+
+def test_a_planner_between_two_steps_makes_no_timetable() -> None:
+    """It would take longer than what is planned."""
+    cluster = il.cluster("h200", servers=8, fan_in=1)
+    traffic = il.traffic.uniform(cluster, bytes_per_gpu="16 MB")
+    for name in ("adaptive", "auto"):
+        plan = il.planner(cluster, name)(traffic)
+        assert not plan.compact.is_timed and plan.report.valid
+        assert plan.predicted_s > il.plan(cluster, traffic, name).predicted_s
 
 
 def test_new_traffic_gets_a_timetable_of_its_own() -> None:

@@ -69,14 +69,17 @@ def adaptive(
     assert problem.cluster is not None and problem.demand is not None
     if way is not None and way not in _WAYS:
         raise InvalidInput(f"way={way!r} is not one of {', '.join(_WAYS)}")
-    plan = prepare(problem.cluster, way=way, slices=slices)(problem.demand)
+    plan = prepare(problem.cluster, way=way, slices=slices, may_give_turns=True)(problem.demand)
     return plan if scratch_bytes is None else _within(plan, problem, scratch_bytes)
 
 
-def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0, has_others: bool = False) -> Planner:
-    """A planner for one cluster; what depends only on the cluster is done here. Where other traffic shares the ports
-    (`has_others`) no timetable is made for them."""
-    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices, has_others)
+def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0, may_give_turns: bool = False) -> Planner:
+    """A planner for one cluster; what depends only on the cluster is done here.
+
+    Timetables (`may_give_turns`) fit ports that nothing else wants, take milliseconds to make, and a rank finds its
+    turns from all rows: not for a planner that is asked between two steps of a job, nor for moves beside others.
+    """
+    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices, may_give_turns)
 
 
 def network_of(cluster: Cluster) -> _core.TwoTierNetwork:
@@ -130,7 +133,7 @@ class Planner:
     network: _core.TwoTierNetwork
     only: int  # the way that is asked for; -1: any
     slices: int
-    has_others: bool  # that share the ports
+    may_give_turns: bool
 
     def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> TwoTierPlan:
         """Plan a demand; from an earlier plan, if the traffic has only drifted since."""
@@ -138,7 +141,7 @@ class Planner:
             kept = _carried_over(previous, demand)
             if kept is not None:
                 return kept
-        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices, not self.has_others)
+        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices, self.may_give_turns)
         return TwoTierPlan(self.cluster, demand, decision)
 
 
