@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -71,8 +72,8 @@ def test_routes_share_no_message() -> None:
 
 
 def test_turns_that_end_late_are_given_early() -> None:
-    """Most hops first, tried once, ends at 1.12 of the bound; backwards and forwards again it is 1.07."""
-    report = detour("one sender at a time", 2, "256 MB", 3, skew=0.9).certificate()
+    """Most hops first, tried once, ends at 1.17 of the bound; backwards and forwards again it is 1.05."""
+    report = detour("one sender at a time", 2, "256 MB", 5, skew=0.9).certificate()
     assert report.makespan_s < 1.09 * report.lower_bound_s
 
 
@@ -82,6 +83,15 @@ def test_one_sender_at_a_time_is_timed_unasked() -> None:
     plan = il.plan(cluster, il.traffic.uniform(cluster, bytes_per_gpu="16 MB"), algorithm="adaptive")
     assert plan.compact.is_timed and plan.report.valid
     assert plan.simulate().makespan_s == pytest.approx(plan.predicted_s, rel=1e-9)
+
+
+def test_neighbours_may_take_nics_in_turn() -> None:
+    """A GPU that gets most from its neighbours: its slow port alone takes 1.5 of the bound, its NIC helps in turn."""
+    cluster = il.cluster("h200", servers=2, **KINDS["one sender at a time"])
+    owed = np.full((16, 16), 2**20)
+    owed[:8, 0] = 2**26
+    plan = il.plan(cluster, il.traffic.matrix(owed), algorithm="adaptive")
+    assert plan.compact.is_timed and plan.certificate().makespan_s < 1.1 * plan.bound.seconds
 
 
 def test_every_server_has_its_share_of_the_search() -> None:

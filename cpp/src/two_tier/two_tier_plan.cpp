@@ -182,8 +182,8 @@ private:
     [[nodiscard]] TwoTierDecision make_detour() const {
         TwoTierDecision decision = started(Way::kDetour);
         const std::vector<double> busy = ledger_.busy_seconds();
-        // A NIC with a sender more than the fabric likes would lose by loops.
-        const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0;
+        // A NIC with a sender more than the fabric likes would lose by loops, unless senders have turns.
+        const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0 || may_be_timed(tiles_.width);
         decision.assignment =
             assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
         // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
