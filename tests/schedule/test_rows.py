@@ -11,9 +11,9 @@ import pytest
 import interlock as il
 from interlock.problem import Problem
 from interlock.ragged import Ragged
-from interlock.schedule import Layout, PortLoads, Schedule, SlotSchedule, TranslatedSchedule
+from interlock.schedule import Layout, PortLoads, Schedule, SlotSchedule, TaskRows, TranslatedSchedule
 from interlock.schedule.levels import is_in_order, levels
-from interlock.schedule.link_orders import follows, ordered_links, reversed_order
+from interlock.schedule.link_orders import follows, has_place, ordered_links, reversed_order
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.timeline import tracks
 from simulate.strategies import bare_schedule, crossbar
@@ -138,6 +138,23 @@ def test_links_of_a_connection_with_an_order_lie_over_those_it_takes() -> None:
     assert found.path[1].tolist() == [8, 9]
     assert found.path[3].tolist() == [0, 4, 13]  # 9 is none of the topology's: it comes after all that keep an order
     assert found.link.tolist() == [*range(6), 0, 4, 0, 5]
+
+
+def test_each_task_of_a_step_has_links_and_connections_of_its_own() -> None:
+    """Tasks 0 and 1 have six links each, then come the lanes of 0-1 in either; 6 is none of the topology's."""
+    rows = bare_schedule([0] * 4, [1] * 4, [10] * 4, order=[1, 2, 1, 0], shares_links=True)
+    rows = replace(rows, tasks=TaskRows(np.array([0, 0, 1, 1], np.int32), np.zeros(4)))
+    found = ordered_links(rows, Ragged.from_lists([[0, 4], [0, 4, 6], [0, 4], [0, 5]]), 6)
+    assert [found.path[row].tolist() for row in range(4)] == [[12, 13], [12, 13, 16], [14, 15], [6, 11]]
+    assert found.link.tolist() == [*range(6), *range(6), 0, 4, 0, 4]
+    assert [column.tolist() for column in follows(rows, crossbar(3, [10.0] * 6))] == [[0], [1]]
+
+
+def test_only_what_goes_from_one_rank_to_one_rank_has_a_place_on_its_connection() -> None:
+    rows = bare_schedule([0, 0, 0], [1, 1, 1], [10] * 3, order=[1, 2, 3], shares_links=True)
+    assert has_place(rows).tolist() == [True] * 3
+    assert has_place(replace(rows, dst=Ragged.from_lists([[1], [1, 2], [1]]))).tolist() == [True, False, True]
+    assert has_place(replace(rows, src=Ragged.from_lists([[0, 2], [0], [0]]))).tolist() == [False, True, True]
 
 
 def test_a_reversed_order_keeps_who_has_a_place() -> None:
