@@ -207,6 +207,7 @@ void bind_list_schedule(nb::module_& m) {
     m.def(
         "list_schedule",
         [](std::int32_t num_resources, const I64& resource_offsets, const I32& resources, const F64& shares,
+           const F64& least_rates,
            const I64& overhead_ticks, const I64& latency_ticks, const I32& task_orbit, const I64& task_ticks,
            const I64& successor_offsets, const I32& successors, const I64& lateness, std::int32_t max_merge,
            std::int64_t patience_ticks, const I64& full_ticks, const I32& senders, std::int64_t opening_ticks,
@@ -215,6 +216,7 @@ void bind_list_schedule(nb::module_& m) {
                 const OrbitWork work{num_resources,
                                     as_csr(resource_offsets, resources),
                                     as_csr(resource_offsets, shares),
+                                    as_span(least_rates),
                                     as_span(overhead_ticks),
                                     as_span(latency_ticks),
                                     as_span(task_orbit),
@@ -231,14 +233,14 @@ void bind_list_schedule(nb::module_& m) {
                 for (std::size_t task = 0; task < priority.size(); ++task) priority[task] -= lateness.data()[task];
                 return refine_schedule(work, priority, {max_merge, patience_ticks, as_span(full_ticks)}, rounds);
             });
-            return std::make_tuple(column(std::move(made.start_ticks)), column(std::move(made.message)),
-                                  made.makespan_ticks);
+            return std::make_tuple(column(std::move(made.start_ticks)), column(std::move(made.sent_ticks)),
+                                  column(std::move(made.message)), made.makespan_ticks);
         },
-        "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "shares"_exact, "overhead_ticks"_exact,
+        "num_resources"_a, "resource_offsets"_exact, "resources"_exact, "shares"_exact, "least_rates"_exact, "overhead_ticks"_exact,
         "latency_ticks"_exact, "task_orbit"_exact, "task_ticks"_exact, "successor_offsets"_exact, "successors"_exact,
         "lateness"_exact, "max_merge"_a, "patience_ticks"_a, "full_ticks"_exact, "senders"_exact, "opening_ticks"_a,
         "rounds"_a,
-        "Start and message of each task, and the makespan; what has most left to wait for it goes first, less its "
+        "Start, end and message of each task, and the makespan; what has most left to wait for it goes first, less its "
         "lateness, then the order is refined backwards and forwards.");
 }
 

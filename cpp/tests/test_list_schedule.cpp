@@ -13,7 +13,7 @@ namespace {
 struct Orbits {
     std::vector<std::int64_t> offsets{0, 1, 2};
     std::vector<std::int32_t> resources{0, 1};
-    std::vector<double> shares{1.0, 1.0};
+    std::vector<double> shares{1.0, 1.0}, least_rates{1.0, 1.0};
     std::vector<std::int32_t> sender{0, 1};
     std::int64_t opening = 0;
     std::vector<std::int64_t> overhead{2, 2}, latency{0, 0};
@@ -24,6 +24,7 @@ OrbitWork work_of(const Orbits& orbits, const std::vector<std::int32_t>& orbit, 
     return {2,
             {orbits.offsets, orbits.resources},
             {orbits.offsets, orbits.shares},
+            orbits.least_rates,
             orbits.overhead,
             orbits.latency,
             orbit,
@@ -104,19 +105,42 @@ void latency_delays_successors_but_frees_the_orbit() {
     CHECK(made.makespan_ticks == 24);
 }
 
-void a_fast_link_serves_the_next_before_the_first_has_ended() {
-    // Orbits with a port each, and a trunk that a message fills for half of its time.
+void messages_share_a_link_that_is_faster_than_they_are() {
+    // Orbits with a port each, and a trunk that a message fills by half.
     const std::vector<std::int64_t> held{0, 2, 4}, none{0, 0}, ticks{10, 10, 10}, offsets{0, 0, 0, 0};
     const std::vector<std::int32_t> resources{0, 2, 1, 2}, orbit{0, 0, 1}, senders{0, 1}, after;
-    const std::vector<double> shares{1.0, 0.5, 1.0, 0.5};
-    const OrbitWork work{3, {held, resources}, {held, shares}, none, none, orbit, ticks, {offsets, after}, senders};
+    const std::vector<double> shares{1.0, 0.5, 1.0, 0.5}, least(4, 0.25);
+    const OrbitWork work{3,    {held, resources}, {held, shares}, least, none, none, orbit,
+                         ticks, {offsets, after}, senders};
     const ListSchedule made = list_schedule(work, std::vector<std::int64_t>{2, 1, 0}, {});
-    CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 10, 5}));
+    CHECK(made.start_ticks == (std::vector<std::int64_t>{0, 10, 0}));
+    CHECK(made.sent_ticks == (std::vector<std::int64_t>{10, 20, 10}));
     CHECK(made.makespan_ticks == 20);
     const std::vector<double> none_of_it{1.0, 0.0, 1.0, 0.5};
-    const OrbitWork wrong{3,      {held, resources}, {held, none_of_it}, none, none, orbit, ticks, {offsets, after},
+    const OrbitWork wrong{3,      {held, resources}, {held, none_of_it}, least, none, none, orbit, ticks, {offsets, after},
                           senders};
     CHECK_THROWS(list_schedule(wrong, std::vector<std::int64_t>{2, 1, 0}, {}), InvalidInput);
+}
+
+void a_message_goes_as_fast_as_others_leave_it_and_faster_when_they_have_ended() {
+    // A trunk of which the first fills three quarters: the second has a third of its rate left, then all of it.
+    const std::vector<std::int64_t> held{0, 2, 4}, none{0, 0}, ticks{6, 12}, offsets{0, 0, 0};
+    const std::vector<std::int32_t> resources{0, 2, 1, 2}, orbit{0, 1}, senders{0, 1}, after;
+    const auto made = [&](double share, double least_rate) {
+        const std::vector<double> shares{1.0, share, 1.0, share}, least(4, least_rate);
+        const OrbitWork work{3,     {held, resources}, {held, shares}, least, none, none, orbit,
+                             ticks, {offsets, after},  senders};
+        return refine_schedule(work, std::vector<std::int64_t>{1, 0}, {}, 0);
+    };
+    const ListSchedule both = made(0.75, 0.25);
+    CHECK(both.start_ticks == (std::vector<std::int64_t>{0, 0}));
+    CHECK(both.sent_ticks == (std::vector<std::int64_t>{6, 16}));
+    CHECK(both.makespan_ticks == 16);
+    // With less than a quarter of its rate left it waits.
+    for (const ListSchedule& apart : {made(0.9, 0.25), made(0.75, 0.5)}) {
+        CHECK(apart.start_ticks == (std::vector<std::int64_t>{0, 6}));
+        CHECK(apart.sent_ticks == (std::vector<std::int64_t>{6, 18}));
+    }
 }
 
 void a_sender_opens_before_its_first_message() {
@@ -165,7 +189,8 @@ int main() {
     an_orbit_waits_for_what_is_on_its_way();
     orbits_that_share_a_resource_exclude_each_other();
     latency_delays_successors_but_frees_the_orbit();
-    a_fast_link_serves_the_next_before_the_first_has_ended();
+    messages_share_a_link_that_is_faster_than_they_are();
+    a_message_goes_as_fast_as_others_leave_it_and_faster_when_they_have_ended();
     a_sender_opens_before_its_first_message();
     refinement_never_makes_it_worse();
     circles_are_refused();

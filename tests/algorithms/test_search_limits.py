@@ -14,7 +14,7 @@ from interlock.algorithms import compared, guided, tiers, weighted_direct
 from interlock.algorithms.compared import _Contest
 from interlock.algorithms.synthesis import packed_pairs, packed_trees, proportioned_trees
 from interlock.algorithms.synthesis.answers import SlotAnswer, TimedAnswer
-from interlock.algorithms.synthesis.arcs import arcs_of
+from interlock.algorithms.synthesis.arcs import Ticks, arcs_of
 from interlock.algorithms.synthesis.budget import Bound, Budget
 from interlock.algorithms.synthesis.forests import Forest, copying_tasks, summing_and_copying_tasks
 from interlock.algorithms.synthesis.goal import TreeGoal, cut, goal_of
@@ -88,7 +88,8 @@ def test_more_chunks_are_tried_in_vain_up_to_sixteen_times_the_best() -> None:
 
 def transfers(count: int, makespan: int = 100) -> TimedTransfers:
     number = np.arange(count, dtype=np.int32)
-    return TimedTransfers(number, number, 10 * number.astype(np.int64), number, np.zeros(count, np.bool_), makespan)
+    start = 10 * number.astype(np.int64)
+    return TimedTransfers(number, number, start, start + 10, number, np.zeros(count, np.bool_), makespan)
 
 
 def test_ticks_of_another_length_tell_the_same_times() -> None:
@@ -96,8 +97,11 @@ def test_ticks_of_another_length_tell_the_same_times() -> None:
     assert made.start_ticks.tolist() == [0, 25, 50, 75] and made.makespan_ticks == 250
     same = transfers(3)
     assert same.rescaled(1.0) is same
-    turned = transfers(3).backwards(np.array([10, 20, 30]))
+    assert made.sent_ticks.tolist() == [25, 50, 75, 100]
+    none = np.zeros(3)
+    turned = transfers(3).backwards(Ticks(none.astype(np.int64), none, np.array([0, 10, 20]), 0, 1.0))
     assert turned.start_ticks.tolist() == [90, 70, 50] and turned.message.tolist() == [2, 1, 0]
+    assert turned.sent_ticks.tolist() == [100, 80, 60]
     assert turned.reduces.all()
 
 
@@ -141,14 +145,15 @@ def test_a_search_pays_where_a_quarter_is_to_be_gained_and_pairs_are_few() -> No
     assert contest(4, 1.15).is_near(compared.NEAR) and not contest(4, 1.1501).is_near(compared.NEAR)
 
 
-@pytest.mark.parametrize(("longest", "is_timed"), [(50_000, True), (50_001, False)])
-def test_paths_that_share_links_are_timed_up_to_50000_transfers(longest: int, is_timed: bool) -> None:
+@pytest.mark.parametrize(("longest", "is_timed"), [(300_000, True), (300_001, False)])
+def test_paths_that_share_links_are_timed_up_to_300000_transfers(longest: int, is_timed: bool) -> None:
     arcs = arcs_of(il.topology.ring(2, bandwidth="1 GB/s"))
     chunks = cut(np.full(2, 10), 1)
     ticks = arcs.ticks(1, 1.0)
-    made = {name: TimedAnswer(chunks, arcs, ticks, transfers(n)) for name, n in (("a", longest), (guided.SHARING, 3))}
-    outcome = guided.Outcome(made[guided.SHARING], guided.SHARING, made, {"a": 2.0, guided.SHARING: 1.0}, 0, "")
-    assert outcome.best_by(lambda answer: -len(answer.transfers.arc)).way == ("a" if is_timed else guided.SHARING)
+    sharing = guided.SHARING_PATHS
+    made = {name: TimedAnswer(chunks, arcs, ticks, transfers(n)) for name, n in (("a", longest), (sharing, 3))}
+    outcome = guided.Outcome(made[sharing], sharing, made, {"a": 2.0, sharing: 1.0}, 0, "")
+    assert outcome.best_by(lambda answer: -len(answer.transfers.arc)).way == ("a" if is_timed else sharing)
 
 
 def test_slices_of_owners_are_at_most_32_and_as_many_as_waits_allow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 #include "interlock/synthesis/list_schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <queue>
 #include <utility>
 
@@ -21,6 +22,9 @@ void check(const OrbitWork& work) {
             "every resource of an orbit needs a share");
     for (const double share : work.orbit_shares.values)
         require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
+    require(work.orbit_least_rates.size() == work.orbit_shares.values.size(), "every share needs a least rate");
+    for (const double rate : work.orbit_least_rates)
+        require(rate > 0.001 && rate <= 1.0, "least rates must be above 0.001 and at most 1");
     require(work.orbit_overhead_ticks.size() == orbits && work.orbit_latency_ticks.size() == orbits,
             "every orbit needs an overhead and a latency");
     require(work.task_ticks.size() == tasks, "every task needs a time");
@@ -67,12 +71,14 @@ public:
           ready_(work.orbit_resources.num_rows()),
           is_dirty_(work.orbit_resources.num_rows()),
           coming_(merging.patience_ticks > 0 ? work.orbit_resources.num_rows() : 0),
-          is_busy_(at(work.num_resources)),
+          used_(at(work.num_resources)),
+          slowed_(at(work.num_resources)),
           waiting_(at(work.num_resources)),
           is_waiting_(work.orbit_resources.values.size()),
           open_(work.opening_ticks > 0 && !work.orbit_sender.empty() ? at(std::ranges::max(work.orbit_sender)) + 1 : 0,
                 kClosed) {
         result_.start_ticks.assign(work.task_orbit.size(), 0);
+        result_.sent_ticks.assign(work.task_orbit.size(), 0);
         result_.message.assign(work.task_orbit.size(), -1);
         for (std::size_t orbit = 0; orbit < ready_.size(); ++orbit) {
             const std::size_t places = work.orbit_resources[orbit].size();
@@ -92,11 +98,14 @@ public:
                 const Event event = events_.top();
                 events_.pop();
                 const Sent& sent = sent_[at(event.message)];
-                if (event.what == kArrival) done += deliver(sent);
-                else if (event.what == kOpen) touch_all(work_.orbit_sender[at(sent.orbit)]);
-                else release(sent.orbit, event.what);
+                if (event.what == kOpen) touch_all(work_.orbit_sender[at(sent.orbit)]);
+                else if (event.times_sped_up != sent.times_sped_up) continue;
+                else if (event.what == kRelease) release(event.message, now);
+                else {
+                    done += deliver(sent);
+                    result_.makespan_ticks = now;
+                }
             }
-            result_.makespan_ticks = now;
             dispatch(now);
         }
         require(done == needs_.size(), "tasks must not depend on each other in a circle");
@@ -105,26 +114,50 @@ public:
 
 private:
     static constexpr std::int64_t kClosed = -1;
-    static constexpr std::int32_t kOpen = -3;    // of the sender
-    static constexpr std::int32_t kWholly = -2;  // release of all that was held to the end
-    static constexpr std::int32_t kArrival = -1;
+    static constexpr std::int32_t kOpen = 0;  // of the sender
+    static constexpr std::int32_t kRelease = 1;
+    static constexpr std::int32_t kArrival = 2;
+    static constexpr double kRounding = 1e-9;
     struct Event {
         std::int64_t ticks;
         std::int32_t message;
-        std::int32_t what;  // or the number of the orbit's resource that is released
+        std::int32_t what;
+        std::int32_t times_sped_up = 0;  // the message, when it was foreseen
         auto operator<=>(const Event&) const = default;
     };
     struct Sent {
         std::int32_t orbit;
         std::int32_t first_task, last_task;  // range of carried_
+        double rate;                         // part of what its slowest link allows
+        std::int64_t sent_ticks = 0;
+        std::int32_t times_sped_up = 0;
     };
 
+    std::size_t first_place(std::int32_t orbit) const { return at(work_.orbit_resources.offsets[at(orbit)]); }
+    double free(std::size_t place) const { return 1.0 - used_[at(work_.orbit_resources.values[place])]; }
+    /// How fast a message can go beside those that are under way; 1 where it has all of its slowest link.
+    double free_rate(std::int32_t orbit) const {
+        double rate = 1.0;
+        for (std::size_t place = first_place(orbit); place < first_place(orbit + 1); ++place) {
+            rate = std::min(rate, free(place) / work_.orbit_shares.values[place]);
+        }
+        return rate > 1.0 - kRounding ? 1.0 : rate;
+    }
+    void use(std::int32_t orbit, double rate) {
+        for (std::size_t place = first_place(orbit); place < first_place(orbit + 1); ++place) {
+            const double part = work_.orbit_least_rates[place] == 1.0 ? std::copysign(1.0, rate) : rate;
+            used_[at(work_.orbit_resources.values[place])] += part * work_.orbit_shares.values[place];
+        }
+    }
     bool later(std::int32_t a, std::int32_t b) const {
         const std::int64_t pa = priority_[at(a)], pb = priority_[at(b)];
         return pa != pb ? pa < pb : a > b;
     }
     bool is_free(std::int32_t orbit) const {
-        return std::ranges::none_of(work_.orbit_resources[at(orbit)], [&](std::int32_t r) { return is_busy_[at(r)]; });
+        for (std::size_t place = first_place(orbit); place < first_place(orbit + 1); ++place) {
+            if (free(place) < (work_.orbit_least_rates[place] - kRounding) * work_.orbit_shares.values[place]) return false;
+        }
+        return true;
     }
     // What waits for a resource besides is touched when the last of them is released.
     void touch(std::int32_t orbit) {
@@ -134,8 +167,7 @@ private:
     }
     // From now on the orbit's resources know that it waits for them.
     void wait(std::int32_t orbit) {
-        for (auto place = at(work_.orbit_resources.offsets[at(orbit)]);
-             place < at(work_.orbit_resources.offsets[at(orbit) + 1]); ++place) {
+        for (std::size_t place = first_place(orbit); place < first_place(orbit + 1); ++place) {
             if (is_waiting_[place]) continue;
             is_waiting_[place] = 1;
             waiting_[at(work_.orbit_resources.values[place])].push_back(static_cast<std::int32_t>(place));
@@ -169,25 +201,58 @@ private:
         const auto next = std::ranges::upper_bound(times, now);
         return next != times.end() && *next <= now + merging_.patience_ticks;
     }
-    // Tells the orbits that wait for a message alone when it will arrive.
-    void announce(std::int32_t first, std::int32_t last, std::int64_t arrival) {
-        for (std::int32_t i = first; i < last; ++i) {
+    // Tells the orbits that wait for a message alone when it will arrive, or that it will not arrive then.
+    void announce(const Sent& sent, std::int64_t arrival, bool is_coming) {
+        for (std::int32_t i = sent.first_task; i < sent.last_task; ++i) {
             for (const std::int32_t next : work_.successors[at(carried_[at(i)])]) {
                 if (needs_[at(next)] != 1) continue;
                 std::vector<std::int64_t>& times = coming_[at(work_.task_orbit[at(next)])];
-                times.insert(std::ranges::upper_bound(times, arrival), arrival);
+                const auto place = std::ranges::lower_bound(times, arrival);
+                if (is_coming) times.insert(place, arrival);
+                else if (place != times.end() && *place == arrival) times.erase(place);
             }
         }
     }
 
-    void release(std::int32_t orbit, std::int32_t what) {
-        const std::span<const std::int32_t> resources = work_.orbit_resources[at(orbit)];
-        const std::span<const double> shares = work_.orbit_shares[at(orbit)];
-        for (std::size_t number = 0; number < resources.size(); ++number) {
-            if (what == kWholly ? shares[number] < 1.0 : at(what) != number) continue;
-            is_busy_[at(resources[number])] = 0;
-            touch_waiting(resources[number]);
+    // First those under way take what becomes free, then those that wait.
+    void release(std::int32_t message, std::int64_t now) {
+        const std::int32_t orbit = sent_[at(message)].orbit;
+        use(orbit, -sent_[at(message)].rate);
+        sent_[at(message)].rate = 0.0;
+        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
+            std::erase_if(slowed_[at(resource)], [&](std::int32_t slowed) {
+                if (sent_[at(slowed)].rate > 0.0) speed_up(slowed, now);
+                return sent_[at(slowed)].rate == 0.0 || sent_[at(slowed)].rate == 1.0;
+            });
         }
+        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) touch_waiting(resource);
+    }
+    void speed_up(std::int32_t message, std::int64_t now) {
+        Sent& sent = sent_[at(message)];
+        use(sent.orbit, -sent.rate);
+        const double rate = free_rate(sent.orbit);
+        if (rate > sent.rate + kRounding) {
+            const double left = static_cast<double>(sent.sent_ticks - now) * (sent.rate / rate);
+            sent.rate = rate;
+            ++sent.times_sped_up;
+            foresee(message, now + static_cast<std::int64_t>(left));
+        }
+        use(sent.orbit, sent.rate);
+    }
+    // When a message will be sent, and have arrived.
+    void foresee(std::int32_t message, std::int64_t sent_ticks) {
+        Sent& sent = sent_[at(message)];
+        const std::int64_t latency = work_.orbit_latency_ticks[at(sent.orbit)];
+        if (!coming_.empty()) {
+            if (sent.times_sped_up > 0) announce(sent, sent.sent_ticks + latency, false);
+            announce(sent, sent_ticks + latency, true);
+        }
+        sent.sent_ticks = sent_ticks;
+        for (std::int32_t i = sent.first_task; i < sent.last_task; ++i) {
+            result_.sent_ticks[at(carried_[at(i)])] = sent_ticks;
+        }
+        events_.push({sent_ticks, message, kRelease, sent.times_sped_up});
+        events_.push({sent_ticks + latency, message, kArrival, sent.times_sped_up});
     }
     // Orbits with nothing left to send are forgotten here: to look for them when they send would take longer.
     void touch_waiting(std::int32_t resource) {
@@ -247,22 +312,17 @@ private:
             result_.start_ticks[at(task)] = now;
             result_.message[at(task)] = message;
         }
-        const std::int64_t ticks = work_.orbit_overhead_ticks[at(orbit)] + body;
-        sent_.push_back({orbit, first, static_cast<std::int32_t>(carried_.size())});
-        for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) is_busy_[at(resource)] = 1;
-        if (!coming_.empty()) {
-            announce(first, static_cast<std::int32_t>(carried_.size()),
-                     now + ticks + work_.orbit_latency_ticks[at(orbit)]);
+        const double rate = free_rate(orbit);
+        if (rate < 1.0) body = static_cast<std::int64_t>(static_cast<double>(body) / rate);
+        sent_.push_back({orbit, first, static_cast<std::int32_t>(carried_.size()), rate});
+        use(orbit, rate);
+        if (rate < 1.0) {
+            for (const std::int32_t resource : work_.orbit_resources[at(orbit)]) {
+                slowed_[at(resource)].push_back(message);
+            }
         }
         if (now > decided) events_.push({now, message, kOpen});
-        const std::span<const double> shares = work_.orbit_shares[at(orbit)];
-        for (std::size_t number = 0; number < shares.size(); ++number) {
-            if (shares[number] == 1.0) continue;
-            const auto part = static_cast<std::int64_t>(static_cast<double>(ticks) * shares[number]);
-            events_.push({now + part, message, static_cast<std::int32_t>(number)});
-        }
-        events_.push({now + ticks, message, kWholly});
-        events_.push({now + ticks + work_.orbit_latency_ticks[at(orbit)], message, kArrival});
+        foresee(message, now + work_.orbit_overhead_ticks[at(orbit)] + body);
     }
 
     const OrbitWork& work_;
@@ -272,7 +332,8 @@ private:
     std::vector<std::vector<std::int32_t>> ready_;  // per orbit, a heap of tasks
     std::vector<std::uint8_t> is_dirty_;
     std::vector<std::vector<std::int64_t>> coming_;  // per orbit, when tasks on the way will be ready, ascending
-    std::vector<std::uint8_t> is_busy_;
+    std::vector<double> used_;                       // per resource, from 0 to 1
+    std::vector<std::vector<std::int32_t>> slowed_;  // per resource, messages that could go faster
     std::vector<std::vector<std::int32_t>> waiting_;  // per resource, places in orbit_resources of ready orbits
     std::vector<std::uint8_t> is_waiting_;            // per place
     std::vector<std::int32_t> place_orbit_;
@@ -299,25 +360,11 @@ struct Reversed {
     std::vector<std::int32_t> values;
 };
 
-// How long each message holds its orbit.
-std::vector<std::int64_t> message_ticks(const OrbitWork& work, const ListSchedule& made) {
-    std::vector<std::int64_t> ticks;
-    for (std::size_t task = 0; task < made.message.size(); ++task) {
-        const std::size_t message = at(made.message[task]);
-        if (message >= ticks.size()) ticks.resize(message + 1, 0);
-        if (ticks[message] == 0) ticks[message] = work.orbit_overhead_ticks[at(work.task_orbit[task])];
-        ticks[message] += work.task_ticks[task];
-    }
-    return ticks;
-}
-
 // When each task has arrived.
 std::vector<std::int64_t> arrivals(const OrbitWork& work, const ListSchedule& made) {
-    const std::vector<std::int64_t> ticks = message_ticks(work, made);
     std::vector<std::int64_t> arrival(made.message.size());
     for (std::size_t task = 0; task < arrival.size(); ++task) {
-        arrival[task] = made.start_ticks[task] + ticks[at(made.message[task])] +
-                        work.orbit_latency_ticks[at(work.task_orbit[task])];
+        arrival[task] = made.sent_ticks[task] + work.orbit_latency_ticks[at(work.task_orbit[task])];
     }
     return arrival;
 }
@@ -325,11 +372,13 @@ std::vector<std::int64_t> arrivals(const OrbitWork& work, const ListSchedule& ma
 // A schedule of the turned-round work, read from its end.
 ListSchedule turned_round(const OrbitWork& work, const ListSchedule& backward) {
     const std::vector<std::int64_t> arrival = arrivals(work, backward);
-    ListSchedule forward{std::vector<std::int64_t>(arrival.size()), backward.message, backward.makespan_ticks};
+    const std::vector<std::int64_t> none(arrival.size());
+    ListSchedule forward{none, none, backward.message, backward.makespan_ticks};
     std::vector<std::pair<std::int64_t, std::int32_t>> order(
         arrival.empty() ? 0 : 1 + at(std::ranges::max(backward.message)));
     for (std::size_t task = 0; task < arrival.size(); ++task) {
         forward.start_ticks[task] = backward.makespan_ticks - arrival[task];
+        forward.sent_ticks[task] = forward.start_ticks[task] + backward.sent_ticks[task] - backward.start_ticks[task];
         order[at(backward.message[task])] = {forward.start_ticks[task], backward.message[task]};
     }
     std::ranges::sort(order);

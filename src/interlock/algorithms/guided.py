@@ -29,8 +29,8 @@ from interlock.algorithms.synthesis.greedy_rounds import (
 )
 from interlock.algorithms.synthesis.in_switch import has_one_root, in_switch
 from interlock.algorithms.synthesis.matching import can_match, random_matching
-from interlock.algorithms.synthesis.packed_pairs import packed_pairs
-from interlock.algorithms.synthesis.packed_trees import packed_trees
+from interlock.algorithms.synthesis.packed_pairs import packed_pairs, sharing_pairs
+from interlock.algorithms.synthesis.packed_trees import packed_trees, sharing_trees
 from interlock.algorithms.synthesis.paths import MOST_SEARCHED, balanced_paths, can_share_links, sharing_paths
 from interlock.algorithms.synthesis.proportioned_trees import fits_a_program, proportioned_trees
 from interlock.algorithms.synthesis.symmetric import looks_alike, symmetric
@@ -47,8 +47,13 @@ MOST_FOR_MATCHING = 100_000  # transfers of random matchings: a fraction of a se
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
 MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
 MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
-SHARING = "paths that share links"  # whose times are estimated: flows that meet slow each other down
-MOST_TIMED = 50_000  # transfers: above, the estimate is taken
+# Whose times are estimated: flows that meet slow each other down.
+SHARING = SHARING_PATHS, SHARING_TREES, SHARING_PAIRS = (
+    "paths that share links",
+    "packed trees that share links",
+    "packed pairs of trees that share links",
+)
+MOST_TIMED = 300_000  # transfers, simulated in a second: above, the estimate is taken
 INTERRUPTED = "interrupted"
 MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
 
@@ -80,7 +85,8 @@ COPIES = (  # and sums into a root, read backwards
     SearchWay("balanced paths", "items with one destination each",
               lambda goal, graph: goal.is_pairwise, balanced_paths,
               lambda goal, graph, best: not can_share_links(goal, graph)),
-    SearchWay(SHARING, "the same, where links are faster than what they carry", can_share_links, sharing_paths, always),
+    SearchWay(SHARING_PATHS, "the same, where links are faster than what they carry",
+              can_share_links, sharing_paths, always),
     SearchWay("greedy rounds", "everything to all over equal links, up to 40,000 ranks",
               can_go_in_rounds, greedy_rounds, is_as_good_as_it_gets),
     SearchWay("random matching", "small messages, or links that are nowhere scarce",
@@ -91,10 +97,14 @@ COPIES = (  # and sums into a root, read backwards
               has_many_links, tree_per_chunk, is_good_for_many_links),
     SearchWay("trees in the best proportions", "near the fluid optimum on up to a few hundred links",
               fits_a_program, proportioned_trees, own_transfers=MOST_FOR_PROGRAM),
+    SearchWay(SHARING_TREES, "as packed trees, where links are faster than what they carry",
+              lambda goal, graph: graph.shared is not None, sharing_trees, own_transfers=MOST_TRANSFERS),
     SearchWay("packed trees", "anything: groups, a given number of chunks, large graphs", always, packed_trees),
 )
+ALONE = tuple(way for way in COPIES if way.name not in SHARING)  # halves of one answer, both exact
 SUMS_THEN_COPIES = SearchWay(
-    "sums, then copies", "where overlapping them could gain little, or the rows are too many to write",
+    "sums, then copies",
+    "where overlapping them could gain little, or there are more than 10 million messages to write",
     lambda goal, graph: goal.num_moves > MAX_ROWS or not _is_much_longer_apart(goal, graph),
     lambda goal, graph, budget: _sums_then_copies(goal, graph, budget),
     lambda goal, graph, best: goal.num_moves > MAX_ROWS)
@@ -104,6 +114,8 @@ SUMS_FOR_ALL = (
               has_many_links, tree_per_chunk, is_good_for_many_links),
     SearchWay("pairs of trees in the best proportions", "near the fluid optimum on up to a few hundred links",
               fits_a_program, proportioned_trees, own_transfers=MOST_FOR_PROGRAM),
+    SearchWay(SHARING_PAIRS, "as packed pairs, where links are faster than what they carry",
+              lambda goal, graph: graph.shared is not None, sharing_pairs, own_transfers=MOST_TRANSFERS),
     SearchWay("packed pairs of trees", "anything", always, packed_pairs,
               lambda goal, graph, best: best.makespan_s <= _least_apart_s(goal, graph)),
     replace(SUMS_THEN_COPIES, purpose="where pairs of trees were slower than these could be",
@@ -140,9 +152,11 @@ class Outcome:
         return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
 
     def best_by(self, seconds_of: Callable[[Answer], float]) -> Outcome:
-        """The best by this clock, where paths that share links won by estimate."""
-        rivals = {way: answer for way, answer in self.answers.items() if isinstance(answer, TimedAnswer)}
-        if self.way != SHARING or max(len(answer.transfers.arc) for answer in rivals.values()) > MOST_TIMED:
+        """The best by this clock, where one that shares links won by estimate."""
+        timed = {way: answer for way, answer in self.answers.items() if isinstance(answer, TimedAnswer)}
+        others = sorted((way for way in timed if way not in SHARING), key=self.seconds_by_way.__getitem__)
+        rivals = {way: timed[way] for way in [self.way, *others[:1]] if way in timed}
+        if self.way not in SHARING or max(len(answer.transfers.arc) for answer in rivals.values()) > MOST_TIMED:
             return self
         seconds = {way: seconds_of(answer) for way, answer in rivals.items()}
         way = min(seconds, key=seconds.__getitem__)
@@ -270,7 +284,7 @@ def _soonest(goal: TreeGoal, graph: Graph, budget: Budget) -> Outcome:
 def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
     """Two searches, which cut items alike: copies out of roots, and sums into them."""
     out = replace(goal, direction=Direction.OUT, is_cut_evenly=True).in_pairs()
-    copies = search(out, graph, _for_half(out, graph, budget), COPIES)
+    copies = search(out, graph, _for_half(out, graph, budget), ALONE)
     parts = int(np.count_nonzero(copies.answer.chunks.item == 0))
     turned = graph.reversed()
     if not isinstance(copies.answer, TranslatedAnswer):
@@ -279,10 +293,10 @@ def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[
     half = _for_half(into, turned, budget)
     is_interrupted = copies.is_interrupted
     try:
-        sums = search(into, turned, replace(half, limit=0) if is_interrupted else half, COPIES)
+        sums = search(into, turned, replace(half, limit=0) if is_interrupted else half, ALONE)
     except KeyboardInterrupt:
         # Half an answer is none: the first that makes it whole will do, unless that is interrupted too.
-        sums, is_interrupted = search(into, turned, replace(half, limit=0), COPIES), True
+        sums, is_interrupted = search(into, turned, replace(half, limit=0), ALONE), True
     budget.spent += copies.spent + sums.spent
     if isinstance(sums.answer, TranslatedAnswer) == isinstance(copies.answer, TranslatedAnswer):
         whole = sums.answer.backwards().then(copies.answer)

@@ -11,13 +11,15 @@ namespace interlock {
 /// Work for `list_schedule`: tasks with an order of precedence, each to be done on a given orbit.
 ///
 /// A message takes the orbit's overhead plus the ticks of its tasks; what it carries arrives the orbit's latency later.
-/// It holds each resource from its start for `orbit_shares` of that time: a link four times as fast as the message
-/// serves three others meanwhile, one after the other here, at once in the network. Nobody else holds a resource then.
+/// All the while it uses `orbit_shares` of each resource: a link four times as fast as the message carries three others
+/// beside it. Where at least `orbit_least_rates` of what it needs is free, it goes at the rate that is, and faster as
+/// more becomes free; where that is 1, it uses its share whatever its rate.
 /// Before the first message of a sender, which holds its resources meanwhile, come `opening_ticks`.
 struct OrbitWork {
     std::int32_t num_resources;
     Csr<std::int32_t> orbit_resources;
-    Csr<double> orbit_shares;  ///< of each of orbit_resources, above 0 and at most 1
+    Csr<double> orbit_shares;                   ///< of each of orbit_resources, above 0 and at most 1
+    std::span<const double> orbit_least_rates;  ///< as the values of orbit_shares, above 0.001 and at most 1
     std::span<const std::int64_t> orbit_overhead_ticks;
     std::span<const std::int64_t> orbit_latency_ticks;
     std::span<const std::int32_t> task_orbit;
@@ -29,6 +31,7 @@ struct OrbitWork {
 
 struct ListSchedule {
     std::vector<std::int64_t> start_ticks;  ///< [num_tasks] start of the message that carries the task
+    std::vector<std::int64_t> sent_ticks;   ///< [num_tasks] when that message is sent, and its links are free again
     std::vector<std::int32_t> message;      ///< [num_tasks] numbered by start, then by orbit
     std::int64_t makespan_ticks = 0;
 };

@@ -69,6 +69,7 @@ class SlotAnswer:
             link.astype(np.int32),
             self.table[slot, link].astype(np.int32),
             slot * slot_ticks,
+            (slot + 1) * slot_ticks,
             np.arange(len(slot), dtype=np.int32),
             slot < self.num_reducing,
             len(self.table) * slot_ticks,
@@ -99,8 +100,7 @@ class TimedAnswer:
 
     def backwards(self) -> TimedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
-        held = held_ticks(self.transfers, self.ticks, self.chunks)
-        return replace(self, arcs=self.arcs.reversed(), transfers=self.transfers.backwards(held))
+        return replace(self, arcs=self.arcs.reversed(), transfers=self.transfers.backwards(self.ticks))
 
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
@@ -133,9 +133,7 @@ class TranslatedAnswer:
 
     def backwards(self) -> TranslatedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
-        own = Chunks(*(getattr(self.chunks, name)[self.chunk_image[0]] for name in ("item", "offset", "length")))
-        held = held_ticks(self.transfers, self.ticks, own)
-        return replace(self, quotient=self.quotient.reversed(), transfers=self.transfers.backwards(held))
+        return replace(self, quotient=self.quotient.reversed(), transfers=self.transfers.backwards(self.ticks))
 
     def then(self, other: Answer) -> Answer:
         """This, and after it the other, which cuts items into the same chunks."""
@@ -195,11 +193,3 @@ class InSwitchAnswer:
 
 
 Answer = SlotAnswer | TimedAnswer | TranslatedAnswer | InSwitchAnswer
-
-
-def held_ticks(transfers: TimedTransfers, ticks: Ticks, chunks: Chunks) -> NDArray[np.int64]:
-    """From start to arrival of each transfer: that of its whole message."""
-    own = ticks.of_bytes(transfers.arc, chunks.length[transfers.chunk])
-    of_message = np.zeros(int(transfers.message.max(initial=-1)) + 1, np.int64)
-    np.add.at(of_message, transfers.message, own)
-    return of_message[transfers.message] + ticks.overhead[transfers.arc] + ticks.latency[transfers.arc]

@@ -50,6 +50,10 @@ class Ticks:
         """Ticks of bytes alone, without overhead."""
         return np.rint(size_bytes * self.per_byte[arc]).astype(np.int64)
 
+    def held(self, arc: NDArray[np.int32], size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ticks of messages that have their arcs alone."""
+        return self.overhead[arc] + self.of_bytes(arc, size_bytes)
+
 
 @dataclass(frozen=True, eq=False)
 class ArcSet:
@@ -66,6 +70,7 @@ class ArcSet:
     path: Ragged  # link ids
     resources: Ragged
     share: NDArray[np.float64]  # as the resources' values, above 0 and at most 1
+    counts_senders: NDArray[np.bool_]  # as the share: of a port that tolerates few; a slow message is one too
     num_resources: int
     overhead_s: NDArray[np.float64]
     seconds_per_byte: NDArray[np.float64]
@@ -83,12 +88,21 @@ class ArcSet:
         row = held.row_of_value
         back = held.offsets[row] + held.offsets[row + 1] - 1 - np.arange(len(row))
         mirrored = Ragged(held.offsets, held.values[back])
-        return replace(self, src=self.dst, dst=self.src, resources=mirrored, share=self.share[back], opening_s=0.0)
+        return replace(
+            self,
+            src=self.dst,
+            dst=self.src,
+            resources=mirrored,
+            share=self.share[back],
+            counts_senders=self.counts_senders[back],
+            opening_s=0.0,
+        )
 
-    def held_by(self, arc: NDArray[np.integer]) -> tuple[Ragged, NDArray[np.float64]]:
-        """Resources of some arcs, and the share of each."""
+    def held_by(self, arc: NDArray[np.integer]) -> tuple[Ragged, NDArray[np.float64], NDArray[np.bool_]]:
+        """Resources of some arcs, and the share of each and whether it counts senders."""
         place = Ragged(self.resources.offsets, np.arange(len(self.share), dtype=np.int32)).take(arc)
-        return Ragged(place.offsets, self.resources.values[place.values]), self.share[place.values]
+        held = Ragged(place.offsets, self.resources.values[place.values])
+        return held, self.share[place.values], self.counts_senders[place.values]
 
     def alone(self) -> ArcSet:
         """The same where messages hold all their links alone."""
@@ -96,7 +110,12 @@ class ArcSet:
 
     def patient(self) -> ArcSet:
         """The same where a message is followed by the next only when it is known to have arrived."""
-        return replace(self, overhead_s=self.overhead_s + self.latency_s)
+        return replace(self, overhead_s=self.overhead_s + self.latency_s, latency_s=0.0 * self.latency_s)
+
+    @cached_property
+    def can_share(self) -> bool:
+        """Whether some links are faster than what they carry."""
+        return bool((self.share < 1.0).any())
 
     @cached_property
     def routes(self) -> Routes:
@@ -174,6 +193,7 @@ def arcs_of(topology: Topology) -> ArcSet:
         path=path,
         resources=Ragged(held.offsets, number[held.values].astype(np.int32)),
         share=_shares(seconds_per_byte / slowest[held.row_of_value], held, topology.fabric.fan_in),
+        counts_senders=_are_ports(held) & (topology.fabric.fan_in is not None),
         num_resources=len(channels) + len(added_bytes_per_s),
         overhead_s=topology.message_overhead_s[first],
         seconds_per_byte=slowest,
@@ -201,10 +221,14 @@ def _with_uplinks(path: Ragged, topology: Topology) -> tuple[Ragged, NDArray[np.
 
 def _shares(share: NDArray[np.float64], path: Ragged, fan_in: int | None) -> NDArray[np.float64]:
     """No more messages at once into a port than the fabric tolerates."""
-    if fan_in is not None:
-        last = path.offsets[1:] - 1
-        share[last] = np.maximum(share[last], 1.0 / fan_in)
-    return share
+    return share if fan_in is None else np.where(_are_ports(path), np.maximum(share, 1.0 / fan_in), share)
+
+
+def _are_ports(path: Ragged) -> NDArray[np.bool_]:
+    """Which links are the last of their path."""
+    are_ports = np.zeros(len(path.values), np.bool_)
+    are_ports[path.offsets[1:] - 1] = True
+    return are_ports
 
 
 def _ways_through_switches(topology: Topology, alive: NDArray[np.bool_]) -> list[Ragged]:

@@ -73,6 +73,7 @@ def matched(goal: TreeGoal, arcs: ArcSet, parts: int, seed: int) -> TimedAnswer:
         np.asarray(link),
         np.asarray(chunk),
         np.asarray(start),
+        np.asarray(start) + ticks.held(np.asarray(link), chunks.length[chunk]),
         np.arange(count, dtype=np.int32),
         np.zeros(count, np.bool_),
         makespan,

@@ -28,7 +28,7 @@ from interlock.algorithms.synthesis.list_schedule import (
     never_merged,
 )
 
-__all__ = ["packed_pairs"]
+__all__ = ["packed_pairs", "sharing_pairs"]
 
 MOST_PAIRS = 256  # of trees: a cap on time
 PASSES = 6  # times that every tree is laid anew, at the prices that the others left
@@ -90,6 +90,11 @@ def packed_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
         roots = choices[attempt % len(choices)]
         forest = _laid(goal, arcs, ticks, num_chunks, roots, kind, budget.seed + 1 + attempt, pairs)
         yield _answer(scheduler, _fastest(forest, scheduler, budget, merged_evenly))
+
+
+def sharing_pairs(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """The same with links shared."""
+    yield from packed_pairs(goal, graph.patient(), budget)
 
 
 def _scheduler(goal: TreeGoal, arcs: ArcSet, ticks: Ticks, parts: int) -> ListScheduler:

@@ -19,7 +19,7 @@ from interlock.algorithms.synthesis.list_schedule import (
     overhead_share,
 )
 
-__all__ = ["packed_trees"]
+__all__ = ["packed_trees", "sharing_trees"]
 
 QUICK_TRANSFERS = 50_000  # below, trees are laid in more passes: within a fair effort
 SLACKS = (0.2, 0.0)  # shallow trees first, then the cheapest
@@ -40,6 +40,11 @@ def packed_trees(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answe
         yield answer
         if answer.makespan_s < best_s:
             best_s, best_parts = answer.makespan_s, parts
+
+
+def sharing_trees(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
+    """The same with links shared."""
+    yield from packed_trees(goal, graph.patient(), budget)
 
 
 def _fastest_on_trees(goal: TreeGoal, scheduler: ListScheduler, transfers: int, budget: Budget) -> TimedTransfers:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.algorithms.synthesis.answers import Answer, TimedAnswer
-from interlock.algorithms.synthesis.arcs import ArcSet, Ticks, arcs_of
+from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.budget import Budget
 from interlock.algorithms.synthesis.goal import Direction, TreeGoal, cut
 from interlock.algorithms.synthesis.graph import Graph
@@ -35,14 +35,16 @@ def balanced_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Ans
 
 def can_share_links(goal: TreeGoal, graph: Graph) -> bool:
     """Whether some links are faster than what they carry."""
-    is_outward = goal.is_pairwise and goal.direction is Direction.OUT
-    return is_outward and bool((arcs_of(graph.topology).share < 1.0).any())
+    return goal.is_pairwise and goal.direction is Direction.OUT and graph.shared is not None
 
 
 def sharing_paths(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
-    """With links held for the share of a message's time that it fills."""
-    shared = arcs_of(graph.topology)
-    yield from _balanced(goal, shared.patient() if shared.fan_in == 1 else shared, budget)
+    """With links shared. To wait for word costs a latency, not to wait at most a message: whatever is shorter."""
+    shared = graph.shared
+    assert shared is not None
+    message_s = float(goal.size_bytes.mean()) * shared.seconds_per_byte.mean()
+    is_patient = shared.fan_in == 1 or shared.latency_s.mean() < message_s
+    yield from _balanced(goal, shared.patient() if is_patient else shared, budget)
 
 
 def _balanced(goal: TreeGoal, arcs: ArcSet, budget: Budget) -> Iterator[Answer]:

@@ -187,7 +187,10 @@ def _grown(zero: RankZero, seed: int) -> TimedTransfers:
     )
     arc = leaving.reshape(-1)[route_number]
     message = np.arange(len(arc), dtype=np.int32)
-    return TimedTransfers(arc, np.asarray(chunk), np.asarray(start), message, np.zeros(len(arc), np.bool_), makespan)
+    sent = np.asarray(start) + ticks.held(arc, zero.scheduler.chunks.length[chunk])
+    return TimedTransfers(
+        arc, np.asarray(chunk), np.asarray(start), sent, message, np.zeros(len(arc), np.bool_), makespan
+    )
 
 
 def _held_ticks(ticks: Ticks, arc: NDArray[np.int64], chunk_bytes: int) -> NDArray[np.int64]:

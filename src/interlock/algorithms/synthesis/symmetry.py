@@ -52,7 +52,9 @@ def quotient_of(topology: Topology, arcs: ArcSet) -> Quotient | None:
     orbit = np.tile(np.arange(num_orbits, dtype=np.int32), ranks)
     resources, num_classes = classes
     alone = np.ones(len(resources.values))  # what one rank stands for holds its links alone
-    held = replace(ordered, resources=resources, share=alone, num_resources=num_classes, orbit=orbit)
+    held = replace(
+        ordered, resources=resources, share=alone, counts_senders=alone < 1.0, num_resources=num_classes, orbit=orbit
+    )
     return Quotient(held, image, num_orbits)
 
 
@@ -73,7 +75,7 @@ def _numbered(arcs: ArcSet, image: NDArray[np.int32]) -> NDArray[np.int64] | Non
 
 
 def _taken(arcs: ArcSet, rows: NDArray[np.int64]) -> ArcSet:
-    resources, share = arcs.held_by(rows)
+    resources, share, counts_senders = arcs.held_by(rows)
     return replace(
         arcs,
         src=arcs.src[rows],
@@ -81,6 +83,7 @@ def _taken(arcs: ArcSet, rows: NDArray[np.int64]) -> ArcSet:
         path=arcs.path.take(rows),
         resources=resources,
         share=share,
+        counts_senders=counts_senders,
         overhead_s=arcs.overhead_s[rows],
         seconds_per_byte=arcs.seconds_per_byte[rows],
         latency_s=arcs.latency_s[rows],
