@@ -142,7 +142,8 @@ class TwoTierPlan(CompactSchedule):
             for way, seconds in zip(Way, self.decision.predicted_s, strict=True)
             if np.isfinite(seconds)
         )
-        return f"{self.way.name.lower()}: predicted {times}"
+        turns = " in turns" if self.is_timed else ""
+        return f"{self.way.name.lower()}{turns}: predicted {times}"
 
     @cached_property
     def schedule(self) -> Schedule:
