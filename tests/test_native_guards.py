@@ -85,8 +85,9 @@ def test_numbers_whose_sums_would_wrap_are_refused() -> None:
         _core.align_cuts(i64(0, 1), i64(2**63 - 1), i32(0), i64(0), i64(1), 16)
 
     def schedule(overhead: int, latency: int, ticks: int) -> int:
-        lanes, tasks = (i64(0, 1), i32(0), np.ones(1), i64(overhead), i64(latency)), (i32(0, 0), i64(ticks, 1))
-        return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), i32(0), 0, 1)[2]
+        lanes = (i64(0, 1), i32(0), np.ones(1), np.ones(1), i64(overhead), i64(latency))
+        tasks = (i32(0, 0), i64(ticks, 1))
+        return _core.list_schedule(1, *lanes, *tasks, i64(0, 1, 1), i32(1), i64(0, 0), 1, 0, i64(), i32(0), 0, 1)[3]
 
     assert schedule(1, 2, 10) >= 13
     for times in ((far, 0, 0), (0, far, 0), (0, 0, 2**63 - 1), (-1, 0, 0), (0, -1, 0)):
