@@ -40,7 +40,7 @@ def routing(experts: object, ranks: object, weights: object = None, num_experts:
 CLUSTERS: list[Case] = [
     (lambda: il.cluster("h2000"), "unknown cluster preset 'h2000'; did you mean 'h200'?"),
     (lambda: il.cluster(""), "unknown cluster preset ''"),
-    (lambda: il.cluster(None), "unknown cluster preset 'None'"),  # type: ignore[arg-type]
+    (lambda: il.cluster(None), "unknown cluster preset None"),  # type: ignore[arg-type]
     (lambda: il.cluster("x" * 10_000), "unknown cluster preset 'xxx"),
     (cluster(servers=0), "servers=0 must be a whole number between 1"),
     (cluster(servers=-2), "servers=-2"),

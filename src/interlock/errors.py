@@ -41,5 +41,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def named(known: Mapping[str, T], name: object, what: str) -> T:
     """What has that name; raises for one that is not known, saying which known one it resembles."""
     if not isinstance(name, str) or name not in known:
-        raise InvalidInput(f"unknown {what} {str(name)[:64]!r}; {nearest(str(name), known)}")
+        shown = repr(name[:64] if isinstance(name, str) else name)[:80]
+        raise InvalidInput(f"unknown {what} {shown}; {nearest(str(name), known)}")
     return known[name]
