@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import interlock as il
 import interlock.torch as ilt
 from interlock._native import _core
+from interlock.algorithms.adaptive import prepare
 from interlock.errors import InterlockError
 from interlock.execution import execute, open_session
 from interlock.lab.ranks import RankContext
@@ -105,8 +106,9 @@ def run_collective(context: RankContext, plan: Plan, dtype: torch.dtype) -> tupl
 
 def execute_a_burst(context: RankContext, problem: Problem) -> tuple[bool, bool]:
     """Whether every byte is right, and whether all ranks' rows were written out for it."""
-    assert problem.demand is not None
-    plan, matrix = solve(problem, "adaptive", way="burst"), problem.demand.bytes_matrix
+    assert problem.cluster is not None and problem.demand is not None
+    burst = prepare(problem.cluster, way="burst")(problem.demand)  # without turns, which are told by all rows
+    plan, matrix = Plan(problem, burst, "adaptive"), problem.demand.bytes_matrix
     target = torch.zeros(int(matrix[:, context.rank].sum()), dtype=torch.uint8)
     execute(plan, filled(matrix, context.rank), target, context.group)
     return torch.equal(target, expected(matrix, context.rank)), "schedule" in vars(plan.compact)
