@@ -19,9 +19,9 @@ import numpy as np
 import interlock as il
 from common import arguments, report
 from interlock.lab import LabSpec, Network, ranks_in
-from interlock.lab.faults import Fault, Verdict, pull_link, try_fault
 from interlock.lab.ranks import Ranks, Seat
 from interlock.schedule import Phase
+from rank_faults import Fault, Verdict, pull_link, try_fault
 
 TIMEOUT_S = 8.0
 KINDS = [

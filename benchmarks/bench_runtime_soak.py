@@ -10,8 +10,8 @@ import time
 import interlock as il
 from common import arguments, report
 from interlock.lab.ranks import Ranks, Seat
-from interlock.lab.soak import soak, soak_under_way
 from interlock.torch import AllToAll
+from rank_soak import soak, soak_under_way
 
 UNDER_WAY = {  # most of them at a time, and threads that make them
     "two threads": (0, 2),

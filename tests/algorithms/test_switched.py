@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import interlock as il
+from bench_faulty_clusters import demand_on, faulty_cluster
 from interlock.algorithms.synthesis.budget import Bound, Budget
 from interlock.algorithms.synthesis.goal import TreeGoal, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.algorithms.synthesis.paths import sharing_paths
 from interlock.problem import demand_problem
 from interlock.simulate import simulate
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from bench_faulty_clusters import demand_on, faulty_cluster
 from switched import switched_fabric
 
 

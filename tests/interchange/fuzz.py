@@ -29,8 +29,7 @@ import numpy as np
 
 import interlock as il
 from interlock.interchange import Intent, import_topology, read_foreign
-from interlock.interchange.workloads.routing_traces import read_expert_counts, read_routing_trace
-from interlock.interchange.workloads.simai import read_simai_workload
+from interlock.interchange.routing_traces import read_expert_counts, read_routing_trace
 from interlock.schedule import Schedule, read_schedule
 from interlock.schedule.files import MAGIC
 from interlock.traffic import read_routing
@@ -64,11 +63,6 @@ def _topology(file_name: str) -> Callable[[Path, bytes], None]:
         import_topology([folder / file_name])
 
     return read
-
-
-def _workload(folder: Path, data: bytes) -> None:
-    (folder / "w.txt").write_bytes(data)
-    read_simai_workload(folder / "w.txt")
 
 
 def _npz(folder: Path, data: bytes) -> None:
@@ -107,7 +101,6 @@ READERS: dict[str, Callable[[Path, bytes], None]] = {
     "nccl-topology": _topology("a.xml"),
     "smi-topology": _topology("a.txt"),
     "astra-network": _topology("a.yml"),
-    "simai-workload": _workload,
     "npz": _npz,
     "ilk": _ours,
 }

@@ -16,7 +16,6 @@ from interlock.interchange.mscclpp.parse import parse_mscclpp
 from interlock.interchange.shared.files import MAX_FILE_BYTES, read_bytes
 from interlock.interchange.shared.json_text import parse_json
 from interlock.interchange.shared.protobuf import LENGTH_DELIMITED, fields
-from interlock.interchange.workloads.simai import read_simai_workload
 from interlock.schedule import is_schedule_file, read_schedule
 from interlock.traffic import read_demand
 
@@ -100,14 +99,14 @@ def _perfetto(path: Path) -> str:
 
 
 def _expert_dump(path: Path) -> str:
-    from interlock.interchange.workloads.routing_traces import read_expert_counts
+    from interlock.interchange.routing_traces import read_expert_counts
 
     found = read_expert_counts(path)
     return f"expert loads of {len(found.counts)} layers ({found.source})"
 
 
 def _parquet(path: Path) -> str:
-    from interlock.interchange.workloads.routing_traces import read_routing_trace
+    from interlock.interchange.routing_traces import read_routing_trace
 
     return f"routing of {read_routing_trace(path, 1, max_tokens=1 << 16).num_tokens} tokens"
 
@@ -120,8 +119,7 @@ def _text(path: Path, start: str) -> str:
         table = np.loadtxt(path, delimiter=",", skiprows=1, usecols=(0, 1), dtype=np.int64, ndmin=2)
         return f"expert heat: {int(table[:, 1].sum())} samples, hottest {int(table[:, 0].max())}"
     if first.split()[:1] == ["MICRO"] or first.startswith("HYBRID_"):
-        workload = read_simai_workload(path)
-        return f"SimAI workload of {workload.num_layers} layers and {len(workload.communications)} collectives"
+        return "SimAI workload: sizes of collectives without their ranks, which no problem follows from"
     words = first.replace(",", " ").split()
     if words and all(word.isdigit() for word in words) and len(words) != 5:
         return f"byte matrix of {read_demand(path).num_ranks} ranks"

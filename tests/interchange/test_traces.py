@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import interlock as il
-from interlock.interchange.workloads.routing_traces import demand_of_routing, read_expert_counts, read_routing_trace
+from interlock.interchange.routing_traces import demand_of_routing, read_expert_counts, read_routing_trace
 
 torch = pytest.importorskip("torch")
 

@@ -299,7 +299,7 @@ def test_ranks_end_when_the_command_is_killed() -> None:
 @pytest.mark.slow
 def test_a_pulled_link_is_named_by_everyone() -> None:
     pytest.importorskip("torch")
-    from interlock.lab.faults import pull_link
+    from rank_faults import pull_link
 
     spec = LabSpec(3, 2, 100e6 / 8, 1000e6 / 8)
     demand = il.traffic.uniform(spec.to_cluster(), "300 kB")

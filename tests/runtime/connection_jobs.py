@@ -14,10 +14,10 @@ import torch
 import interlock as il
 from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
-from interlock.lab.soak import random_demand
 from interlock.runtime import Placement
 from interlock.runtime.connections import SO_MAX_PACING_RATE, UNPACED, _sockets, connect
 from interlock.runtime.peers import MoveFailed
+from rank_soak import random_demand
 from runtime.jobs import expected, filled
 
 

@@ -15,10 +15,10 @@ import interlock as il  # noqa: E402
 import interlock.torch as ilt  # noqa: E402
 from interlock.execution import _sums_once, plan_collective  # noqa: E402
 from interlock.lab.collectives import collective_of  # noqa: E402
-from interlock.lab.faults import Fault, try_collective_fault  # noqa: E402
 from interlock.lab.ranks import Ranks, Seat  # noqa: E402
-from interlock.lab.soak import soak_collectives  # noqa: E402
 from interlock.schedule import Phase  # noqa: E402
+from rank_faults import Fault, try_collective_fault  # noqa: E402
+from rank_soak import soak_collectives  # noqa: E402
 from runtime import collective_jobs as jobs  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("torch")
 
 import interlock as il
-from interlock.lab.faults import Fault, try_fault
 from interlock.lab.ranks import Ranks, Seat
 from interlock.schedule import Phase
+from rank_faults import Fault, try_fault
 
 pytestmark = pytest.mark.torch
 

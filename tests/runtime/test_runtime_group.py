@@ -15,10 +15,10 @@ import interlock.torch as ilt  # noqa: E402
 from interlock.algorithms import registry  # noqa: E402
 from interlock.interchange import Intent, read_foreign  # noqa: E402
 from interlock.lab.ranks import RankFailed, Ranks, Seat  # noqa: E402
-from interlock.lab.soak import soak, soak_under_way  # noqa: E402
 from interlock.planning import Plan, solve  # noqa: E402
 from interlock.problem import collective_problem, demand_problem  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
+from rank_soak import soak, soak_under_way  # noqa: E402
 from runtime import jobs  # noqa: E402
 from runtime.flipping import Wire  # noqa: E402
 

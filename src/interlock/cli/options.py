@@ -235,7 +235,7 @@ def build_traffic(text: str, where: HasRanks, size: str | None, seed: int, defau
 
     asked = default_size if size is None else size
     if any(ending in text.lower() for ending in (".npz", ".npy", ".parquet", ".pt")):
-        from interlock.interchange.workloads.routing_traces import parse_trace
+        from interlock.interchange.routing_traces import parse_trace
         from interlock.units import parse_bytes
 
         trace = parse_trace(text)

@@ -113,8 +113,7 @@ def soak_under_way(
 ) -> Wear:
     """`count` calls of one handle from several threads, issued in one order, some waited for later.
 
-    `opened` is `interlock.torch.AllToAll`, which this folder does not know. Torch's own collectives run on the
-    same group meanwhile.
+    `opened` is `interlock.torch.AllToAll`. Torch's own collectives run on the same group meanwhile.
     """
     import torch
     import torch.distributed as dist

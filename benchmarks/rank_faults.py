@@ -1,6 +1,6 @@
 """Faults on purpose: a rank that kills or stops itself at a chosen message, a link that is pulled; what the others say.
 
-Used by tests and `benchmarks/bench_faults.py`.
+Used by tests of the runtime and `bench_faults.py`.
 """
 
 from __future__ import annotations

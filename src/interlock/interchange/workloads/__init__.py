@@ -1,1 +1,0 @@
-"""What machines have to move: routing traces and workloads of other tools."""
