@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 
-__all__ = ["Ragged", "before_in_group", "ranges", "run_starts"]
+__all__ = ["Ragged", "before_in_group", "matches", "ranges", "run_starts"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +82,18 @@ class Ragged:
         """The row each value belongs to."""
         return np.repeat(np.arange(len(self)), self.counts)
 
+    @classmethod
+    def grouped(cls, rows: NDArray[np.integer], values: NDArray[np.integer], num_rows: int) -> Ragged:
+        """Row ``rows[i]`` holds ``values[i]``, in the order given."""
+        ordered = values[np.argsort(rows, kind="stable")].astype(np.int32)
+        return cls.from_counts(np.bincount(rows, minlength=num_rows), ordered)
+
+    @classmethod
+    def either(cls, which: NDArray[np.bool_], yes: Ragged, no: Ragged) -> Ragged:
+        """Rows of one table where `which`, of the other elsewhere."""
+        row = np.arange(len(which))
+        return cls.concatenate([yes, no]).take(np.where(which, row, len(yes) + row))
+
     def take(self, rows: NDArray[np.integer]) -> Ragged:
         """The chosen rows, in the order given."""
         counts = self.counts[rows]
@@ -112,6 +124,18 @@ def ranges(first: NDArray[np.integer] | int, counts: NDArray[np.integer]) -> NDA
     """
     shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
     return np.asarray(np.arange(len(shift)) + shift, np.int64)
+
+
+def matches(have: NDArray[np.integer], asked: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Places in `have` of every key that is asked for, as often as it is there, and the place in `asked` each serves.
+
+    >>> [places.tolist() for places in matches(np.array([7, 3, 7]), np.array([3, 9, 7]))]
+    [[1, 0, 2], [0, 2, 2]]
+    """
+    order = np.argsort(have, kind="stable")
+    low = np.searchsorted(have[order], asked, side="left")
+    counts = np.searchsorted(have[order], asked, side="right") - low
+    return order[ranges(low, counts)], np.repeat(np.arange(len(asked)), counts)
 
 
 def run_starts(*columns: NDArray[np.generic]) -> NDArray[np.bool_]:

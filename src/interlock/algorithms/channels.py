@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from interlock.algorithms.rounds import Ids, Moves, Parts, group_members, schedule_turns
 from interlock.cost.predict import Link, best_blocks
 from interlock.problem import Problem
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, run_starts
 from interlock.schedule import Schedule
 from interlock.topology import Cluster
 from interlock.topology.lowering import TwoTierRoutes
@@ -153,20 +153,17 @@ def paced(problem: Problem, schedule: Schedule, chain: Ids, *, orders_nics: bool
     ends = [each.values[each.offsets[:-1]].astype(np.int64) for each in (schedule.src, schedule.dst)]
     key = np.stack([chain, ends[0], ends[1], schedule.kind.astype(np.int64)])
     order = np.lexsort((np.arange(count), *key))
-    is_new = np.ones(count, np.bool_)
-    is_new[1:] = (np.diff(key[:, order], axis=1) != 0).any(axis=0)
+    is_new = run_starts(*key[:, order])
     place = np.arange(count) - np.maximum.accumulate(np.where(is_new, np.arange(count), 0))
     waits = np.flatnonzero((place >= window[order]) & ~by_nic[order])
     row = np.concatenate([schedule.deps.row_of_value, order[waits]])
     dep = np.concatenate([schedule.deps.values.astype(np.int64), order[waits - window[order[waits]]]])
-    pair = np.unique(row * count + dep)
-    deps = Ragged.from_counts(np.bincount(pair // count, minlength=count), (pair % count).astype(np.int32))
     return replace(
         schedule,
         stage=np.zeros(count, np.int32),
         exclusive=by_nic,
         order=np.where(by_nic, schedule.order, 0),
-        deps=deps,
+        deps=Ragged.from_pairs(row, dep, count),
     )
 
 

@@ -10,7 +10,7 @@ from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.two_tier import Bytes, Group, demand_bytes, dependencies, group
 from interlock.errors import InvalidInput
 from interlock.problem import Problem, RankSets
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, matches
 from interlock.schedule import Batch, Kind, Phase, Schedule, assemble
 
 __all__ = ["ALGORITHM", "direct"]
@@ -77,14 +77,8 @@ def _pairwise(
 
 def _after(messages: Group, item: NDArray[np.int64], before: Batch) -> Ragged:
     """Each spreading message waits for every reduction of the items it carries."""
-    by_item = np.argsort(before.pieces.item, kind="stable")
-    counts = np.bincount(before.pieces.item, minlength=int(item.max(initial=-1)) + 1)
-    starts = np.cumsum(counts) - counts
-    repeats = counts[item]
-    of = np.repeat(messages.message, repeats)
-    within = np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    on = before.pieces.message[by_item[np.repeat(starts[item], repeats) + within]]
-    return dependencies(of, on, len(messages))
+    on, of = matches(before.pieces.item, item)
+    return dependencies(messages.message[of], before.pieces.message[on], len(messages))
 
 
 def _talking_pairs(problem: Problem) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

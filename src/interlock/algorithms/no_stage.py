@@ -10,6 +10,7 @@ from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
 from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.problem import Problem
+from interlock.ragged import run_starts
 from interlock.schedule import Schedule
 
 __all__ = ["ALGORITHM", "no_stage"]
@@ -34,9 +35,8 @@ def balance(far: Bytes, width: int, carried_bytes: NDArray[np.int64] | None = No
         return far, far.src
     order = np.lexsort((far.dst, far.src, far.dst // width, far.src // width))
     far = Bytes(far.item[order], far.offset[order], far.length[order], far.src[order], far.dst[order])
-    tile_key = (far.src // width).astype(np.int64) * 2**31 + far.dst // width
-    first_of_tile = np.flatnonzero(np.concatenate([[True], tile_key[1:] != tile_key[:-1]]))
-    tile = np.cumsum(np.concatenate([[0], tile_key[1:] != tile_key[:-1]]))
+    starts_tile = run_starts(far.src // width, far.dst // width)
+    first_of_tile, tile = np.flatnonzero(starts_tile), np.cumsum(starts_tile) - 1
     owed = np.zeros((len(first_of_tile), width), np.int64)
     np.add.at(owed, (tile, far.src % width), far.length)
     if carried_bytes is None:

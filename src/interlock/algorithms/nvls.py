@@ -26,7 +26,7 @@ from interlock.algorithms.rounds import (
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Link, best_blocks
 from interlock.problem import Problem
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, run_starts
 from interlock.schedule import Chunks, Kind, Routes, Schedule, TransferSchedule, empty_schedule
 
 __all__ = ["ALGORITHM", "SwitchMoves", "nvls", "refuses_switch"]
@@ -59,8 +59,7 @@ class SwitchMoves:
         """Parts that go the same way in the same round travel in one message."""
         round_, chain, route, part, adds = (np.concatenate(column) for column in zip(*self.rows, strict=True))
         order = np.lexsort((part, route, chain, round_))
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (np.diff([round_[order], chain[order], route[order]], axis=1) != 0).any(axis=0)
+        is_first = run_starts(round_[order], chain[order], route[order])
         first = order[is_first]
         made = TransferSchedule(
             chunks=Chunks(parts.item.astype(np.int32), parts.offset, parts.length),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, matches, run_starts
 from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
 
 __all__ = [
@@ -165,8 +165,7 @@ def schedule_turns(problem: Problem, parts: Parts, moves: Moves, turn: Ids) -> t
     order = np.lexsort((moves.part, moves.reduces, moves.dst, moves.src, turn, moves.round))
     part, src, dst = moves.part[order], moves.src[order], moves.dst[order]
     round_, reduces, turn = moves.round[order], moves.reduces[order], turn[order]
-    is_first = np.ones(len(part), np.bool_)
-    is_first[1:] = (np.diff([round_, src, dst, turn], axis=1) != 0).any(axis=0) | (reduces[1:] != reduces[:-1])
+    is_first = run_starts(round_, src, dst, turn, reduces)
     first = np.flatnonzero(is_first)
     message = np.cumsum(is_first) - 1
     kind = np.where(reduces[first], Kind.REDUCE, Kind.COPY).astype(np.uint8)
@@ -197,18 +196,10 @@ def schedule_turns(problem: Problem, parts: Parts, moves: Moves, turn: Ids) -> t
 
 def _deliveries_before(needed: Ids, brought: Ids, round_: Ids, reduces: NDArray[np.bool_], message: Ids) -> Ragged:
     """Each message's direct causes: the copy that brought a part to its sender, or all sums into it so far."""
-    by_key = np.argsort(brought, kind="stable")
-    low = np.searchsorted(brought[by_key], needed, side="left")
-    high = np.searchsorted(brought[by_key], needed, side="right")
-    count = high - low
-    row = np.repeat(np.arange(len(needed)), count)
-    cause = by_key[np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
+    cause, row = matches(brought, needed)
     earlier = round_[cause] < round_[row]
     row, cause = row[earlier], cause[earlier]
     has_copy = np.zeros(len(needed), np.bool_)
     has_copy[row[~reduces[cause]]] = True
     kept = ~reduces[cause] | ~has_copy[row]
-    num_messages = int(message[-1]) + 1
-    pair = np.unique(message[row[kept]] * num_messages + message[cause[kept]])
-    counts = np.bincount(pair // num_messages, minlength=num_messages)
-    return Ragged.from_counts(counts, (pair % num_messages).astype(np.int32))
+    return Ragged.from_pairs(message[row[kept]], message[cause[kept]], int(message[-1]) + 1)

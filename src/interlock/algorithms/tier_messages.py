@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.rounds import Ids, Parts
 from interlock.problem import Problem
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, ranges
 from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
 from interlock.topology.lowering import TwoTierRoutes
 
@@ -158,9 +158,10 @@ def _ends_and_paths(
     wanted = members[peers] & (peers != head.near[fans][:, None]) & (peers != head.far[fans][:, None])
     ends = np.ones(count, np.int64)
     ends[fans] = wanted.sum(axis=1)
-    far = _filled(ends, head.far, fans, peers[wanted])
-    near = Ragged.single(head.near.astype(np.int32))
-    src, dst = _chosen(inward, far, near), _chosen(~inward, far, near)
+    far = np.repeat(head.far, ends)
+    far[np.repeat(head.is_fan, ends)] = peers[wanted]
+    both = Ragged.from_counts(ends, far.astype(np.int32)), Ragged.single(head.near.astype(np.int32))
+    src, dst = Ragged.either(inward, *both), Ragged.either(~inward, *both)
     single = np.flatnonzero(~head.is_fan)
     routes = problem.topology.routes(sender[single].astype(np.int32), receiver[single].astype(np.int32))
     lengths = np.full(count, 2)
@@ -168,37 +169,12 @@ def _ends_and_paths(
     lengths[fans] = ends[fans] + 1
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     values = np.zeros(int(offsets[-1]), np.int32)
-    values[_spans(offsets, lengths, single)] = routes.values
+    values[ranges(offsets[single], lengths[single])] = routes.values
     # A fan: the hub's own port, then those of the others; up is link r of rank r, down is num_ranks + r.
     values[offsets[fans]] = head.near[fans] + np.where(inward[fans], ranks, 0)
-    others = _spans(offsets + 1, lengths - 1, fans)
+    others = ranges(offsets[fans] + 1, ends[fans])
     values[others] = peers[wanted] + np.repeat(np.where(inward[fans], 0, ranks), ends[fans])
     return src, dst, Ragged(offsets, values)
-
-
-def _spans(offsets: Ids, lengths: Ids, rows: Ids) -> Ids:
-    """Places of all values of the chosen rows."""
-    counts = lengths[rows]
-    return np.repeat(offsets[rows] - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
-
-
-def _filled(counts: Ids, single: Ids, several: Ids, values: Ids) -> Ragged:
-    """Rows of one value, but for the rows `several`, which take theirs one after the other."""
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    made = np.zeros(int(offsets[-1]), np.int32)
-    made[offsets[:-1]] = single
-    made[_spans(offsets, counts, several)] = values
-    return Ragged(offsets, made)
-
-
-def _chosen(which: NDArray[np.bool_], yes: Ragged, no: Ragged) -> Ragged:
-    """Rows of one table where `which`, of the other elsewhere."""
-    counts = np.where(which, yes.counts, no.counts)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    values = np.zeros(int(offsets[-1]), np.int32)
-    for rows, table in ((np.flatnonzero(which), yes), (np.flatnonzero(~which), no)):
-        values[_spans(offsets, counts, rows)] = table.values[_spans(table.offsets, table.counts, rows)]
-    return Ragged(offsets, values)
 
 
 def _pieces(rows: _Rows, parts: Parts, first: Ids) -> Pieces:
@@ -251,7 +227,7 @@ def _bringing(rows: _Rows, ranks: int) -> tuple[Ids, Ids]:
     first = np.concatenate([[0], np.cumsum(np.bincount(summed, minlength=places))])
     low, high = (first[needed[~has_copy] + more] for more in (0, 1))
     need = np.repeat(needs[~has_copy], high - low)
-    cause = sums[_spans(low, high - low, np.arange(len(low)))]
+    cause = sums[ranges(low, high - low)]
     is_before = rows.phase[cause] < rows.phase[need]
     of = np.concatenate([needs[has_copy], need[is_before]])
     on = np.concatenate([copy[has_copy], cause[is_before]])

@@ -27,6 +27,7 @@ from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, 
 from interlock.collectives import CollectiveKind
 from interlock.cost.slices import Tier, ramp, slices_s
 from interlock.problem import Problem
+from interlock.ragged import ranges
 from interlock.schedule import Kind, Schedule, empty_schedule
 from interlock.topology import Cluster
 
@@ -434,7 +435,7 @@ def _spread_by_peers(scene: Scene, placed: Placed) -> Placed:
         return placed
     pieces = np.where(placed.spreader == scene.root, len(peers), 1)
     part = np.repeat(np.arange(len(pieces)), pieces)
-    place = np.arange(len(part)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    place = ranges(0, pieces)
     length, count = placed.parts.length[part], pieces[part]
     begin, end = (length * step // count // ALIGNMENT_BYTES * ALIGNMENT_BYTES for step in (place, place + 1))
     end = np.where(place + 1 == count, length, end)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, run_starts
 from interlock.schedule import Batch, Kind, Phase, Pieces
 
 __all__ = [
@@ -87,8 +87,7 @@ def group(rows: Bytes, *keys: NDArray[np.integer], num_ranks: int | None = None)
     by = columns if num_ranks is None else [columns[0], (columns[1] - columns[0]) % num_ranks, *columns[2:]]
     order = np.lexsort(by[::-1])
     table = np.stack(columns, axis=1)[order]
-    starts = np.ones(len(table), np.bool_)
-    starts[1:] = (table[1:] != table[:-1]).any(axis=1)
+    starts = run_starts(*table.T)
     message_in_order = np.cumsum(starts) - 1
     message = np.empty(len(table), np.int64)
     message[order] = message_in_order
@@ -99,9 +98,7 @@ def group(rows: Bytes, *keys: NDArray[np.integer], num_ranks: int | None = None)
 
 def dependencies(of: NDArray[np.integer], on: NDArray[np.integer], num_messages: int) -> Ragged:
     """Message `of[r]` depends on message `on[r]`, for every row; repeated pairs count once."""
-    most = int(on.max(initial=0)) + 1
-    pair = np.unique(np.asarray(of, np.int64) * most + on)  # one number each: rows would take ten times as long to sort
-    return Ragged.from_counts(np.bincount(pair // most, minlength=num_messages), (pair % most).astype(np.int32))
+    return Ragged.from_pairs(np.asarray(of, np.int64), np.asarray(on, np.int64), num_messages)
 
 
 def local_batch(problem: Problem, stage: int = 0) -> tuple[Batch, Bytes]:

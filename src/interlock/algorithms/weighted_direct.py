@@ -22,6 +22,7 @@ from interlock.collectives import CollectiveKind
 from interlock.cost.predict import narrowest_link
 from interlock.cost.slices import Tier, ramp, slices_s
 from interlock.problem import Problem
+from interlock.ragged import matches
 from interlock.schedule import Kind, Phase, Schedule, assemble, empty_schedule
 
 __all__ = ["ALGORITHM", "weighted_direct"]
@@ -91,11 +92,8 @@ def _after_sums(copies: NDArray[np.int64], sums: NDArray[np.int64]) -> tuple[NDA
     """Each copy after all sums of its slice into its owner."""
     width = 1 + int(max(copies[:, 2].max(), sums[:, 2].max()))
     brought, needed = sums[:, 1] * width + sums[:, 2], copies[:, 0] * width + copies[:, 2]
-    order = np.argsort(brought, kind="stable")
-    low = np.searchsorted(brought[order], needed, side="left")
-    counts = np.searchsorted(brought[order], needed, side="right") - low
-    of = np.repeat(np.arange(len(copies)), counts)
-    return of, order[np.arange(len(of)) + np.repeat(low - (np.cumsum(counts) - counts), counts)]
+    on, of = matches(brought, needed)
+    return of, on
 
 
 def refuses(problem: Problem) -> str | None:

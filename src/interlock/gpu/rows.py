@@ -239,7 +239,7 @@ class _Builder:
         columns, flags, peers = self._columns, self._flags, ints(self._columns["send_peer"])
         is_packed = self._packs.counts > 0
         packed = (flags.packed + self._send[is_packed]).astype(np.int32)
-        waits = _either(Ragged.from_counts(is_packed.astype(np.int64), packed), self._waiting, is_packed)
+        waits = Ragged.either(is_packed, Ragged.from_counts(is_packed.astype(np.int64), packed), self._waiting)
         self._add(
             _with(waits, flags.ready + peers) if meets else waits,
             kind=Kind.COPY,
@@ -347,27 +347,10 @@ def _barrier_places(waits: Ragged, place: NDArray[np.float64]) -> NDArray[np.flo
 
 def _with(ragged: Ragged, extra: NDArray[np.integer]) -> Ragged:
     """Every row with one value more."""
-    counts = ragged.counts + 1
-    values = np.empty(int(counts.sum()), np.int32)
-    last = np.cumsum(counts) - 1
-    is_extra = np.zeros(len(values), np.bool_)
-    is_extra[last] = True
-    values[is_extra], values[~is_extra] = extra, ragged.values
-    return Ragged.from_counts(counts, values)
+    return _joined(ragged, Ragged.single(extra.astype(np.int32)))
 
 
 def _joined(first: Ragged, second: Ragged) -> Ragged:
     """Every row of one with the same row of the other."""
     rows = np.concatenate([first.row_of_value, second.row_of_value])
-    values = np.concatenate([first.values, second.values])
-    return Ragged.from_counts(first.counts + second.counts, values[np.argsort(rows, kind="stable")])
-
-
-def _either(chosen: Ragged, otherwise: Ragged, choose: NDArray[np.bool_]) -> Ragged:
-    """Rows of `chosen` where asked for, else those of `otherwise`, which may have more rows."""
-    counts = np.where(choose, chosen.counts, otherwise.counts[: len(choose)])
-    values = np.empty(int(counts.sum()), np.int32)
-    is_chosen = np.repeat(choose, counts)
-    values[is_chosen] = chosen.values
-    values[~is_chosen] = otherwise.take(np.flatnonzero(~choose)).values
-    return Ragged.from_counts(counts, values)
+    return Ragged.grouped(rows, np.concatenate([first.values, second.values]), len(first))

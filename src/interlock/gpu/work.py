@@ -174,11 +174,8 @@ def _turns(rows: NDArray[np.void], waits: Ragged, base: Ints) -> Ints:
     raised = np.concatenate(
         [base[signals["rank"]] + signals["signal"], base[arrives["arrival_rank"]] + arrives["arrival"]]
     )
-    raises = Ragged.from_counts(
-        np.bincount(signaller, minlength=len(rows)), raised[np.argsort(signaller, kind="stable")].astype(np.int32)
-    )
-    waiter = waits.row_of_value[np.argsort(waits.values, kind="stable")]
-    waiters = Ragged.from_counts(np.bincount(waits.values, minlength=num_flags), waiter.astype(np.int32))
+    raises = Ragged.grouped(signaller, raised, len(rows))
+    waiters = Ragged.grouped(waits.values, waits.row_of_value, num_flags)
     signals_left = np.bincount(raised, minlength=num_flags)
 
     def take_in_rounds(choose: Callable[[Ints], NDArray[np.bool_]]) -> list[Ints]:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from interlock.ragged import before_in_group
 from interlock.runtime.buffers import Combine, copy_own, pack, start, unpack
 from interlock.runtime.peers import backend_errors
 from interlock.schedule import Program
@@ -32,25 +32,15 @@ def batches(program: Program, num_ranks: int, max_batch: int = MAX_BATCH) -> lis
     keys = []
     for end in ("send", "receive"):
         number, peer = program.columns[f"{end}_round"], program.columns[f"{end}_peer"]
+        repeats = before_in_group(number.astype(np.int64) * num_ranks + peer)  # earlier ones that go the same way
         distance = (peer - program.rank if end == "send" else program.rank - peer) % num_ranks
-        keys.append(np.stack([number, _repeats(number, peer), distance // max(1, max_batch // 2)], axis=1))
+        keys.append(np.stack([number, repeats, distance // max(1, max_batch // 2)], axis=1))
     _, batch = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
     sends, receives = (
         [np.flatnonzero(own == number).tolist() for number in range(int(batch.max(initial=-1)) + 1)]
         for own in np.split(batch.reshape(-1), [program.num_sends])
     )
     return list(zip(sends, receives, strict=True))
-
-
-def _repeats(number: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int64]:
-    """How many earlier messages of the same round go the same way."""
-    order = np.lexsort((peer, number))
-    begins = np.ones(len(order), np.bool_)
-    begins[1:] = (np.diff(number[order]) != 0) | (np.diff(peer[order]) != 0)
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
-    made = np.empty(len(order), np.int64)
-    made[order] = np.arange(len(order)) - first
-    return made
 
 
 class Batches:

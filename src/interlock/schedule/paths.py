@@ -26,12 +26,6 @@ def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
     routes = topology.routes(src, dst)
     if len(routed) == len(schedule.path):
         return routes
-    counts = schedule.path.counts
-    counts[routed] = routes.counts
-    is_routed = np.zeros(len(counts), np.bool_)
-    is_routed[routed] = True
-    from_route = np.repeat(is_routed, counts)
-    values = np.zeros(len(from_route), np.int32)
-    values[from_route] = routes.values
-    values[~from_route] = schedule.path.values
-    return Ragged.from_counts(counts, values)
+    row = np.arange(len(schedule.path))
+    row[routed] = len(row) + np.arange(len(routed))
+    return Ragged.concatenate([schedule.path, routes]).take(row)

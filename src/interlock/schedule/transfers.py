@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.ragged import Ragged, ranges
+from interlock.ragged import Ragged, matches
 from interlock.schedule.model import CompactSchedule, Kind, Phase, Pieces, Schedule, check_rows
 
 __all__ = ["Chunks", "Routes", "TransferSchedule", "link_routes"]
@@ -130,47 +130,26 @@ class TransferSchedule(CompactSchedule):
     def _dependencies(self) -> Ragged:
         """Each message after those that brought its chunks: the copy if there was one, else every sum into it."""
         reduces = self.kind[self.message] == Kind.REDUCE
-        copied = _Deliveries.of(self, ~reduces)
-        added = _Deliveries.of(self, reduces)
-        counts = self.routes.src.counts[self.route]
-        row = np.repeat(np.arange(len(self.route)), counts)
-        key = self.routes.src.take(self.route).values.astype(np.int64) * len(self.chunks) + self.chunk[row]
-        by_copy, of_copy = copied.matching(key, ~reduces[row])
-        was_copied = np.zeros(len(key), np.bool_)
-        was_copied[of_copy] = True
-        by_sum, of_sum = added.matching(key, ~was_copied)
-        after = self.message[row[np.concatenate([of_copy, of_sum])]].astype(np.int64)
-        before = np.concatenate([by_copy, by_sum]).astype(np.int64)
+        (sent, sent_key), (come, come_key) = (self._ends(ends) for ends in (self.routes.src, self.routes.dst))
+        copied, added = come[~reduces[come]], come[reduces[come]]
+        copies = np.flatnonzero(~reduces[sent])
+        by_copy, of_copy = matches(come_key[~reduces[come]], sent_key[copies])
+        was_copied = np.zeros(len(sent), np.bool_)
+        was_copied[copies[of_copy]] = True
+        sums = np.flatnonzero(~was_copied)
+        by_sum, of_sum = matches(come_key[reduces[come]], sent_key[sums])
+        after = self.message[sent[np.concatenate([copies[of_copy], sums[of_sum]])]].astype(np.int64)
+        before = self.message[np.concatenate([copied[by_copy], added[by_sum]])].astype(np.int64)
         if self.paced is not None:
             after = np.concatenate([after, self.paced.row_of_value])
             before = np.concatenate([before, self.paced.values])
         return Ragged.from_pairs(after, before, self.num_messages)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Deliveries:
-    """Which messages bring a chunk to a rank, sorted by (rank, chunk)."""
-
-    key: NDArray[np.int64]
-    message: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, schedule: TransferSchedule, chosen: NDArray[np.bool_]) -> _Deliveries:
-        rows = np.flatnonzero(chosen)
-        dst = schedule.routes.dst.take(schedule.route[rows])
-        row = rows[dst.row_of_value]
-        key = dst.values.astype(np.int64) * len(schedule.chunks) + schedule.chunk[row]
-        order = np.argsort(key, kind="stable")
-        return cls(key[order], schedule.message[row][order])
-
-    def matching(
-        self, key: NDArray[np.int64], chosen: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Messages that deliver the chosen keys, and the place in `key` each of them serves."""
-        asked = np.flatnonzero(chosen)
-        first = np.searchsorted(self.key, key[asked], side="left")
-        counts = np.searchsorted(self.key, key[asked], side="right") - first
-        return self.message[ranges(first, counts)], np.repeat(asked, counts)
+    def _ends(self, ends: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Each rank at one end of each transfer: the transfer, and a number for the rank and the chunk."""
+        taken = ends.take(self.route)
+        row = taken.row_of_value
+        return row, taken.values.astype(np.int64) * len(self.chunks) + self.chunk[row]
 
 
 def ends_at(ends: Ragged, rank: int) -> NDArray[np.bool_]:

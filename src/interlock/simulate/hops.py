@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.ragged import Ragged, ranges
+from interlock.ragged import Ragged, matches, ranges
 from interlock.schedule import Schedule, make_pieces
 from interlock.topology import Topology
 
@@ -55,11 +55,7 @@ def _dependencies(
     row = path.row_of_value
     leaves = row * topology.num_nodes + topology.link_src[path.values]
     enters = row * topology.num_nodes + topology.link_dst[path.values]
-    order = np.argsort(enters, kind="stable")
-    low = np.searchsorted(enters[order], leaves, side="left")
-    high = np.searchsorted(enters[order], leaves, side="right")
-    inner_hop = np.repeat(hop_of_value, high - low)
-    inner_dep = hop_of_value[order[ranges(low, high - low)]]
+    inner_dep, inner_hop = (hop_of_value[place] for place in matches(enters, leaves))
     starts = np.ones(len(message), np.bool_)
     starts[inner_hop] = False
     begin = np.flatnonzero(starts)
@@ -67,5 +63,4 @@ def _dependencies(
     outer_hop = np.repeat(np.repeat(begin, deps.counts), counts[deps.values])
     outer_dep = ranges(first[deps.values], counts[deps.values])
     hop, dep = np.concatenate([inner_hop, outer_hop]), np.concatenate([inner_dep, outer_dep])
-    by_hop = np.lexsort((dep, hop))
-    return Ragged.from_counts(np.bincount(hop, minlength=len(message)), dep[by_hop].astype(np.int32))
+    return Ragged.from_pairs(hop, dep, len(message))

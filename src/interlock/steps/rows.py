@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ class _Writer:
             )
             # links and connections take one share after the other
             order = np.where(has_place(rows), rows.order + self.next_order.get(task, 0), 0)
-            rows = _replace(rows, pieces=moved, stage=rows.stage + np.int32(self.num_stages), order=order)
+            rows = replace(rows, pieces=moved, stage=rows.stage + np.int32(self.num_stages), order=order)
             self.num_stages = int(rows.stage.max(initial=-1)) + 1
             self.next_order[task] = int(order.max(initial=-1)) + 1
         self.blocks.append(rows)
@@ -153,39 +153,25 @@ def with_waits(schedule: Schedule, waiting: NDArray[np.int32], waited_for: NDArr
     deps = schedule.deps
     rows = np.concatenate([deps.row_of_value, waiting]).astype(np.int64)
     values = np.concatenate([deps.values, waited_for]).astype(np.int64)
-    return _replace(schedule, deps=Ragged.from_pairs(rows, values, len(deps)))
+    return replace(schedule, deps=Ragged.from_pairs(rows, values, len(deps)))
 
 
 def permuted(schedule: Schedule, order: NDArray[np.int64]) -> Schedule:
     """The same rows in another order."""
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    pieces = schedule.pieces
-    counts = np.diff(pieces.offsets)[order]
-    starts = np.repeat(pieces.offsets[:-1][order] - (np.cumsum(counts) - counts), counts)
-    taken = starts + np.arange(int(counts.sum()))
     deps = schedule.deps.take(order)
     assert schedule.tasks is not None
-    return Schedule(
+    return replace(
+        schedule,
         src=schedule.src.take(order),
         dst=schedule.dst.take(order),
         path=schedule.path.take(order),
         deps=Ragged.from_pairs(deps.row_of_value, place[deps.values].astype(np.int64), len(order)),
-        pieces=Pieces(
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            pieces.item[taken],
-            pieces.offset[taken],
-            pieces.length[taken],
-        ),
+        pieces=schedule.pieces.take(order),
         tasks=TaskRows(schedule.tasks.task[order], schedule.tasks.seconds[order]),
         **{name: getattr(schedule, name)[order] for name in _COLUMNS},
     )
-
-
-def _replace(schedule: Schedule, **changed: object) -> Schedule:
-    names = ("src", "dst", "path", "deps", "pieces", "barriers", "tasks", *_COLUMNS)
-    columns: dict[str, Any] = {name: getattr(schedule, name) for name in names}
-    return Schedule(**(columns | changed))
 
 
 def _empty_rows(ends: Ragged) -> Schedule:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import LimitExceeded
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, before_in_group, ranges
 from interlock.schedule import Routes
 from interlock.topology import Topology
 from interlock.topology.lowering import DEAD_BANDWIDTH, TwoTierRoutes
@@ -245,8 +245,7 @@ def _ways_through_switches(topology: Topology, alive: NDArray[np.bool_]) -> list
     for hop in range(MAX_SWITCH_HOPS):
         counts = leaving[at_node + 1] - leaving[at_node]
         row = np.repeat(np.arange(len(at_node)), counts)
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        link = order[leaving[at_node[row]] + within]
+        link = order[ranges(leaving[at_node], counts)]
         at_next, came_from = topology.link_dst[link].astype(np.int64), origin[row]
         ways = np.concatenate([taken[row], link[:, None].astype(np.int32)], axis=1)
         arrives = (at_next < ranks) & (at_next != came_from) & (hop > 0)
@@ -269,12 +268,7 @@ def _first_ways(
     """Rows that reach their (origin, node) for the first time, or as one of the first few at the same length."""
     rows = np.flatnonzero(chosen)
     rows = rows[times_reached[key[rows]] == 0]
-    sorted_rows = rows[np.argsort(key[rows], kind="stable")]
-    sorted_key = key[sorted_rows]
-    is_first = np.ones(len(sorted_key), np.bool_)
-    is_first[1:] = sorted_key[1:] != sorted_key[:-1]
-    place = np.arange(len(sorted_key)) - np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-    times_reached[sorted_key] = 1
+    times_reached[key[rows]] = 1
     keep = np.zeros(len(key), np.bool_)
-    keep[sorted_rows[place < MAX_WAYS]] = True
+    keep[rows[before_in_group(key[rows]) < MAX_WAYS]] = True
     return keep

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.synthesis.arcs import ArcSet
 from interlock.algorithms.synthesis.goal import TreeGoal
+from interlock.ragged import run_starts
 
 __all__ = ["least_seconds", "least_seconds_in_and_out"]
 
@@ -49,8 +50,7 @@ def _port_rate(arcs: ArcSet, rank: NDArray[np.int32], port: NDArray[np.int32]) -
     rate = 1.0 / arcs.seconds_per_byte
     order = np.lexsort((-rate, port, rank))
     rank, port, rate = rank[order], port[order], rate[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (rank[1:] != rank[:-1]) | (port[1:] != port[:-1])
+    is_first = run_starts(rank, port)
     total = np.zeros(arcs.num_ranks)
     np.add.at(total, rank[is_first], rate[is_first])
     return total

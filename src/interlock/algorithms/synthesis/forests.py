@@ -13,7 +13,7 @@ from interlock.algorithms.synthesis.arcs import ArcSet, Ticks
 from interlock.algorithms.synthesis.goal import TreeGoal
 from interlock.algorithms.synthesis.list_schedule import Tasks
 from interlock.problem import RankSets
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, matches
 
 __all__ = ["Forest", "copying_tasks", "fastest_trees", "pack", "summing_and_copying_tasks", "wanted_by"]
 
@@ -104,7 +104,7 @@ def copying_tasks(
         arc,
         chunk.astype(np.int32),
         np.zeros(len(arc), np.bool_),
-        _grouped(before[follows], follows, len(arc)),
+        Ragged.grouped(before[follows], follows, len(arc)),
         np.zeros(len(arc), np.int64) if lateness is None else lateness[chunk],
     )
 
@@ -125,31 +125,16 @@ def summing_and_copying_tasks(
     next_up = up_task[up_chunk, arcs.dst[up_arc]]
     last_down = down_task[down_chunk, arcs.src[down_arc]]
     into_root, from_root = np.flatnonzero(next_up < 0), np.flatnonzero(last_down < 0)
-    joins = _joined(up_chunk[into_root], down_chunk[from_root], len(tree_of_chunk))
+    copied, summed = matches(down_chunk[from_root], up_chunk[into_root])
     onward = np.flatnonzero(next_up >= 0)
     below = np.flatnonzero(last_down >= 0)
-    before = np.concatenate([onward, last_down[below], into_root[joins[0]]])
-    after = np.concatenate([next_up[onward], num_up + below, num_up + from_root[joins[1]]])
+    before = np.concatenate([onward, last_down[below], into_root[summed]])
+    after = np.concatenate([next_up[onward], num_up + below, num_up + from_root[copied]])
     chunk = np.concatenate([up_chunk, down_chunk])
     return Tasks(
         np.concatenate([up_arc, down_arc]),
         chunk.astype(np.int32),
         np.arange(num_up + num_down) < num_up,
-        _grouped(before, after, num_up + num_down),
+        Ragged.grouped(before, after, num_up + num_down),
         np.zeros(len(chunk), np.int64) if lateness is None else lateness[chunk],
     )
-
-
-def _joined(
-    left: NDArray[np.int64], right: NDArray[np.int64], num_groups: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All pairs of places in `left` and `right` (both sorted) that belong to the same group."""
-    first = np.searchsorted(right, np.arange(num_groups))
-    counts = np.bincount(right, minlength=num_groups)[left]
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(np.arange(len(left)), counts), np.repeat(first[left], counts) + within
-
-
-def _grouped(row: NDArray[np.integer], value: NDArray[np.integer], num_rows: int) -> Ragged:
-    order = np.argsort(row, kind="stable")
-    return Ragged.from_counts(np.bincount(row, minlength=num_rows), value[order].astype(np.int32))

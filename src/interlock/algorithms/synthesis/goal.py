@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem, RankSets
+from interlock.ragged import ranges
 from interlock.schedule import Chunks
 
 __all__ = ["LEAST_CHUNK_BYTES", "Direction", "TreeGoal", "cut", "goal_of"]
@@ -100,7 +101,7 @@ def cut(size_bytes: NDArray[np.int64], parts: int) -> Chunks:
     scaled = size_bytes >> max(0, largest.bit_length() - 50)
     counts = np.clip(-(-scaled * parts // max(1, int(scaled.max(initial=1)))), 1, size_bytes)
     item = np.repeat(np.arange(len(size_bytes)), counts)
-    part = np.arange(len(item)) - np.repeat(np.cumsum(counts) - counts, counts)
+    part = ranges(0, counts)
     quotient, rest = np.divmod(size_bytes[item], counts[item])
     offset = part * quotient + np.minimum(part, rest)
     return Chunks(item.astype(np.int32), offset, quotient + (part < rest))

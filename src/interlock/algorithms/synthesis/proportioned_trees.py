@@ -29,6 +29,7 @@ from interlock.algorithms.synthesis.list_schedule import (
     overhead_share,
 )
 from interlock.errors import InvalidInput
+from interlock.ragged import ranges
 from interlock.schedule import Chunks
 
 __all__ = ["fits_a_program", "proportioned_trees"]
@@ -185,7 +186,7 @@ def _cut(goal: TreeGoal, proportions: Proportions, count: int) -> tuple[Chunks, 
     slots = np.ceil(size * proportions.slowest * (count / max(1, proportions.forest.peak_ticks)))
     pieces = np.clip(slots, 1, np.maximum(1, size // LEAST_CHUNK_BYTES)).astype(np.int64)
     tree = np.repeat(np.arange(len(size), dtype=np.int32), pieces)
-    place = np.arange(len(tree)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    place = ranges(0, pieces)
     within = np.rint(size[tree] * ((place + 1) / pieces[tree])).astype(np.int64)
     piece_end = first[tree] + np.where(place + 1 == pieces[tree], size[tree], within)
     # Items of one root follow each other, and a piece that spans several becomes several.

@@ -205,5 +205,4 @@ def _join_edges(nodes: _Nodes, edges: _Edges) -> None:
 
 def _rows_of(group: Ints, count: int) -> Ragged:
     """Rows of each group, ascending."""
-    order = np.argsort(group, kind="stable").astype(np.int32)
-    return Ragged.from_counts(np.bincount(group, minlength=count), order)
+    return Ragged.grouped(group, np.arange(len(group)), count)
