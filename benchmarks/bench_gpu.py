@@ -19,7 +19,7 @@ import interlock as il
 from common import arguments, report
 from interlock.gpu.costs import measure_costs
 from interlock.gpu.rows import Kind
-from interlock.schedule.levels import levels
+from interlock.schedule.link_orders import levels
 
 REPEATS = 20
 ROW_BYTES = 8192  # of 4,096 numbers in bfloat16

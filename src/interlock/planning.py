@@ -44,7 +44,7 @@ from interlock.schedule import (
     write_schedule,
 )
 from interlock.topology import Cluster, Topology
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH
 from interlock.traffic import Demand
 from interlock.traffic.generators import check_seed
 from interlock.units import format_seconds

@@ -30,15 +30,13 @@ from interlock.gpu.device import missing
 from interlock.planning import Plan
 from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate as measure_network
-from interlock.runtime.direct import Direct, check_held
 from interlock.runtime.peers import gather_bytes
-from interlock.runtime.pending import Pending, Worker
+from interlock.runtime.pending import Pending, Worker, turns_of
 from interlock.runtime.placement import group_or_default
 from interlock.runtime.slot_exchange import all_to_all_natively
 from interlock.runtime.staging import Stager
 from interlock.runtime.stays import Stays
-from interlock.runtime.tensors import Splits, flat, row_bytes, split_bytes
-from interlock.runtime.turns import turns_of
+from interlock.runtime.tensors import Direct, Splits, check_held, flat, row_bytes, split_bytes
 from interlock.schedule import VECTOR_BYTES, check_align
 from interlock.topology import Cluster, Fabric, read_cluster, write_cluster
 from interlock.torch_collectives import Collectives, ReduceOp

@@ -18,10 +18,9 @@ from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, open_collectives, with_gaps
 from interlock.planning import Plan
 from interlock.runtime import Placement, find_hosts
-from interlock.runtime.pending import Pending, Worker
+from interlock.runtime.pending import Pending, Worker, turns_of
 from interlock.runtime.placement import group_or_default
 from interlock.runtime.tensors import flat
-from interlock.runtime.turns import turns_of
 from interlock.topology import Cluster
 
 __all__ = ["Collectives", "Pending", "ReduceOp"]

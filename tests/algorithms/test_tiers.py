@@ -13,7 +13,7 @@ from interlock.algorithms import registry
 from interlock.algorithms.tier_shares import carriers_of, cut_lines
 from interlock.algorithms.tiers import Scene, TierWay, tiers
 from interlock.collectives import CollectiveKind, collective
-from interlock.cost.slices import Tier, ramp, slices_s
+from interlock.cost.predict import Tier, ramp, slices_s
 from interlock.lab import LabSpec
 from interlock.planning import Plan
 from interlock.problem import Problem, collective_problem

@@ -13,7 +13,7 @@ from interlock.algorithms import registry
 from interlock.algorithms.two_tier_plan import Way, check_ends, check_straight
 from interlock.errors import InterlockError, InvalidInput
 from interlock.schedule import Schedule
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH
 
 ABSENT, DEAD = 3, 5  # ranks of server 0 and 1
 FAULTS = [il.missing_gpu(server=0, gpu=3), il.dead_nic(server=1, gpu=1)]

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from interlock.cost import predict
-from interlock.cost.predict import Link, best_blocks, chain_s, narrowest_link
-from interlock.cost.slices import Tier, ramp, slices_s
+from interlock.cost.predict import Link, Tier, best_blocks, chain_s, narrowest_link, ramp, slices_s
 from interlock.topology import from_edges
 
 

@@ -12,8 +12,7 @@ import interlock as il
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule import Layout, PortLoads, Schedule, SlotSchedule, TaskRows, TranslatedSchedule
-from interlock.schedule.levels import is_in_order, levels
-from interlock.schedule.link_orders import follows, has_place, ordered_links, reversed_order
+from interlock.schedule.link_orders import follows, has_place, is_in_order, levels, ordered_links, reversed_order
 from interlock.schedule.reverse import reverse_copies
 from interlock.schedule.timeline import tracks
 from simulate.strategies import bare_schedule, crossbar

@@ -8,7 +8,7 @@ import numpy as np
 
 from interlock.ragged import Ragged
 from interlock.simulate import simulate
-from interlock.simulate.hops import one_message_per_link
+from interlock.simulate.simulator import one_message_per_link
 from interlock.topology import ring
 from simulate.strategies import bare_schedule
 

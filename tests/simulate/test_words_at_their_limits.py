@@ -12,8 +12,8 @@ import interlock as il
 from interlock.ragged import Ragged
 from interlock.schedule import Phase
 from interlock.simulate import explain, simulate
-from interlock.simulate.critical import CriticalMessage, Wait
 from interlock.simulate.explain import Load
+from interlock.simulate.result import CriticalMessage, Wait
 from simulate.strategies import bare_schedule, crossbar
 
 

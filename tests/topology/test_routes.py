@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import interlock as il
 from interlock.topology import Topology, from_edges
-from interlock.topology.routing import DEAD_BANDWIDTH, REFERENCE_BYTES
+from interlock.topology.graph import DEAD_BANDWIDTH, REFERENCE_BYTES
 
 T = il.topology
 

@@ -23,7 +23,7 @@ from interlock.problem import Problem
 from interlock.problem.step import StepTasks
 from interlock.schedule import SlotSchedule
 from interlock.topology import Topology
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH
 from validate.rows import COPY, REDUCE, WAIT, Case, Row
 
 Part = tuple[int, int]  # an item and where the part begins

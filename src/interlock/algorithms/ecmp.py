@@ -17,7 +17,7 @@ from interlock.algorithms.two_tier import Bytes, demand_bytes, local_batch
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.schedule import Pieces, Schedule
-from interlock.topology.flow_hash import flow_hash
+from interlock.topology.uplinks import flow_hash
 
 __all__ = ["ALGORITHM", "ecmp"]
 

@@ -25,7 +25,7 @@ from interlock.algorithms.rounds import Parts, group_members, refuses_missing
 from interlock.algorithms.tier_messages import Moves, Pass, by_single, schedule_parts
 from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
-from interlock.cost.slices import Tier, ramp, slices_s
+from interlock.cost.predict import Tier, ramp, slices_s
 from interlock.problem import Problem
 from interlock.ragged import ranges
 from interlock.schedule import Kind, Schedule, empty_schedule

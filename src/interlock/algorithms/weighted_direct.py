@@ -19,8 +19,7 @@ from interlock.algorithms.rounds import group_members, refuses_missing, whole_nu
 from interlock.algorithms.tier_shares import cut_lines
 from interlock.algorithms.two_tier import Bytes, dependencies, group
 from interlock.collectives import CollectiveKind
-from interlock.cost.predict import narrowest_link
-from interlock.cost.slices import Tier, ramp, slices_s
+from interlock.cost.predict import Tier, narrowest_link, ramp, slices_s
 from interlock.problem import Problem
 from interlock.ragged import matches
 from interlock.schedule import Kind, Phase, Schedule, assemble, empty_schedule

@@ -15,7 +15,7 @@ from interlock.gpu.executor import Executor
 from interlock.planning import Plan, plan, synthesize
 from interlock.schedule import levels
 from interlock.topology import cluster
-from interlock.topology.rules import MEASURED
+from interlock.topology.cluster import MEASURED
 from interlock.traffic import matrix
 
 __all__ = ["measure_costs"]

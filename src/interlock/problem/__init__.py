@@ -1,6 +1,5 @@
 """Problem: a topology and the items to be moved on it, checked once; made from demand, collectives or routing."""
 
-from interlock.problem.items import MAX_ITEMS, Items, RankSets
 from interlock.problem.lowering import (
     check_chunks,
     check_demand,
@@ -10,7 +9,7 @@ from interlock.problem.lowering import (
     demand_problem,
     dispatch_problem,
 )
-from interlock.problem.model import Problem
+from interlock.problem.model import MAX_ITEMS, Items, Problem, RankSets
 from interlock.problem.step import Step, StepTasks, Task, step, step_problem, task_problem
 from interlock.problem.step_files import read_step, step_presets
 

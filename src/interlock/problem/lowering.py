@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
-from interlock.problem.items import Items, RankSets, check_count
-from interlock.problem.model import Problem
+from interlock.problem.model import Items, Problem, RankSets, check_count
 from interlock.ragged import Ragged
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand, Routing

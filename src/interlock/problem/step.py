@@ -10,9 +10,8 @@ import numpy as np
 
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput, nearest
-from interlock.problem.items import Items, RankSets, check_count
 from interlock.problem.lowering import collective_problem, demand_problem
-from interlock.problem.model import Problem
+from interlock.problem.model import Items, Problem, RankSets, check_count
 from interlock.ragged import Ragged
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing

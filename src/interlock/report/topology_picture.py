@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import LimitExceeded
 from interlock.topology import NodeKind, Topology
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH
 from interlock.topology.summary import GraphCut
 from interlock.units import format_bandwidth
 

@@ -1,15 +1,18 @@
-"""Tensors as bytes: their memory, the size of their rows, and splits of rows as bytes."""
+"""Tensors as bytes: their memory, rows and splits, and whether they fit a demand that is held."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from interlock.errors import InvalidInput
+from interlock.runtime.session import Prepared
 
-__all__ = ["Splits", "flat", "row_bytes", "split_bytes"]
+__all__ = ["Direct", "Splits", "check_held", "flat", "row_bytes", "split_bytes"]
+
 
 Splits = Sequence[int] | None
 
@@ -42,3 +45,40 @@ def split_bytes(tensor: torch.Tensor, splits: Splits, num_ranks: int, name: str)
     if sum(splits) != rows:
         return [], f"{name}_split_sizes add up to {sum(splits)} but {name} has {rows} rows"
     return [size * each for size in splits], ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Direct:
+    """A held demand that the backend's own call moves, in rows."""
+
+    held: Prepared
+    output_rows: list[int]
+    input_rows: list[int]
+    row_bytes: int
+    device: torch.device
+
+    def fits(self, output: torch.Tensor, source: torch.Tensor) -> bool:
+        """Whether the tensors can be given to the backend as they are."""
+        return (
+            output.dtype == source.dtype
+            and not source.is_complex()
+            and self._fits(output, sum(self.output_rows))
+            and self._fits(source, sum(self.input_rows))
+        )
+
+    def _fits(self, tensor: torch.Tensor, rows: int) -> bool:
+        return (
+            tensor.dim() > 0
+            and tensor.shape[0] == rows
+            and tensor.numel() * tensor.element_size() == rows * self.row_bytes
+            and tensor.device == self.device
+            and tensor.is_contiguous()
+        )
+
+
+def check_held(held: Prepared, output: torch.Tensor, source: torch.Tensor) -> None:
+    """Raise unless the tensors have as many bytes as the held demand moves."""
+    for tensor, wanted, name in ((source, sum(held.sends), "input"), (output, sum(held.receives), "output")):
+        size_bytes = tensor.numel() * tensor.element_size()
+        if size_bytes != wanted:
+            raise InvalidInput(f"{name} has {size_bytes} bytes but the held demand moves {wanted}")

@@ -4,8 +4,7 @@ from interlock.schedule.aligned import VECTOR_BYTES, Aligned, align_rows, check_
 from interlock.schedule.build import Batch, assemble, empty_schedule, from_native, make_pieces
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.layout import Layout, PairStarts, Region
-from interlock.schedule.levels import is_in_order, levels
-from interlock.schedule.link_orders import follows, has_place, ordered_links
+from interlock.schedule.link_orders import follows, has_place, is_in_order, levels, ordered_links, resolved_paths
 from interlock.schedule.loads import PortLoads
 from interlock.schedule.model import (
     MAX_ROWS,
@@ -19,7 +18,6 @@ from interlock.schedule.model import (
     Wrapped,
     check_rows,
 )
-from interlock.schedule.paths import resolved_paths
 from interlock.schedule.program import Buffer, Program, lower
 from interlock.schedule.reverse import backwards, reverse_copies
 from interlock.schedule.scratch import ScratchSpans, scratch_spans

@@ -1,4 +1,5 @@
-"""The orders that links and connections keep: who must have left before whom may start.
+"""The links of every message, the orders that links and connections keep (who must have left before whom may start),
+and how deep that puts each message.
 
 An exclusive message has a place on every link of its path. One that shares its links has a place where its `order` is
 above 0: among the messages of its connection, from the same sender to the same receiver, on each of those links. In a
@@ -15,12 +16,40 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.ragged import Ragged
-from interlock.schedule.model import Schedule
-from interlock.schedule.paths import resolved_paths
+from interlock.errors import InvalidInput
+from interlock.ragged import Ragged, ranges
+from interlock.schedule.model import Kind, Schedule
 from interlock.topology import Topology
 
-__all__ = ["OrderedLinks", "follows", "has_place", "ordered_links", "reversed_order"]
+__all__ = [
+    "OrderedLinks",
+    "follows",
+    "has_place",
+    "is_in_order",
+    "levels",
+    "ordered_links",
+    "resolved_paths",
+    "reversed_order",
+]
+
+
+def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
+    """Link ids of every message; rows the schedule leaves empty are filled with the topology's route."""
+    routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
+    if not len(routed):
+        return schedule.path
+    is_single = (schedule.src.counts[routed] == 1) & (schedule.dst.counts[routed] == 1)
+    if not is_single.all():
+        message = int(routed[~is_single][0])
+        raise InvalidInput(f"message {message} has several sources or destinations and no path; it must name its links")
+    src = schedule.src.values[schedule.src.offsets[routed]]
+    dst = schedule.dst.values[schedule.dst.offsets[routed]]
+    routes = topology.routes(src, dst)
+    if len(routed) == len(schedule.path):
+        return routes
+    row = np.arange(len(schedule.path))
+    row[routed] = len(row) + np.arange(len(routed))
+    return Ragged.concatenate([schedule.path, routes]).take(row)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,3 +118,55 @@ def _on_connection(schedule: Schedule) -> NDArray[np.bool_]:
     if in_turn.any():
         in_turn &= (schedule.src.counts == 1) & (schedule.dst.counts == 1)
     return in_turn
+
+
+def is_in_order(schedule: Schedule) -> bool:
+    """Whether every message comes after those it depends on and those before it on its connection, and none before a
+    barrier that it comes after."""
+    if len(schedule.barriers) and (np.diff(np.searchsorted(schedule.barriers, schedule.stage, side="right")) < 0).any():
+        return False
+    if (np.diff(schedule.order[has_place(schedule) & ~schedule.exclusive]) < 0).any():
+        return False
+    return bool((schedule.deps.values < schedule.deps.row_of_value).all())
+
+
+def levels(schedule: Schedule, topology: Topology) -> NDArray[np.int64]:
+    """Levels rise along dependencies, along the order of each link, and from one barrier to the next."""
+    earlier, later = _edges(schedule, topology)
+    level = np.zeros(schedule.num_messages, np.int64)
+    segment = np.searchsorted(schedule.barriers, schedule.stage, side="right")
+    for part in range(len(schedule.barriers) + 1):
+        here = segment == part
+        lowest = int(level[segment < part].max(initial=-1)) + 1
+        level[here] = lowest
+        inside = here[earlier] & here[later]  # what comes from before the barrier is below its lowest level
+        _rise(level, lowest, earlier[inside], later[inside])
+    return level
+
+
+def _rise(level: NDArray[np.int64], lowest: int, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> None:
+    """Level by level: a message is as high as the last of those before it, and one; each pair is seen once."""
+    if len(earlier) == 0:
+        return
+    num_after = np.bincount(earlier, minlength=len(level))
+    num_open = np.bincount(later, minlength=len(level))
+    after = later[np.argsort(earlier, kind="stable")]
+    first = np.cumsum(num_after) - num_after
+    front, left = np.flatnonzero((num_after > 0) & (num_open == 0)), len(later)
+    while len(front):
+        counts = num_after[front]
+        met = after[ranges(first[front], counts)]
+        left -= len(met)
+        np.subtract.at(num_open, met, 1)
+        front = np.unique(met[num_open[met] == 0])
+        lowest += 1
+        level[front] = lowest
+    if left:
+        raise InvalidInput("schedule: its messages wait for each other in a circle, so they have no levels")
+
+
+def _edges(schedule: Schedule, topology: Topology) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of messages of which the first must go before the second."""
+    before, after = follows(schedule, topology)
+    earlier, later = schedule.deps.values.astype(np.int64), schedule.deps.row_of_value
+    return np.concatenate([earlier, before]), np.concatenate([later, after])

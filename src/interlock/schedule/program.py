@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.problem import Problem
 from interlock.schedule.layout import Layout, Region
-from interlock.schedule.levels import is_in_order, levels
+from interlock.schedule.link_orders import is_in_order, levels
 from interlock.schedule.model import Schedule
 
 __all__ = ["Buffer", "Program", "lower"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,14 +11,14 @@ from numpy.typing import NDArray
 from interlock._native import _core
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.ragged import Ragged
-from interlock.schedule import CompactSchedule, Schedule, resolved_paths
-from interlock.simulate.hops import Hops, one_message_per_link
+from interlock.ragged import Ragged, matches, ranges
+from interlock.schedule import CompactSchedule, Schedule, SlotSchedule, make_pieces, resolved_paths
 from interlock.simulate.network import flow_arrays
 from interlock.simulate.result import Result
 from interlock.topology import Cluster, Topology
 
-__all__ = ["Forwarding", "simulate"]
+__all__ = ["Forwarding", "Hops", "one_message_per_link", "simulate", "slot_makespan_s"]
+
 
 Forwarding = Literal["cut-through", "store-and-forward"]
 MAX_TOLERANCE = 0.1
@@ -148,3 +149,73 @@ def _message_of(hops: Hops, hop: NDArray[np.int32]) -> NDArray[np.int32]:
     if not len(hop):
         return hop
     return np.where(hop >= 0, hops.message[hop], -1).astype(np.int32)
+
+
+def slot_makespan_s(schedule: SlotSchedule, problem: Problem) -> float:
+    """When the last chunk arrives if every link sends as soon as it can.
+
+    Slots are as long as the longest chunk takes, latency and the start of a stage included: exact where chunks are
+    equal and neither costs time, and at most a little too long elsewhere.
+    """
+    topology = problem.topology
+    for column in (topology.bandwidth_bytes_per_s, topology.latency_s, topology.message_overhead_s):
+        if np.ptp(column):
+            raise InvalidInput(f"{topology.name} has unequal links; a slot table takes equal ones")
+    longest_bytes = int(schedule.chunks.length.max(initial=0))
+    slot_s = float(topology.message_overhead_s[0] + longest_bytes / topology.bandwidth_bytes_per_s[0])
+    slots = _core.replay_slots(
+        schedule.table, schedule.link_src, schedule.link_dst, problem.num_ranks, len(schedule.chunks)
+    )
+    return int(slots) * (slot_s + float(topology.latency_s[0]) + topology.stage_overhead_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hops:
+    """A schedule whose messages cross one link each, and the message each of them came from."""
+
+    schedule: Schedule
+    message: NDArray[np.int64]  # [num_hops]
+    first: NDArray[np.int64]  # [num_messages], first hop of each message
+
+
+def one_message_per_link(schedule: Schedule, path: Ragged, topology: Topology) -> Hops:
+    """Cut every message at the nodes of its path; a message without links stays one message."""
+    counts = np.maximum(path.counts, 1)
+    message = np.repeat(np.arange(len(path)), counts)
+    first = np.cumsum(counts) - counts
+    links = Ragged.from_counts((path.counts[message] > 0).astype(np.int64), path.values)
+    columns = ("kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
+    cut = replace(
+        schedule,
+        src=schedule.src.take(message),
+        dst=schedule.dst.take(message),
+        path=links,
+        deps=_dependencies(schedule, path, topology, message, first, counts),
+        pieces=make_pieces(np.zeros(len(message) + 1), []),
+        **{name: getattr(schedule, name)[message] for name in columns},
+    )
+    return Hops(cut, message, first)
+
+
+def _dependencies(
+    schedule: Schedule,
+    path: Ragged,
+    topology: Topology,
+    message: NDArray[np.int64],
+    first: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> Ragged:
+    """A hop waits for the hops into the node it leaves, a first hop for all hops of what its message waited for."""
+    hop_of_value = np.flatnonzero(path.counts[message] > 0)
+    row = path.row_of_value
+    leaves = row * topology.num_nodes + topology.link_src[path.values]
+    enters = row * topology.num_nodes + topology.link_dst[path.values]
+    inner_dep, inner_hop = (hop_of_value[place] for place in matches(enters, leaves))
+    starts = np.ones(len(message), np.bool_)
+    starts[inner_hop] = False
+    begin = np.flatnonzero(starts)
+    deps = schedule.deps.take(message[begin])
+    outer_hop = np.repeat(np.repeat(begin, deps.counts), counts[deps.values])
+    outer_dep = ranges(first[deps.values], counts[deps.values])
+    hop, dep = np.concatenate([inner_hop, outer_hop]), np.concatenate([inner_dep, outer_dep])
+    return Ragged.from_pairs(hop, dep, len(message))

@@ -9,14 +9,57 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from interlock._native import _core
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.memory import check_memory
 from interlock.ragged import Ragged
 from interlock.topology.fabric import Fabric
-from interlock.topology.routing import DEAD_BANDWIDTH, ShortestPaths
 from interlock.units import MAX_RATE, MIN_RATE, Quantity, parse_bandwidth, parse_seconds
 
-__all__ = ["MAX_LINKS", "MAX_NODES", "NodeKind", "Router", "Topology", "from_edges", "per_link"]
+__all__ = [
+    "DEAD_BANDWIDTH",
+    "MAX_LINKS",
+    "MAX_NODES",
+    "NodeKind",
+    "Router",
+    "ShortestPaths",
+    "Topology",
+    "from_edges",
+    "per_link",
+]
+
+
+DEAD_BANDWIDTH = 1e-9  # of a link that is there in name only: it keeps its number, and no route uses it
+REFERENCE_BYTES = 2**20  # the message size whose time a route minimises
+_MOST_PS = 2**42  # 4.4 s; slower links cost no more, so that no sum overflows
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestPaths:
+    """Least time for a message of 1 MiB that passes no other rank: a relay needs a message of its own."""
+
+    def routes(self, topology: Topology, src: NDArray[np.int32], dst: NDArray[np.int32]) -> Ragged:
+        """Link ids from each source rank to each destination rank; a rank to itself takes none."""
+        offsets, links = _core.shortest_routes(
+            topology.num_ranks,
+            topology.num_nodes,
+            topology.link_src,
+            topology.link_dst,
+            _cost_ps(topology),
+            np.ascontiguousarray(src, np.int32),
+            np.ascontiguousarray(dst, np.int32),
+        )
+        return Ragged(offsets, links)
+
+
+def _cost_ps(topology: Topology) -> NDArray[np.int64]:
+    """Whole picoseconds per link, so that ties are exact; negative for a dead link."""
+    with np.errstate(over="ignore"):  # of links that are all but dead; the longest there is, then
+        seconds = topology.latency_s + topology.message_overhead_s + REFERENCE_BYTES / topology.bandwidth_bytes_per_s
+        cost_ps = np.clip(np.rint(seconds * 1e12), 1, _MOST_PS).astype(np.int64)
+    cost_ps[topology.bandwidth_bytes_per_s <= DEAD_BANDWIDTH] = -1
+    return cost_ps
+
 
 MAX_NODES = 1_000_000
 MAX_LINKS = 50_000_000

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
-from interlock.topology.graph import NodeKind, Topology, check_links
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH, NodeKind, Topology, check_links
 
 if TYPE_CHECKING:
     from interlock.topology.cluster import Cluster

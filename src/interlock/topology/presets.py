@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from interlock.errors import InvalidInput, named
-from interlock.topology.cluster import Cluster
+from interlock.topology.cluster import MEASURED, Cluster
 from interlock.topology.fabric import FABRICS, Fabric, fabric
 from interlock.topology.faults import Fault
-from interlock.topology.rules import MEASURED
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
 __all__ = ["CLUSTER_KEYS", "cluster", "cluster_with", "preset_names"]

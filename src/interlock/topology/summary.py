@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from interlock._native import _core
 from interlock.errors import LimitExceeded
-from interlock.topology.graph import NodeKind, Topology
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH, NodeKind, Topology
 
 __all__ = ["GraphCut", "TopologySummary", "describe", "narrowest_cut", "tightest_cut"]
 

@@ -14,7 +14,7 @@ from interlock.ragged import Ragged
 from interlock.schedule import CompactSchedule, Kind, Schedule, SlotSchedule, has_place, ordered_links, resolved_paths
 from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, FINGERPRINTS, Report, Rule, Violation, describe
 from interlock.validate.slot_schedules import check_slot_schedule, streams
 from interlock.validate.steps import check_step

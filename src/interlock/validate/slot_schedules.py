@@ -15,7 +15,7 @@ from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged, run_starts
 from interlock.schedule import Chunks, SlotSchedule
 from interlock.topology import Topology
-from interlock.topology.routing import DEAD_BANDWIDTH
+from interlock.topology.graph import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, Report, Rule, Violation, describe
 from interlock.validate.slots import ChunkGoal, SlotReport, SlotViolation, check_slot_table
 
