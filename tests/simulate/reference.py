@@ -153,8 +153,8 @@ class Run:
             return False
         if schedule.exclusive[m]:
             return bool(set(self.path[k]) & set(self.path[m]))
-        ends = [(schedule.src[each].tolist(), schedule.dst[each].tolist()) for each in (k, m)]
-        return bool(schedule.order[k] > 0) and ends[0] == ends[1]
+        named = [(schedule.slice[each], schedule.src[each].tolist(), schedule.dst[each].tolist()) for each in (k, m)]
+        return bool(schedule.order[k] > 0) and named[0] == named[1]
 
     def _open_doors(self, m: int) -> None:
         start = self.now

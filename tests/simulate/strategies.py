@@ -18,6 +18,7 @@ def bare_schedule(
     path: list[list[int]] | None = None,
     *,
     stage: list[int] | None = None,
+    slices: list[int] | None = None,
     order: list[int] | None = None,
     shares_links: bool = False,
     deps: list[list[int]] | None = None,
@@ -32,7 +33,7 @@ def bare_schedule(
         kind=np.zeros(count, np.uint8),
         phase=np.zeros(count, np.uint8),
         stage=np.array(stage or [0] * count, np.int32),
-        slice=np.zeros(count, np.int32),
+        slice=np.array(slices or [0] * count, np.int32),
         size_bytes=np.array(size_bytes, np.int64),
         path=Ragged.empty(count) if path is None else Ragged.from_lists(path),
         exclusive=np.full(count, order is not None and not shares_links),
@@ -130,9 +131,9 @@ def schedules(draw: st.DrawFn, topology: Topology, *, waits: bool = True) -> Sch
     stage = sorted(draw(st.integers(0, 3)) for _ in range(count))
     barriers = tuple(sorted(draw(st.sets(st.integers(1, 3), max_size=2))))
     of_connections = draw(st.booleans())
+    slices = [draw(st.integers(0, 1)) for _ in range(count)]
     order = list(range(count)) if draw(st.booleans()) else None
     if of_connections:
         order = [draw(st.sampled_from([0, m + 1])) for m in range(count)]
-    return bare_schedule(
-        src, dst, size_bytes, stage=stage, order=order, shares_links=of_connections, deps=deps, barriers=barriers
-    )
+    waiting = {"stage": stage, "slices": slices, "order": order, "deps": deps, "barriers": barriers}
+    return bare_schedule(src, dst, size_bytes, shares_links=of_connections, **waiting)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,9 @@ def test_a_connection_sends_one_after_the_other_beside_others_on_its_links() -> 
     assert result.finish_s.tolist() == [exactly(106.0), exactly(106.0), exactly(104.0)]
     by_link = simulate(schedule, topology, forwarding="store-and-forward")
     assert by_link.start_s.tolist() == [exactly(4.0), 0.0, 0.0]  # each of its links keeps the order
+    apart = simulate(replace(schedule, slice=np.array([0, 0, 1], np.int32)), topology)
+    assert apart.start_s.tolist() == [0.0] * 3  # every slice has a connection of its own: none waits
+    assert apart.sent_s.tolist() == [exactly(3.0), exactly(6.0), exactly(5.0)]
 
 
 def test_stages_open_one_after_the_other_at_a_rank() -> None:

@@ -467,8 +467,8 @@ def test_places_on_a_connection_are_its_own_and_may_not_go_round() -> None:
     for source, item in ((0, 0), (0, 1), (2, 2)):
         case.send(source, 1, case.whole(item))
 
-    def rules(*order: int) -> set[Rule]:
-        rows = replace(case.schedule, order=np.array(order, np.int64))
+    def rules(*order: int, slices: tuple[int, ...] = (0, 0, 0)) -> set[Rule]:
+        rows = replace(case.schedule, order=np.array(order, np.int64), slice=np.array(slices, np.int32))
         return {each.rule for each in check(rows, case.problem).violations}
 
     assert rules(1, 2, 1) == rules(2, 1, 2) == rules(0, 1, 1) == set()
@@ -476,6 +476,7 @@ def test_places_on_a_connection_are_its_own_and_may_not_go_round() -> None:
     case.rows[1].deps = [0]
     assert rules(1, 2, 1) == rules(0, 1, 1) == set()
     assert rules(2, 1, 1) == {Rule.ACYCLIC}
+    assert rules(2, 1, 1, slices=(0, 1, 0)) == rules(2, 2, 1, slices=(0, 1, 0)) == set()  # slices have their own
 
 
 def test_copy_waits_for_sums_that_still_arrive() -> None:

@@ -4,8 +4,8 @@ A server looks at its own outgoing traffic only. Pieces are sorted by size, larg
 with the least load so far. With `chunk` set, flows are first cut into chunks of that many bytes.
 
 Pieces are sent as they were assigned, one message each. The paper is silent on their order and on how many are under
-way; here a connection sends one after the other, what is on its own NIC already before what must hop there, and takes
-flows in turn, chunk by chunk, so that the hops at both ends of one piece overlap the wire of others.
+way; here a flow (two GPUs) has a connection on each rail, which sends one piece after the other. Pieces hop to the NIC
+of a neighbour one after the other too, flows in turn, so that the hops at both ends of one overlap the wire of others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rails(problem: Problem, *, seed: int = 0, chunk: Quantity | None = None) -> 
         mine = np.flatnonzero(server == own)
         rail[mine] = longest_first(far.length[mine], int(width))
     carrier = server * width + rail
-    turn = sending_order(far, carrier, problem.num_ranks)
+    turn = sending_order(far, problem.num_ranks)
     return relay(problem, local, far, carrier, flows=turn, in_turn=True)
 
 
@@ -61,10 +61,10 @@ def longest_first(lengths: NDArray[np.int64], num_rails: int) -> NDArray[np.int3
     return rail_by_piece
 
 
-def sending_order(far: Bytes, carrier: NDArray[np.int32], num_ranks: int) -> NDArray[np.int64]:
-    """The turn of each piece: what needs no hop first, then by place in its flow; each rank's next neighbour first."""
+def sending_order(far: Bytes, num_ranks: int) -> NDArray[np.int64]:
+    """The turn of each piece: by place in its flow; each rank's next neighbour first."""
     neighbour = (far.dst - far.src) % num_ranks
-    order = np.lexsort((far.src, neighbour, far.offset, carrier != far.src))
+    order = np.lexsort((far.src, neighbour, far.offset))
     turn = np.empty(len(far), np.int64)
     turn[order] = np.arange(len(far))
     return turn

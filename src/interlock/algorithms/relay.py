@@ -35,8 +35,9 @@ def relay(
     flows
         Rows with equal numbers travel together; None merges all rows with the same carrier and destination server.
     in_turn
-        Whether a connection (two ranks) hops and sends one message after the other, in the order of `flows`; otherwise
-        all at once. What has landed is handed on as it comes.
+        Whether messages follow each other in the order of `flows`: hops, those from one GPU to another; on the wire,
+        those of an item, which has a connection (a slice) of its own. Otherwise all go at once. What has landed is
+        handed on as it comes.
     """
     assert problem.cluster is not None
     width = np.int32(problem.cluster.gpus_per_server)
@@ -55,7 +56,7 @@ def relay(
         [
             local,
             hop.to_batch(Phase.BALANCE, in_turn=in_turn),
-            wire.to_batch(Phase.SCALE_OUT, wire_deps, in_turn=in_turn),
+            wire.to_batch(Phase.SCALE_OUT, wire_deps, in_turn=in_turn, slice_=wire.item if in_turn else 0),
             fan.to_batch(Phase.REDISTRIBUTE, fan_deps),
         ]
     )

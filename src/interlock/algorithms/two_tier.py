@@ -50,6 +50,11 @@ class Group:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def item(self) -> NDArray[np.int32]:
+        """The item of each message's first piece."""
+        return self.pieces.item[self.pieces.offsets[:-1]]
+
     def to_batch(
         self,
         phase: Phase,
@@ -58,11 +63,12 @@ class Group:
         stage: int = 0,
         *,
         in_turn: bool = False,
+        slice_: NDArray[np.int32] | int = 0,
     ) -> Batch:
         """Messages from the first key to the second; `in_turn`: each connection sends its own one after the other."""
         src, dst = self.keys[:, 0].astype(np.int32), self.keys[:, 1].astype(np.int32)
         order = np.arange(1, len(self) + 1) if in_turn else None
-        return Batch(src, dst, self.pieces, phase, stage, kind=kind, order=order, exclusive=False, deps=deps)
+        return Batch(src, dst, self.pieces, phase, stage, slice_, kind, order=order, exclusive=False, deps=deps)
 
 
 def demand_bytes(problem: Problem) -> Bytes:

@@ -2,8 +2,8 @@
 and how deep that puts each message.
 
 An exclusive message has a place on every link of its path. One that shares its links has a place where its `order` is
-above 0: among the messages of its connection, from the same sender to the same receiver, on each of those links. In a
-step every task has orders of its own.
+above 0: among the messages of its connection, of one slice from the same sender to the same receiver, on each of those
+links. In a step every task has orders of its own.
 
 Here all of them are orders of links: a task, and a connection with an order, has links of its own over the same
 channels.
@@ -87,8 +87,9 @@ def ordered_links(schedule: Schedule, path: Ragged, num_links: int) -> OrderedLi
         link = np.tile(link, int(schedule.tasks.task.max(initial=0)) + 1)
         values += np.where(values < num_links, np.maximum(schedule.tasks.task, 0)[row] * num_links, 0)
     own = np.flatnonzero(in_turn[row] & (path.values >= 0) & (path.values < num_links))
-    first = (ends.values[ends.offsets[row[own]]].astype(np.int64) for ends in (schedule.src, schedule.dst))
-    connection = np.unique(np.stack([*first]), axis=1, return_inverse=True)[1].reshape(-1)
+    first = (ends.values[ends.offsets[row[own]]] for ends in (schedule.src, schedule.dst))
+    named = np.stack([*first, schedule.slice[row[own]]]).astype(np.int64)
+    connection = np.unique(named, axis=1, return_inverse=True)[1].reshape(-1)
     key, lane = np.unique(connection * len(link) + values[own], return_inverse=True)
     beyond = path.values >= num_links
     values[own] = len(link) + lane

@@ -21,9 +21,9 @@ Meaning (checked by `interlock.validate`, which executes the schedule symbolical
 9. A message carries only bytes that its source contributed, or that a message it directly depends on, by itself or at
    a wait, or one before a barrier that it stands behind, brought there.
 10. A link with an exclusive message carries only exclusive messages, each with its own place in the order. Messages
-    from one rank to one rank that are not exclusive and have an `order` above 0 have their own places too, in the
-    order of their connection, which sends one when the one before has left. In a step both hold within each task;
-    messages of other tasks share the link.
+    of one slice from one rank to one rank that are not exclusive and have an `order` above 0 have their own places too,
+    in the order of their connection, which sends one when the one before has left. In a step both hold within each
+    task; messages of other tasks share the link.
 11. A copy replaces the receiver's accumulator and a reduce adds to it. At every rank, destination or not, and whether
     anyone uses the result or not: the same bytes are copied there at most once; bytes of one contributor reach it at
     most once, and never that contributor; no contribution enters a sum twice. In the end every destination holds
