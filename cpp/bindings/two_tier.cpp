@@ -146,6 +146,14 @@ void bind_decision(nb::module_& m) {
                 return std::vector<double>(self.predicted_s, self.predicted_s + kNumWays);
             },
             "Seconds by way, infinite where one is impossible or was not considered.")
+        .def_prop_ro(
+            "basis",
+            [](const TwoTierDecision& self) {
+                std::vector<std::int32_t> made;
+                for (const Basis basis : self.basis) made.push_back(static_cast<std::int32_t>(basis));
+                return made;
+            },
+            "By way, where its price comes from: 0 sums, 1 bytes that were followed, 2 messages that were run.")
         .def(
             "segments", [](const TwoTierDecision& self) { return to_table(std::span<const Segment>(self.segments)); },
             "[n, 5] src_server, dst_server, stage, first_byte, bytes; none: all tiles at once.")

@@ -141,14 +141,16 @@ double Ledger::direct_seconds() const {
     if (!goes_straight() || (!costs_.crosses_rails && ports_.ranks() > kMostCoupled)) return kNever;
     double most = 0;
     const double crowd = crowd_;
-    // A NIC begins all its messages before the first byte leaves.
+    // A NIC begins all its messages before the first byte leaves: until then nothing reaches uplinks and receivers.
     std::int32_t fewest = std::numeric_limits<std::int32_t>::max();
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         if (loads_.out_far[rank] > 0) fewest = std::min(fewest, tiles_.num_far[rank]);
     }
-    if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled) {
-        const Assignment own = assign_bytes(demand_, loads_, ports_, {0.0, {}, 0.0, false, false});
-        most = own.nic_s;
+    const double begun_s = costs_.message_overhead_s * fewest;
+    if (tiles_.largest_far > 0) {
+        most = begun_s + uplink_seconds(false);
+        if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled)
+            most = begun_s + assign_bytes(demand_, loads_, ports_, {0.0, {}, 0.0, false, false}).nic_s;
     }
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];
@@ -156,10 +158,8 @@ double Ledger::direct_seconds() const {
         if (rates_.nic[rank] <= 0) return kNever;
         most = std::max({most,
                          static_cast<double>(out) / rates_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
-                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd +
-                             costs_.message_overhead_s * fewest});
+                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd + begun_s});
     }
-    most = std::max(most, uplink_seconds(false));
     if (most > 0) most += costs_.scale_out_latency_s;
     return costs_.stage_overhead_s + std::max({most, near_seconds(), pair_s_});
 }

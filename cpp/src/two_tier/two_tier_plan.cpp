@@ -1,6 +1,7 @@
 #include "interlock/two_tier/two_tier_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "interlock/errors.hpp"
@@ -11,6 +12,7 @@
 #include "interlock/two_tier/slices.hpp"
 #include "interlock/two_tier/tiles.hpp"
 #include "interlock/two_tier/timetable.hpp"
+#include "interlock/two_tier/trial_run.hpp"
 
 namespace interlock {
 namespace {
@@ -28,14 +30,13 @@ public:
           rates_(rates),
           costs_(costs),
           ports_(ports),
-          may_give_turns_(may_give_turns),
+          has_time_(may_give_turns && ports.ranks() <= kMostTimed && ports.count() == ports.first_uplink()),
           ledger_(demand, rates, costs, ports),
           slices_(ledger_, rates, costs),
           tiles_(ledger_.tiles()) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
-        double predicted_s[kNumWays] = {kNever, kNever, kNever, kNever};
         const double slices_per_lane = slices > 0 ? slices : slices_.choose();
         const auto cut = [&](TwoTierDecision& decision) {
             decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
@@ -44,40 +45,47 @@ public:
         // Sums suffice to choose where ports inside servers have time to spare and NICs are alike.
         const bool may_follow = ports_.ranks() <= kMostFollowed;
         const bool must_follow =
-            may_follow && (only >= 0 || ledger_.ports_matter() || !is_even() || ports_.couples_ends());
-        const auto follow = [&](const TwoTierDecision& decision) {
-            return queue_seconds(demand_, decision, ports_, costs_);
-        };
-        TwoTierDecision burst, staged, detour;
+            may_follow &&
+            (only >= 0 || ledger_.ports_matter() || !is_even() || ports_.couples_ends() || may_be_timed(1));
+        Candidate &direct = at(Way::kDirect), &burst = at(Way::kBurst), &staged = at(Way::kStaged),
+                  &detour = at(Way::kDetour);
         if (wanted(Way::kBurst) && has_rails) {
-            burst = make_burst();
-            cut(burst);
-            predicted_s[1] = must_follow
-                                 ? follow(burst)
-                                 : ledger_.burst_seconds({slices_per_lane, burst.slice_bytes}, ports_seconds(burst));
+            burst.decision = make_burst();
+            cut(burst.decision);
+            if (must_follow) follow(burst);
+            else
+                burst.sum(ledger_.burst_seconds({slices_per_lane, burst.decision.slice_bytes},
+                                                ports_seconds(burst.decision)));
         }
-        const auto is_any = [&] { return std::ranges::any_of(predicted_s, [](double s) { return s < kNever; }); };
         // Who asks for slices wants a way that has some, where there is one.
         const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
-        if (wanted(Way::kDirect) && may_be_whole) predicted_s[0] = ledger_.direct_seconds();
+        if (wanted(Way::kDirect) && may_be_whole) {
+            direct.decision = started(Way::kDirect);
+            direct.sum(ledger_.direct_seconds());
+        }
         // Timetables, the assignment and the stages are most of the work: not made where they can gain nothing that is
         // worth telling.
         const auto may_gain = [&](double least_s) {
-            return only >= 0 || least_s * (1 + kToldApart) < std::ranges::min(predicted_s);
+            if (only >= 0) return true;
+            do {
+                if (least_s * (1 + kToldApart) < best().seconds) return true;
+            } while (run(best()));
+            return false;
         };
-        if (predicted_s[1] < kNever && may_be_timed(1) && may_gain(ledger_.least_detour_seconds()))
-            give_turns(burst, predicted_s[1]);
+        if (burst.seconds < kNever && may_be_timed(1) && may_gain(ledger_.least_detour_seconds())) give_turns(burst);
         // Sums miss what slices of a detour wait for and whom they crowd: it is believed only where it can be followed.
         const bool may_believe = may_follow || only >= 0 || !has_rails;
         if (wanted(Way::kDetour) && may_be_whole && may_believe && may_gain(ledger_.least_detour_seconds()) &&
             (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
-            detour = make_detour();
-            cut(detour);
-            if (detour.assignment.is_whole)
-                predicted_s[3] = must_follow
-                                     ? follow(detour)
-                                     : ledger_.detour_seconds(detour.assignment, {slices_per_lane, detour.slice_bytes});
-            if (detour.assignment.is_whole && may_be_timed(tiles_.width)) give_turns(detour, predicted_s[3]);
+            detour.decision = make_detour();
+            cut(detour.decision);
+            if (detour.decision.assignment.is_whole) {
+                if (must_follow) follow(detour);
+                else
+                    detour.sum(ledger_.detour_seconds(detour.decision.assignment,
+                                                      {slices_per_lane, detour.decision.slice_bytes}));
+                if (may_be_timed(tiles_.width)) give_turns(detour);
+            }
         }
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
         const bool may_take_turns =
@@ -85,47 +93,68 @@ public:
                           (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
-            staged = make_staged(stages_s);
-            cut(staged);
-            if (staged.pace == Pace::kExclusive) {
-                predicted_s[2] = must_follow ? follow(staged)
-                                             : ledger_.staged_seconds({staged.segments, staged.num_stages, stages_s});
-            } else {
-                predicted_s[2] =
-                    may_follow ? follow(staged)
-                               : ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)});
-            }
+            staged.decision = make_staged(stages_s);
+            cut(staged.decision);
+            const bool is_window = staged.decision.pace != Pace::kExclusive;
+            if (is_window ? may_follow : must_follow) follow(staged);
+            else
+                staged.sum(
+                    is_window
+                        ? ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)})
+                        : ledger_.staged_seconds({staged.decision.segments, staged.decision.num_stages, stages_s}));
         }
-        require(is_any(), only >= 0 ? "this way cannot carry the traffic on this cluster"
-                                    : "two servers must talk but no rail joins them");
-        const auto choose = [&] {
-            auto best = static_cast<std::int32_t>(std::min_element(predicted_s, predicted_s + kNumWays) - predicted_s);
-            // Of ways that cannot be told apart, sending straight is simplest, and the lanes of a burst follow traffic
-            // that drifts.
-            for (const std::int32_t simpler : {0, 1}) {
-                if (best >= 2 && predicted_s[simpler] < (1 + kToldApart) * predicted_s[best]) best = simpler;
-            }
-            return best;
-        };
-        auto best = only >= 0 ? only : choose();
-        if (best == 3 && may_follow && !must_follow && detour.turns.empty()) {
-            predicted_s[3] = follow(detour);
-            best = choose();
+        require(best().seconds < kNever, only >= 0 ? "this way cannot carry the traffic on this cluster"
+                                                   : "two servers must talk but no rail joins them");
+        // Who wins by a price that can be made surer must win by that too.
+        Candidate* chosen = &choose();
+        while (may_follow && (chosen == &detour && detour.basis == Basis::kSummed ? follow(detour) : run(*chosen)))
+            chosen = &choose();
+        TwoTierDecision decision = std::move(chosen->decision);
+        for (std::size_t way = 0; way < kNumWays; ++way) {
+            decision.predicted_s[way] = candidates_[way].seconds;
+            decision.basis[way] = candidates_[way].basis;
         }
-        TwoTierDecision decision = best == 1   ? std::move(burst)
-                                   : best == 2 ? std::move(staged)
-                                   : best == 3 ? std::move(detour)
-                                               : started(Way::kDirect);
-        std::ranges::copy(predicted_s, decision.predicted_s);
-        // Each has a link of its own, or nothing else wants the ports.
-        if (!costs_.is_switched || tiles_.largest_far == 0)
-            decision.local_window = static_cast<std::int32_t>(rates_.width);
-        if (decision.way == Way::kDirect) return decision;
-        if (decision.way == Way::kDetour) decision.local_window = static_cast<std::int32_t>(rates_.width);
         return decision;
     }
 
 private:
+    /// A way with its price.
+    struct Candidate {
+        TwoTierDecision decision;
+        double seconds = kNever;
+        Basis basis = Basis::kSummed;
+
+        void sum(double summed_s) { seconds = summed_s; }
+    };
+    [[nodiscard]] Candidate& at(Way way) { return candidates_[static_cast<std::size_t>(way)]; }
+    [[nodiscard]] Candidate& best() { return *std::ranges::min_element(candidates_, {}, &Candidate::seconds); }
+    /// Of ways that cannot be told apart, sending straight is simplest, and the lanes of a burst follow traffic that
+    /// drifts.
+    [[nodiscard]] Candidate& choose() {
+        Candidate* chosen = &best();
+        for (const Way simpler : {Way::kDirect, Way::kBurst}) {
+            const bool is_simple = chosen == &at(Way::kDirect) || chosen == &at(Way::kBurst);
+            const bool are_told = chosen->basis == Basis::kRun && at(simpler).basis == Basis::kRun;
+            if (!is_simple && !are_told && at(simpler).seconds < (1 + kToldApart) * chosen->seconds)
+                chosen = &at(simpler);
+        }
+        return *chosen;
+    }
+
+    bool follow(Candidate& candidate) const {
+        candidate.seconds = queue_seconds(demand_, candidate.decision, ports_, costs_);
+        candidate.basis = Basis::kFollowed;
+        return true;
+    }
+    /// Its messages in the simulator, where its bytes were only followed and there is time for it.
+    /// @returns whether the price is new
+    bool run(Candidate& candidate) const {
+        if (!has_time_ || candidate.basis != Basis::kFollowed) return false;
+        candidate.seconds = trial_seconds(demand_, candidate.decision, ports_, costs_);
+        candidate.basis = Basis::kRun;
+        return true;
+    }
+
     [[nodiscard]] TwoTierDecision started(Way way) const {
         TwoTierDecision decision;
         decision.servers = tiles_.servers;
@@ -134,6 +163,9 @@ private:
         decision.has_links = !costs_.is_switched;
         decision.slice_bytes.assign(tiles_.servers, 0);
         decision.tile_bytes = tiles_.bytes;
+        // Each has a link of its own, or nothing else wants the ports.
+        if (!costs_.is_switched || tiles_.largest_far == 0 || way == Way::kDetour)
+            decision.local_window = static_cast<std::int32_t>(rates_.width);
         decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
         const double rate = std::min(ports_.link_rate(), std::ranges::max(rates_.nic));
         const double message_bytes = costs_.message_overhead_s * rate;
@@ -194,22 +226,24 @@ private:
         return decision;
     }
 
-    /// Where ports inside servers are short of time or a NIC has more senders than the fabric bears, and no two messages
-    /// need to share a port.
+    /// Where ports inside servers are short of time or a NIC has more senders than the fabric bears.
     /// @param senders of each server to a NIC
     [[nodiscard]] bool may_be_timed(std::size_t senders) const {
-        return may_give_turns_ && ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink() &&
+        return has_time_ &&
                (ledger_.ports_matter() ||
                 (costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) < (tiles_.servers - 1) * senders));
     }
     /// Messages in a timetable, where that takes less time than ports that are shared.
-    void give_turns(TwoTierDecision& way, double& predicted_s) const {
+    void give_turns(Candidate& candidate) const {
+        TwoTierDecision& way = candidate.decision;
         const double enough_s = (1 + kToldApart) * ledger_.least_detour_seconds();
         const auto consider = [&](const PieceBytes& pieces) {
-            if (predicted_s <= enough_s && !way.turns.empty()) return;
+            if (candidate.seconds <= enough_s && !way.turns.empty()) return;
             Timetable timetable = make_timetable(timed_rows(demand_, way, pieces), ports_, costs_, enough_s);
-            if (timetable.seconds >= predicted_s) return;
-            predicted_s = timetable.seconds;
+            if (timetable.seconds >= candidate.seconds && (!run(candidate) || timetable.seconds >= candidate.seconds))
+                return;
+            candidate.seconds = timetable.seconds;
+            candidate.basis = Basis::kRun;
             way.turns = std::move(timetable.turns);
             way.pieces = pieces;
         };
@@ -281,10 +315,11 @@ private:
     const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
-    bool may_give_turns_;
+    bool has_time_;  // for timetables and trial runs: a matter of milliseconds where no uplinks are shared
     const Ledger ledger_;
     const Slices slices_;
     const Tiles& tiles_;
+    std::array<Candidate, kNumWays> candidates_;
 };
 
 /// Bytes of tiles as the decision left them.

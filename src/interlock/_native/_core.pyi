@@ -167,6 +167,12 @@ class TwoTierDecision:
         Seconds by way, infinite where one is impossible or was not considered.
         """
 
+    @property
+    def basis(self) -> list[int]:
+        """
+        By way, where its price comes from: 0 sums, 1 bytes that were followed, 2 messages that were run.
+        """
+
     def segments(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)]:
         """
         [n, 5] src_server, dst_server, stage, first_byte, bytes; none: all tiles at once.

@@ -14,7 +14,8 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
    from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
    by NIC rate that leave busy ports inside servers time (burst);
 4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports. `Ledger`: they are summed
-   up, where ports inside servers have time to spare and NICs are alike, and beyond 128 ranks;
+   up, where ports inside servers have time to spare and NICs are alike, and beyond 128 ranks. `trial_seconds`: what
+   would win by followed bytes is run, up to 64 ranks;
 5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
 6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
    they are asked for.
@@ -76,8 +77,9 @@ def adaptive(
 def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0, may_give_turns: bool = False) -> Planner:
     """A planner for one cluster; what depends only on the cluster is done here.
 
-    Timetables (`may_give_turns`) fit ports that nothing else wants, take milliseconds to make, and a rank finds its
-    turns from all rows: not for a planner that is asked between two steps of a job, nor for moves beside others.
+    Timetables (`may_give_turns`) fit ports that nothing else wants, take milliseconds to make, as the trial runs do
+    that come with them, and a rank finds its turns from all rows: not for a planner that is asked between two steps of
+    a job, nor for moves beside others.
     """
     return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices, may_give_turns)
 

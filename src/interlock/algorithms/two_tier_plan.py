@@ -28,7 +28,7 @@ from interlock.schedule import (
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["Pace", "TwoTierPlan", "Way", "check_ends", "check_fit", "check_straight"]
+__all__ = ["Basis", "Pace", "TwoTierPlan", "Way", "check_ends", "check_fit", "check_straight"]
 
 
 class Way(IntEnum):
@@ -46,6 +46,14 @@ class Pace(IntEnum):
     BURST = 0  # all at once
     EXCLUSIVE = 1  # one at a time; links keep the order
     WINDOW = 2  # a few at a time, by waiting for an earlier one at either end
+
+
+class Basis(IntEnum):
+    """Where a price comes from."""
+
+    SUMMED = 0  # seconds that ports are busy
+    FOLLOWED = 1  # bytes, through the queues of ports
+    RUN = 2  # the messages themselves, in the simulator or a timetable
 
 
 def check_ends(
@@ -136,10 +144,10 @@ class TwoTierPlan(CompactSchedule):
 
     @property
     def reason(self) -> str:
-        """Why this way, in words."""
+        """Why this way, in words: every price that was made, and where it comes from."""
         times = ", ".join(
-            f"{way.name.lower()} {seconds * 1e6:.0f} us"
-            for way, seconds in zip(Way, self.decision.predicted_s, strict=True)
+            f"{way.name.lower()} {seconds * 1e6:.0f} us ({Basis(basis).name.lower()})"
+            for way, seconds, basis in zip(Way, self.decision.predicted_s, self.decision.basis, strict=True)
             if np.isfinite(seconds)
         )
         turns = " in turns" if self.is_timed else ""

@@ -32,6 +32,13 @@ enum class Way : std::int32_t {
 };
 inline constexpr std::size_t kNumWays = 4;
 
+/// Where a price comes from.
+enum class Basis : std::int32_t {
+    kSummed = 0,    ///< what ports are busy for
+    kFollowed = 1,  ///< bytes through the queues of ports
+    kRun = 2,       ///< the messages themselves, in the simulator or a timetable
+};
+
 /// How the routes of a detour are cut that has turns; nothing: as lanes whose slices share messages.
 struct PieceBytes {
     std::int64_t wire = 0, hop = 0;  ///< of what takes NICs, and of what does not
@@ -42,6 +49,7 @@ struct TwoTierDecision {
     std::size_t servers = 0, width = 0;
     Way way = Way::kDirect;
     double predicted_s[kNumWays] = {};
+    Basis basis[kNumWays] = {};
     std::vector<Segment> segments;  ///< of a staged plan; otherwise every tile is one segment
     NicTargets targets;
     std::vector<std::int64_t> slice_bytes;  ///< [servers]
@@ -88,7 +96,8 @@ private:
 ///
 /// @param only considers this way alone where it is not negative
 /// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
-/// @param may_give_turns messages may hold ports alone, in a timetable: good where nothing else wants these
+/// @param may_give_turns messages may hold ports alone, in a timetable: good where nothing else wants these, and where
+/// there are milliseconds to plan, so that prices are also run
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
                               const Ports& ports, std::int32_t only, std::int32_t slices, bool may_give_turns);
 
