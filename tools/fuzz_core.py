@@ -261,7 +261,6 @@ def rest() -> None:
         _core.check_slot_table(table, *goal, False)
         _core.replay_slots(table, *ring, 4, 4)
         _core.slot_table_roots(table, ring[0], 4, 4)
-    _core.check_transfers(wide(0, 0), wide(5, 5), narrow(0, 1), narrow(0, 1), wide(*[0] * 4), *goal)
     _core.run_tasks(
         narrow(0, 0, 1), np.ones(3), np.zeros(3), wide(0, 1, 2), wide(0, 0, 1, 2), narrow(0, 1), narrow(1, 2)
     )

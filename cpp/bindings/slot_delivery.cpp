@@ -13,14 +13,6 @@ using namespace nb::literals;
 
 namespace {
 
-using FindingColumns =
-    std::tuple<Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int32_t>, std::int64_t>;
-
-FindingColumns columns(Findings&& found) {
-    return {column(std::move(found.rule)), column(std::move(found.message)), column(std::move(found.rank)),
-            column(std::move(found.item)), found.total};
-}
-
 template <typename Chunk>
 void bind_table(nb::module_& m) {
     m.def(
@@ -30,8 +22,10 @@ void bind_table(nb::module_& m) {
             const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
                                  as_span(link_dst), num_nodes};
             require(table.shape(1) == link_src.size(), "the table must have one column per link");
-            auto checked = without_gil([&] { return check_slot_table<Chunk>(as_span(table), goal, is_reversed); });
-            return std::tuple_cat(columns(std::move(checked.found)), std::tuple(checked.num_transfers));
+            auto [found, num_transfers] =
+                without_gil([&] { return check_slot_table<Chunk>(as_span(table), goal, is_reversed); });
+            return std::tuple(column(std::move(found.rule)), column(std::move(found.message)),
+                              column(std::move(found.rank)), column(std::move(found.item)), found.total, num_transfers);
         },
         "table"_exact, "origin"_exact, "destination_offsets"_exact, "destinations"_exact, "link_src"_exact,
         "link_dst"_exact, "num_nodes"_a, "is_reversed"_a,
@@ -55,21 +49,6 @@ void bind_table(nb::module_& m) {
 void bind_slot_delivery(nb::module_& m) {
     bind_table<std::uint16_t>(m);
     bind_table<std::uint32_t>(m);
-    m.def(
-        "check_transfers",
-        [](const I64& start_ticks, const I64& ticks, const I32& link, const I32& chunk, const I64& latency_ticks,
-           const I32& origin, const I64& destination_offsets, const I32& destinations, const I32& link_src,
-           const I32& link_dst, std::int32_t num_nodes) {
-            const TransferTable transfers{as_span(start_ticks), as_span(ticks), as_span(link), as_span(chunk),
-                                          as_span(latency_ticks)};
-            const ChunkGoal goal{as_span(origin), as_csr(destination_offsets, destinations), as_span(link_src),
-                                 as_span(link_dst), num_nodes};
-            return columns(without_gil([&] { return check_transfers(transfers, goal); }));
-        },
-        "start_ticks"_exact, "ticks"_exact, "link"_exact, "chunk"_exact, "latency_ticks"_exact, "origin"_exact,
-        "destination_offsets"_exact, "destinations"_exact, "link_src"_exact, "link_dst"_exact, "num_nodes"_a,
-        "Check transfers of one chunk each, in order of start. Returns rule, transfer, node, chunk and the number of "
-        "findings.");
 }
 
 }  // namespace interlock::bindings

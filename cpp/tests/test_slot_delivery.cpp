@@ -64,22 +64,6 @@ void reversal_swaps_ends_and_slots() {
     CHECK(check_slot_table<std::uint16_t>(backwards, reversed, false).found.total > 0);
 }
 
-void transfers_hold_links_and_travel() {
-    const Ring ring(2);
-    const std::vector<std::int64_t> latency{3, 3};
-    const std::vector<std::int32_t> link{0, 1}, chunk{0, 1};
-    const std::vector<std::int64_t> start{0, 2}, ticks{5, 5};
-    CHECK(check_transfers({start, ticks, link, chunk, latency}, ring.goal()).total == 0);
-    const std::vector<std::int32_t> same{0, 0};
-    CHECK(broke(check_transfers({start, ticks, same, chunk, latency}, ring.goal()), Rule::exclusive_link));
-    const std::vector<std::int32_t> unknown{0, 2};
-    CHECK(broke(check_transfers({start, ticks, unknown, chunk, latency}, ring.goal()), Rule::link_exists));
-    const std::vector<std::int64_t> late{2, 0};
-    CHECK_THROWS(check_transfers({late, ticks, link, chunk, latency}, ring.goal()), InvalidInput);
-    const std::vector<std::int64_t> forever{INT64_MAX, INT64_MAX};
-    CHECK_THROWS(check_transfers({start, forever, link, chunk, latency}, ring.goal()), InvalidInput);
-}
-
 void random_tables_never_crash() {
     std::mt19937 random(5);
     for (int round = 0; round < 2000; ++round) {
@@ -100,7 +84,6 @@ void random_tables_never_crash() {
 int main() {
     ring_is_valid_and_each_change_is_not();
     reversal_swaps_ends_and_slots();
-    transfers_hold_links_and_travel();
     random_tables_never_crash();
     return 0;
 }

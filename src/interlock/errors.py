@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import index
 from typing import TypeVar
 
-__all__ = ["InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "named", "nearest"]
+__all__ = ["check_whole", "InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "named", "nearest"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + textwrap.shorten(", ".join(names), 700, placeholder=" ...")
+
+
+def check_whole(value: object, name: str, least: int, most: int | None = None) -> int:
+    """The whole number, if it is one and within limits."""
+    try:
+        number = None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        rule = f"of at least {least}" if most is None else f"between {least} and {most}"
+        raise InvalidInput(f"{name}={value!r} must be a whole number {rule}")
+    return number
 
 
 def named(known: Mapping[str, T], name: object, what: str) -> T:

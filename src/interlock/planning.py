@@ -422,7 +422,7 @@ def plan(
     """
     check_effort(effort)
     if isinstance(cluster, Step):
-        return _plan_step(cluster, traffic, algorithm, previous, seed, effort, parameters)
+        return _plan_step(cluster, traffic, algorithm, previous, seed, parameters)
     if traffic is None:
         raise InvalidInput("traffic is missing; it must be a demand (see il.traffic), or the first argument a step")
     if effort == "simulate":
@@ -443,7 +443,6 @@ def _plan_step(
     algorithm: str,
     previous: Plan | None,
     seed: int,
-    effort: str,
     parameters: Mapping[str, object],
 ) -> Plan:
     from interlock.steps import WAYS, LonePlans

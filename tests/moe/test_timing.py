@@ -23,10 +23,9 @@ from interlock.moe import (
     paper_layers,
     uniform_traffic,
 )
-from interlock.moe.comparison import compare_schemes, lower_bound_s
+from interlock.moe.comparison import choose_replicas, compare_schemes, lower_bound_s
 from interlock.moe.constants import H200, MEASURED, ORIGIN, PAPER_RATE, Origin, list_flits
 from interlock.moe.fluid import fluid_time_s, loads, useless_nvls_traffic
-from interlock.moe.replicas import choose_replicas
 from interlock.moe.tiles import cut_chunks, cut_tiles
 from interlock.traffic import Routing, eplb_placement, read_routing
 

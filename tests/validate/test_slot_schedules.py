@@ -14,8 +14,7 @@ from interlock.problem import Items, Problem, RankSets, demand_problem
 from interlock.schedule import Chunks, SlotSchedule
 from interlock.topology import from_edges
 from interlock.validate import Rule, check
-from interlock.validate.slot_schedules import streams
-from interlock.validate.slots import SlotViolation
+from interlock.validate.slot_schedules import SlotViolation, streams
 
 REST = 2**16 - 1
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
-from interlock.validate import ChunkGoal, Rule, Transfers, check_slot_table, check_transfers
+from interlock.validate import ChunkGoal, Rule, check_slot_table
 
 NOTHING = 2**16 - 1
 
@@ -25,18 +24,6 @@ def ring_table(num_nodes: int) -> np.ndarray:
     """All-Gather round the ring: in slot s, link l passes on the chunk of s nodes before."""
     slot, link = np.mgrid[: num_nodes - 1, :num_nodes]
     return np.ascontiguousarray((link - slot) % num_nodes, np.uint16)
-
-
-def as_transfers(table: np.ndarray, ticks: int = 5, latency: int = 0) -> Transfers:
-    """The same table as transfers, slot after slot."""
-    slot, link = np.nonzero(table != NOTHING)
-    return Transfers(
-        (slot * (ticks + latency)).astype(np.int64),
-        np.full(len(slot), ticks, np.int64),
-        link.astype(np.int32),
-        table[slot, link].astype(np.int32),
-        np.full(table.shape[1], latency, np.int64),
-    )
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
@@ -62,33 +49,6 @@ def test_missing_chunk_names_node_and_chunk() -> None:
     table[2, 1] = NOTHING
     report = check_slot_table(table, ring_goal(4))
     assert [(v.rule, v.entry, v.node, v.chunk) for v in report.violations] == [(Rule.DESTINATION_HOLDS, None, 2, 3)]
-
-
-def test_link_that_carries_two_transfers_at_once_is_caught() -> None:
-    transfers = as_transfers(ring_table(4), ticks=5)
-    assert check_transfers(transfers, ring_goal(4)).valid
-    longer = Transfers(
-        transfers.start_ticks, transfers.ticks + 1, transfers.link, transfers.chunk, transfers.latency_ticks
-    )
-    assert Rule.EXCLUSIVE_LINK in {v.rule for v in check_transfers(longer, ring_goal(4)).violations}
-
-
-def test_latency_delays_arrival_but_not_the_link() -> None:
-    transfers = as_transfers(ring_table(4), ticks=5, latency=3)
-    assert check_transfers(transfers, ring_goal(4)).valid
-    later = Transfers(
-        transfers.start_ticks, transfers.ticks, transfers.link, transfers.chunk, transfers.latency_ticks + 1
-    )
-    rules = {v.rule for v in check_transfers(later, ring_goal(4)).violations}
-    assert rules == {Rule.HELD_BEFORE_SENT}
-
-
-def test_transfers_out_of_order_are_refused() -> None:
-    transfers = as_transfers(ring_table(4))
-    backwards = Transfers(*(np.ascontiguousarray(c[::-1]) for c in (transfers.start_ticks, transfers.ticks)),
-                          transfers.link, transfers.chunk, transfers.latency_ticks)  # fmt: skip
-    with pytest.raises(InvalidInput, match="in order of start"):
-        check_transfers(backwards, ring_goal(4))
 
 
 def reference_is_valid(table: np.ndarray, goal: ChunkGoal) -> bool:
@@ -125,7 +85,6 @@ def test_changed_tables_are_judged_as_the_reference_does(num_nodes: int, changes
         table[slot % len(table), link % num_nodes] = NOTHING if chunk < 0 else chunk
     expected = reference_is_valid(table, goal)
     assert check_slot_table(table, goal).valid == expected
-    assert check_transfers(as_transfers(table), goal).valid == expected
     each = ChunkGoal(
         goal.origin, Ragged.from_lists([[0, num_nodes - 1]] * num_nodes), goal.link_src, goal.link_dst, num_nodes
     )

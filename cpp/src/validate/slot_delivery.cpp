@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <limits>
-#include <queue>
 #include <vector>
 
 #include "interlock/arithmetic.hpp"
@@ -68,14 +67,6 @@ void check_destinations(const ChunkGoal& goal, const ChunkBits& held, Findings& 
         for (const std::int32_t node : goal.destinations[chunk])
             if (!held.has(node, chunk)) report(node, chunk);
 }
-
-struct Arrival {
-    std::int64_t tick;
-    std::int32_t node;
-    std::int32_t chunk;
-
-    bool operator>(const Arrival& other) const { return tick > other.tick; }
-};
 
 }  // namespace
 
@@ -163,51 +154,5 @@ template std::vector<std::int32_t> slot_table_roots(std::span<const std::uint16_
                                                     std::size_t, std::int32_t);
 template std::vector<std::int32_t> slot_table_roots(std::span<const std::uint32_t>, std::span<const std::int32_t>,
                                                     std::size_t, std::int32_t);
-
-Findings check_transfers(const TransferTable& transfers, const ChunkGoal& goal) {
-    goal.check();
-    const std::size_t count = transfers.start_ticks.size();
-    require(transfers.ticks.size() == count && transfers.link.size() == count && transfers.chunk.size() == count,
-            "transfer columns must have equal length");
-    require(transfers.latency_ticks.size() == goal.link_src.size(), "latency_ticks must have one entry per link");
-    require(std::is_sorted(transfers.start_ticks.begin(), transfers.start_ticks.end()),
-            "transfers must be in order of start");
-    constexpr std::int64_t kLate = std::numeric_limits<std::int64_t>::max() / 4;  // sums of three stay in range
-    const auto in_range = [](std::int64_t ticks) { return ticks >= 0 && ticks <= kLate; };
-    for (const auto column : {transfers.start_ticks, transfers.ticks, transfers.latency_ticks})
-        require(std::all_of(column.begin(), column.end(), in_range), "ticks must be between 0 and 2^61");
-    Findings found;
-    ChunkBits held = at_start(goal);
-    ChunkBits coming = held;  // also what is on its way
-    std::vector<std::int64_t> free_at(goal.link_src.size(), 0);
-    std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> on_the_way;
-    for (std::size_t t = 0; t < count; ++t) {
-        const std::int64_t start = transfers.start_ticks[t];
-        const std::int32_t chunk = transfers.chunk[t];
-        const std::int32_t link = transfers.link[t];
-        const auto report = [&](Rule rule, std::int32_t node) {
-            found.add(rule, static_cast<std::int64_t>(t), node, chunk);
-        };
-        if (link < 0 || at(link) >= goal.link_src.size()) {
-            report(Rule::link_exists, -1);
-            continue;
-        }
-        if (chunk < 0 || at(chunk) >= goal.origin.size()) {
-            report(Rule::item_exists, -1);
-            continue;
-        }
-        for (; !on_the_way.empty() && on_the_way.top().tick <= start; on_the_way.pop())
-            held.set(on_the_way.top().node, at(on_the_way.top().chunk));
-        const std::int32_t from = goal.link_src[at(link)];
-        const std::int32_t to = goal.link_dst[at(link)];
-        if (free_at[at(link)] > start) report(Rule::exclusive_link, from);
-        if (!held.has(from, at(chunk))) report(Rule::held_before_sent, from);
-        if (!coming.set(to, at(chunk))) report(Rule::arrives_once, to);
-        free_at[at(link)] = start + transfers.ticks[t];
-        on_the_way.push({free_at[at(link)] + transfers.latency_ticks[at(link)], to, chunk});
-    }
-    check_destinations(goal, coming, found);
-    return found;
-}
 
 }  // namespace interlock

@@ -42,7 +42,6 @@ class Chosen(Wrapped):
 
     @property
     def reason(self) -> str:
-        """Why this algorithm, in words."""
         return self.explain()
 
     @property
@@ -51,19 +50,15 @@ class Chosen(Wrapped):
         return self.compact.predicted_s if self.timed_s is None else self.timed_s
 
     def expand(self) -> Schedule:
-        """All rows."""
         return self.compact.expand()
 
     def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
         return self.compact.iter_messages()
 
     def rows_of(self, rank: int) -> Schedule:
-        """One rank's rows."""
         return self.compact.rows_of(rank)
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
-        """What the chosen algorithm decided."""
         return self.compact.decided()
 
 

@@ -13,9 +13,10 @@ from itertools import pairwise
 
 from interlock.algorithms.channels import Channel, blocks_of_trees, gate_channels, schedule_channels
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing, whole_number
+from interlock.algorithms.rounds import group_members, refuses_missing
 from interlock.algorithms.trees import Tree, along_trees, moves_along, unroutable_trees
 from interlock.collectives import CollectiveKind
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
 
@@ -24,7 +25,7 @@ __all__ = ["ALGORITHM", "double_tree", "pair_of_trees"]
 
 def double_tree(problem: Problem, *, seed: int = 0, blocks: int | None = None) -> Schedule:
     """Both trees at once. `blocks` of each tree's share; None chooses by the alpha-beta model."""
-    given = None if blocks is None else whole_number(blocks, "blocks")
+    given = None if blocks is None else check_whole(blocks, "blocks", 1)
     channels = _channels(problem)
     if not channels:
         return along_trees(problem, _trees(problem), given)

@@ -14,7 +14,7 @@ from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.relay import relay
 from interlock.algorithms.spray import cut_evenly
 from interlock.algorithms.two_tier import Bytes, demand_bytes, local_batch
-from interlock.errors import InvalidInput
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.schedule import Pieces, Schedule
 from interlock.topology.uplinks import flow_hash
@@ -26,8 +26,7 @@ def ecmp(problem: Problem, *, seed: int = 0, flows: int = 1) -> Schedule:
     """One path per flow, by hash; `flows` per pair of ranks."""
     cluster = problem.cluster
     assert cluster is not None
-    if isinstance(flows, bool) or not isinstance(flows, int) or not 1 <= flows <= 1024:
-        raise InvalidInput(f"flows={flows!r} must be a whole number between 1 and 1024")
+    check_whole(flows, "flows", 1, 1024)
     if cluster.fabric.ecmp_radix is not None and cluster.scale_out != "rail":
         return straight(problem, cut_evenly(demand_bytes(problem), flows)[0])
     width = np.int32(cluster.gpus_per_server)

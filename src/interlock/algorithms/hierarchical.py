@@ -32,9 +32,9 @@ from interlock.algorithms.rounds import (
     refuses_missing,
     schedule_moves,
     unroutable,
-    whole_number,
 )
 from interlock.collectives import CollectiveKind
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
 
@@ -91,7 +91,7 @@ def _on_cluster(problem: Problem, ranks: Ids, slices: int | None) -> Schedule:
         slices = _num_slices(problem, ranks[:, gates], width, adds + copies)
     shares, owner = owned_parts(problem)
     home, place = (column[owner] for column in _places(problem, ranks))
-    parts, share, number, gate = _cut_by_gates(shares, place, gates, whole_number(slices, "slices"))
+    parts, share, number, gate = _cut_by_gates(shares, place, gates, check_whole(slices, "slices", 1))
     # Sums that all receive may as well end at the gate; others begin or end a hop beside it.
     home, place = home[share], gate if adds and copies else place[share]
     is_beside = place != gate

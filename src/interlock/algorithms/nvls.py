@@ -21,10 +21,10 @@ from interlock.algorithms.rounds import (
     group_members,
     owned_parts,
     refuses_missing,
-    whole_number,
 )
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Link, best_blocks
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.ragged import Ragged, run_starts
 from interlock.schedule import Chunks, Kind, Routes, Schedule, TransferSchedule, empty_schedule
@@ -84,7 +84,7 @@ def nvls(problem: Problem, *, seed: int = 0, slices: int | None = None) -> Sched
     if slices is None:
         slices = _num_slices(problem, len(members)) if adds and copies else 1
     shares, owner = owned_parts(problem)
-    parts, share, number = cut_each(shares, whole_number(slices, "slices"))
+    parts, share, number = cut_each(shares, check_whole(slices, "slices", 1))
     moves = SwitchMoves(problem)
     for place, rank in enumerate(members.tolist()):
         mine = np.flatnonzero(owner[share] == place)

@@ -12,9 +12,10 @@ from interlock.algorithms.channels import blocks_of_trees, gate_channels
 from interlock.algorithms.double_tree import pair_of_trees
 from interlock.algorithms.nvls import SwitchMoves, refuses_switch
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import cut_evenly, refuses_missing, whole_number
+from interlock.algorithms.rounds import cut_evenly, refuses_missing
 from interlock.algorithms.trees import Tree
 from interlock.collectives import CollectiveKind
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
 
@@ -31,7 +32,7 @@ def nvls_tree(problem: Problem, *, seed: int = 0, blocks: int | None = None) -> 
     height, count = max(tree.height for tree in trees), 2 * len(channels)
     if blocks is None:
         blocks = blocks_of_trees(problem, channels, 2 * height + 2, count, count * (4 * servers - 2))
-    parts, block = cut_evenly(problem, count * whole_number(blocks, "blocks"))
+    parts, block = cut_evenly(problem, count * check_whole(blocks, "blocks", 1))
     moves = SwitchMoves(problem)
     for chain in range(count):
         channel, tree = channels[chain // 2], trees[chain % 2]

@@ -33,10 +33,10 @@ from interlock.algorithms.rounds import (
     owned_parts,
     refuses_missing,
     schedule_moves,
-    whole_number,
 )
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import best_blocks, narrowest_link
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
 
@@ -133,7 +133,7 @@ def _in_channels(
     are on the way at any time as there are ranks."""
     assert problem.collective is not None
     count = _num_channels(problem, rings)
-    rings = rings[: count if most is None else whole_number(most, "channels")]
+    rings = rings[: count if most is None else check_whole(most, "channels", 1)]
     orders = [np.concatenate([np.array(ranks, np.int32) for ranks in channel]) for channel in rings]
     if both_ways and len(orders[0]) > 2:
         orders += [order[::-1] for order in orders]
@@ -142,7 +142,7 @@ def _in_channels(
             hops, size = len(orders[0]) - 1, int(problem.items.size_bytes.sum()) // len(orders)
             most_blocks = max(1, MOST_MESSAGES // (len(orders) * hops))
             blocks = min(best_blocks(hops, size, nic_link(problem, rings)), most_blocks)
-        parts, joined, chain = _down_chains(problem, orders, whole_number(blocks, "blocks"))
+        parts, joined, chain = _down_chains(problem, orders, check_whole(blocks, "blocks", 1))
         return schedule_channels(problem, parts, joined, chain[joined.part])
     shares, owner = owned_parts(problem)
     parts, share, chain = cut_each(shares, len(orders))
@@ -184,7 +184,7 @@ def _chain(problem: Problem, order: NDArray[np.int32], both_ways: bool, blocks: 
     if blocks is None:
         link = narrowest_link(problem.topology, order, np.roll(order, -1))
         blocks = best_blocks(len(order) - 1, int(problem.items.size_bytes.sum()) // len(orders), link)
-    parts, moves, _ = _down_chains(problem, orders, whole_number(blocks, "blocks"))
+    parts, moves, _ = _down_chains(problem, orders, check_whole(blocks, "blocks", 1))
     return schedule_moves(problem, parts, moves)
 
 

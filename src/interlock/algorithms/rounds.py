@@ -29,7 +29,6 @@ __all__ = [
     "schedule_moves",
     "schedule_turns",
     "unroutable",
-    "whole_number",
 ]
 
 Ids = NDArray[np.int64]
@@ -141,13 +140,6 @@ def unroutable(problem: Problem, src: Ids, dst: Ids) -> str | None:
     except InvalidInput as error:
         return str(error)
     return None
-
-
-def whole_number(value: object, name: str) -> int:
-    """A parameter that counts something."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(f"{name}={value!r} must be a whole number of at least 1")
-    return value
 
 
 def schedule_moves(problem: Problem, parts: Parts, moves: Moves, turn: Ids | None = None) -> Schedule:

@@ -119,7 +119,6 @@ class TwoTierPlan(CompactSchedule):
 
     @property
     def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
         return self.decision.num_stages
 
     @property
@@ -139,7 +138,6 @@ class TwoTierPlan(CompactSchedule):
 
     @property
     def predicted_s(self) -> float:
-        """Seconds that the plan is expected to take."""
         return self.decision.predicted_s[self.way]
 
     @property
@@ -179,7 +177,6 @@ class TwoTierPlan(CompactSchedule):
         return Ragged.from_counts(2 * loops, links.reshape(-1).astype(np.int32))
 
     def expand(self) -> Schedule:
-        """All rows, written out once."""
         return self.schedule
 
     def program(self, rank: int, pairs: PairStarts | None = None, own: tuple[int, int, int] = (0, 0, 0)) -> Program:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.neighbours import MAX_NODES, adjacency
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing, whole_number
+from interlock.algorithms.rounds import group_members, refuses_missing
 from interlock.algorithms.trees import Tree, along_trees
 from interlock.collectives import CollectiveKind
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 from interlock.topology import Topology
@@ -27,7 +28,7 @@ BRANCHES = 2
 
 def two_tree(problem: Problem, *, seed: int = 0, blocks: int | None = None) -> Schedule:
     """Half of the bytes along each tree. `blocks` of each half; None chooses by the alpha-beta model."""
-    return along_trees(problem, _trees(problem), None if blocks is None else whole_number(blocks, "blocks"))
+    return along_trees(problem, _trees(problem), None if blocks is None else check_whole(blocks, "blocks", 1))
 
 
 def _trees(problem: Problem) -> list[Tree]:

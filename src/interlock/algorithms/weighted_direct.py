@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from interlock.algorithms import direct
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing, whole_number
+from interlock.algorithms.rounds import group_members, refuses_missing
 from interlock.algorithms.tier_shares import cut_lines
 from interlock.algorithms.two_tier import Bytes, dependencies, group
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Tier, narrowest_link, ramp, slices_s
+from interlock.errors import check_whole
 from interlock.problem import Problem
 from interlock.ragged import matches
 from interlock.schedule import Kind, Phase, Schedule, assemble, empty_schedule
@@ -36,7 +37,7 @@ def weighted_direct(problem: Problem, *, seed: int = 0, slices: int | None = Non
     count = len(members)
     if count == 1 or len(problem.items) == 0:
         return empty_schedule()
-    weights = np.array(ramp(_best_slices(problem, members) if slices is None else whole_number(slices, "slices")))
+    weights = np.array(ramp(_best_slices(problem, members) if slices is None else check_whole(slices, "slices", 1)))
     share = _shares(problem, members)
     ends = np.cumsum((weights / weights.sum())[:, None] * share).ravel()
     cells = cut_lines(problem.items.size_bytes, np.zeros(len(problem.items), np.int64), np.append(0.0, ends))

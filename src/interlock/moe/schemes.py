@@ -279,12 +279,9 @@ class _Build:
     def tile_deps(self, arrived: int) -> Ragged:
         """The copies that bring a tile's tokens; whole waves where a scheme passes waves on."""
         c, t = self.chunks, self.tiles
-        part_gpu = c.piece_gpu[t.piece]
-        part_chunk = c.piece_chunk[t.piece]
-        is_remote = c.gpu[part_chunk] != part_gpu
         if self.how.waves is None:
-            copies = self.copy_of(part_chunk[is_remote], part_gpu[is_remote])
-            return Ragged.from_pairs(t.tile[is_remote], arrived + copies, len(t.tokens))
+            tile, copies = self.copies_of_tiles()
+            return Ragged.from_pairs(tile, arrived + copies, len(t.tokens))
         wave = c.place[c.copy_chunk] * self.how.waves // c.per_gpu
         return self.barrier(arrived + np.arange(len(c.copy_chunk)), c.copy_gpu, wave, t.slot_gpu, t.wave)
 
@@ -347,7 +344,12 @@ class _Build:
         if self.how.waves is not None:
             wave = c.place[c.copy_chunk] * self.how.waves // c.per_gpu
             return self.barrier(done + number, t.slot_gpu, t.wave, c.copy_gpu, wave)
-        part_gpu, part_chunk = c.piece_gpu[t.piece], c.piece_chunk[t.piece]
-        is_remote = c.gpu[part_chunk] != part_gpu
-        copies = self.copy_of(part_chunk[is_remote], part_gpu[is_remote])
-        return Ragged.from_pairs(copies, done + t.tile[is_remote], len(c.copy_chunk))
+        tile, copies = self.copies_of_tiles()
+        return Ragged.from_pairs(copies, done + tile, len(c.copy_chunk))
+
+    def copies_of_tiles(self) -> tuple[Ints, Ints]:
+        """Tiles, each with a copy that brought tokens to it from another GPU."""
+        c, t = self.chunks, self.tiles
+        gpu, chunk = c.piece_gpu[t.piece], c.piece_chunk[t.piece]
+        is_remote = c.gpu[chunk] != gpu
+        return t.tile[is_remote], self.copy_of(chunk[is_remote], gpu[is_remote])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.collectives import Collective, CollectiveKind
-from interlock.errors import InvalidInput
+from interlock.errors import InvalidInput, check_whole
 from interlock.problem.model import Items, Problem, RankSets, check_count
 from interlock.ragged import Ragged
 from interlock.topology import Cluster, Topology
@@ -100,9 +100,7 @@ def collective_problem(
 
 def check_chunks(chunks: int) -> int:
     """A number of chunks, if it is one."""
-    if isinstance(chunks, bool) or not isinstance(chunks, int) or not 1 <= chunks <= MAX_CHUNKS:
-        raise InvalidInput(f"chunks={chunks!r} must be a whole number between 1 and {MAX_CHUNKS}")
-    return chunks
+    return check_whole(chunks, "chunks", 1, MAX_CHUNKS)
 
 
 def _items(collective: Collective, group: NDArray[np.int32], chunks: int) -> Items:

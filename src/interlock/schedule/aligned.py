@@ -53,7 +53,6 @@ class Aligned(Wrapped):
         return align_rows(self.compact.expand(), self.align)
 
     def expand(self) -> Schedule:
-        """All rows, written out once."""
         return self.schedule
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:

@@ -155,27 +155,22 @@ class Wrapped(CompactSchedule):
 
     @property
     def reason(self) -> str:
-        """Why the other is as it is."""
         return self.compact.reason
 
     @property
     def predicted_s(self) -> float | None:
-        """What is predicted for the other."""
         return self.compact.predicted_s
 
     @property
     def num_messages(self) -> int:
-        """As many as the other's."""
         return self.compact.num_messages
 
     @property
     def num_pieces(self) -> int:
-        """As many as the other's."""
         return self.compact.num_pieces
 
     @property
     def num_stages(self) -> int:
-        """As many as the other's."""
         return self.compact.num_stages
 
 
@@ -209,17 +204,14 @@ class Schedule(CompactSchedule):
 
     @property
     def num_messages(self) -> int:
-        """Rows of the message table."""
         return len(self.size_bytes)
 
     @property
     def num_pieces(self) -> int:
-        """Rows of the piece table."""
         return len(self.pieces)
 
     @property
     def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
         return len(np.unique(self.stage))
 
     def expand(self) -> Schedule:
@@ -250,11 +242,9 @@ class Schedule(CompactSchedule):
         )
 
     def iter_messages(self) -> Iterator[Message]:
-        """Row after row."""
         return (self.message(index) for index in range(self.num_messages))
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
-        """What was decided: the rows."""
         columns = (self.src.values, self.dst.values, self.size_bytes, self.stage, self.order, self.deps.values)
         tasks = () if self.tasks is None else (self.tasks.task, self.tasks.seconds)
         return (*columns, self.pieces.offsets, self.pieces.item, self.pieces.offset, self.pieces.length, *tasks)

@@ -43,16 +43,13 @@ class SlotSchedule(CompactSchedule):
 
     @property
     def num_pieces(self) -> int:
-        """One per message."""
         return self.num_messages
 
     @property
     def num_stages(self) -> int:
-        """Slots."""
         return len(self.table)
 
     def expand(self) -> Schedule:
-        """Write out all rows; refuses above MAX_ROWS."""
         check_rows(self.num_messages)
         return self._of_links(np.arange(len(self.link_src), dtype=np.int32)).expand()
 
@@ -133,27 +130,22 @@ class TranslatedSchedule(CompactSchedule):
 
     @property
     def num_messages(self) -> int:
-        """Rows that `expand` would make."""
         orbit = self.base.route % self.num_orbits
         return len(self.image) * len(np.unique(self.base.message * np.int64(self.num_orbits) + orbit))
 
     @property
     def num_pieces(self) -> int:
-        """Piece rows that `expand` would make."""
         return len(self.image) * self.base.num_pieces
 
     @property
     def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
         return self.base.num_stages
 
     def expand(self) -> Schedule:
-        """Write out all rows; refuses above MAX_ROWS."""
         check_rows(self.num_pieces)
         return self._written().expand()
 
     def rows_of(self, rank: int) -> Schedule:
-        """One rank's messages."""
         return self._written().rows_of(rank)
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:

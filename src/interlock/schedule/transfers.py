@@ -68,21 +68,17 @@ class TransferSchedule(CompactSchedule):
 
     @property
     def num_messages(self) -> int:
-        """Rows that `expand` would make."""
         return len(self.kind)
 
     @property
     def num_pieces(self) -> int:
-        """Piece rows that `expand` would make."""
         return len(self.chunk)
 
     @property
     def num_stages(self) -> int:
-        """Distinct stages that carry traffic."""
         return len(np.unique(self.stage))
 
     def expand(self) -> Schedule:
-        """Write out all rows; refuses above MAX_ROWS."""
         check_rows(max(self.num_messages, self.num_pieces))
         offsets = np.zeros(self.num_messages + 1, np.int64)
         np.cumsum(np.bincount(self.message, minlength=self.num_messages), out=offsets[1:])
@@ -107,7 +103,6 @@ class TransferSchedule(CompactSchedule):
         )
 
     def decided(self) -> tuple[NDArray[np.generic], ...]:
-        """Chunks, and which goes where in which message."""
         chunks = (self.chunks.item, self.chunks.offset, self.chunks.length)
         return (self.route, self.chunk, self.message, self.kind, self.stage, *chunks)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, check_whole, nearest
 from interlock.units import Quantity, format_bandwidth, parse_bandwidth
 
 __all__ = ["Fault", "MissingGpu", "NicFault", "dead_nic", "describe_faults", "missing_gpu", "parse_fault", "slow_nic"]
@@ -40,17 +40,22 @@ def slow_nic(server: int, gpu: int, bandwidth: Quantity, nic: int = 0) -> NicFau
     >>> slow_nic(server=1, gpu=3, bandwidth="200 Gb/s").bandwidth_bytes_per_s
     25000000000.0
     """
-    return NicFault(_index(server, "server"), _index(gpu, "gpu"), _index(nic, "nic"), parse_bandwidth(bandwidth))
+    return NicFault(
+        check_whole(server, "server", 0),
+        check_whole(gpu, "gpu", 0),
+        check_whole(nic, "nic", 0),
+        parse_bandwidth(bandwidth),
+    )
 
 
 def dead_nic(server: int, gpu: int, nic: int = 0) -> NicFault:
     """A NIC that carries nothing."""
-    return NicFault(_index(server, "server"), _index(gpu, "gpu"), _index(nic, "nic"), 0.0)
+    return NicFault(check_whole(server, "server", 0), check_whole(gpu, "gpu", 0), check_whole(nic, "nic", 0), 0.0)
 
 
 def missing_gpu(server: int, gpu: int) -> MissingGpu:
     """A GPU that is not there; demand must not name its rank."""
-    return MissingGpu(_index(server, "server"), _index(gpu, "gpu"))
+    return MissingGpu(check_whole(server, "server", 0), check_whole(gpu, "gpu", 0))
 
 
 def parse_fault(text: str, name: str = "fault") -> Fault:
@@ -85,9 +90,3 @@ def describe_faults(faults: Sequence[Fault]) -> str:
             words.append(f"the NIC of {place} runs at {format_bandwidth(fault.bandwidth_bytes_per_s)}")
     more = [f"{len(faults) - MAX_NAMED} more"] if len(faults) > MAX_NAMED else []
     return "; ".join([*words, *more]) or "nothing"
-
-
-def _index(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"{name}={value!r} must be a whole number of at least 0")
-    return value

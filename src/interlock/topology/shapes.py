@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, check_whole, nearest
 from interlock.topology.graph import MAX_NODES, Topology, check_links, from_edges
 from interlock.units import Quantity, parse_bandwidth, parse_seconds
 
@@ -81,8 +81,7 @@ def hypercube(
     >>> hypercube(3, bandwidth="50 GB/s").num_links
     24
     """
-    if isinstance(num_dims, bool) or not isinstance(num_dims, int) or not 1 <= num_dims <= 16:
-        raise InvalidInput(f"num_dims={num_dims!r} must be a whole number between 1 and 16")
+    check_whole(num_dims, "num_dims", 1, 16)
     kinds = [(Dimension.RING, 2)] * num_dims
     return product(
         *kinds, bandwidth=bandwidth, latency=latency, message_overhead=message_overhead, name=f"hypercube:{num_dims}"

@@ -6,8 +6,7 @@ from interlock.traffic.generators import hot_expert, lognormal, random, sparse, 
 from interlock.traffic.moe_router import expert_popularity, moe, moe_routing, token_bytes
 from interlock.traffic.placement import Placement, contiguous_placement, eplb_placement
 from interlock.traffic.readers import read_demand
-from interlock.traffic.routing import Routing, RoutingStatistics
-from interlock.traffic.routing_files import read_expert_loads, read_routing
+from interlock.traffic.routing import Routing, RoutingStatistics, read_expert_loads, read_routing
 
 __all__ = [
     "Demand",

@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, check_whole, nearest
 from interlock.traffic.demand import MAX_TOTAL_BYTES, Demand, HasRanks, gini
 from interlock.traffic.generators import check_range, generator, square
-from interlock.traffic.placement import MAX_EXPERTS, Placement, check_count, contiguous_placement
+from interlock.traffic.placement import MAX_EXPERTS, Placement, contiguous_placement
 from interlock.traffic.routing import Routing
 from interlock.units import Quantity, parse_bytes
 
@@ -50,7 +50,7 @@ def token_bytes(hidden: int, dtype: str) -> int:
     >>> token_bytes(7168, "bf16")
     14336
     """
-    check_count(hidden, "hidden", 1 << 24)
+    check_whole(hidden, "hidden", 1, 1 << 24)
     if dtype not in DTYPE_BYTES:
         raise InvalidInput(f"dtype={str(dtype)[:40]!r} is unknown; {nearest(str(dtype)[:40], DTYPE_BYTES)}")
     return int(hidden) * DTYPE_BYTES[dtype]
@@ -60,10 +60,10 @@ def expert_popularity(
     experts: int, skew: float = 0.8, popularity: Popularity = "zipf", drift: float = 0.0, step: int = 0, seed: int = 0
 ) -> NDArray[np.float64]:
     """Chance that a token's first choice is each expert, ``[experts]``, at one step of training."""
-    check_count(experts, "experts", MAX_EXPERTS)
+    check_whole(experts, "experts", 1, MAX_EXPERTS)
     check_range(skew, "skew", 0.0, 10.0)
     check_range(drift, "drift", 0.0, 1.0)
-    check_count(step, "step", MAX_STEPS, least=0)
+    check_whole(step, "step", 0, MAX_STEPS)
     rng = generator(seed)
     score = rng.standard_normal(experts)
     for _ in range(step if drift > 0 else 0):
@@ -146,7 +146,7 @@ def moe(
         skew, popularity = profile_skew(profile, experts, top_k, drift, step, seed), "softmax"
     if bytes_per_gpu is not None:
         tokens = max(1, round(parse_bytes(bytes_per_gpu, "bytes_per_gpu") / (top_k * size)))
-    check_count(tokens, "tokens", 1 << 40)
+    check_whole(tokens, "tokens", 1, 1 << 40)
     if tokens * top_k * size * cluster.num_ranks > MAX_TOTAL_BYTES:
         raise InvalidInput(
             f"tokens={tokens} of {size} bytes on {cluster.num_ranks} GPUs are more than 2^62 bytes in all"
@@ -179,7 +179,7 @@ def moe_routing(
     if profile is not None:
         skew, popularity = profile_skew(profile, experts, top_k, drift, step, seed), "softmax"
     here = np.flatnonzero(cluster.present)
-    check_count(tokens, "tokens", MAX_TOKENS // len(here))
+    check_whole(tokens, "tokens", 1, MAX_TOKENS // len(here))
     chance = expert_popularity(experts, skew, popularity, drift, step, seed)
     rng = np.random.Generator(np.random.PCG64([seed, step, 2]))
     num_tokens = tokens * len(here)
@@ -197,8 +197,8 @@ def moe_routing(
 
 
 def _check_top_k(top_k: int, experts: int) -> None:
-    check_count(experts, "experts", MAX_EXPERTS)
-    check_count(top_k, "top_k", 4096)
+    check_whole(experts, "experts", 1, MAX_EXPERTS)
+    check_whole(top_k, "top_k", 1, 4096)
     if top_k > experts:
         raise InvalidInput(f"top_k={top_k} is more than experts={experts}; a token's experts must differ")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from interlock.errors import InvalidInput
+from interlock.errors import InvalidInput, check_whole
 from interlock.ragged import Ragged
 from interlock.traffic.demand import MAX_RANKS
 
@@ -69,8 +69,8 @@ def contiguous_placement(num_experts: int, num_ranks: int, present: NDArray[np.b
     >>> contiguous_placement(2, 4).ranks_of_expert[1].tolist()
     [2, 3]
     """
-    check_count(num_experts, "num_experts", MAX_EXPERTS)
-    check_count(num_ranks, "num_ranks", MAX_RANKS)
+    check_whole(num_experts, "num_experts", 1, MAX_EXPERTS)
+    check_whole(num_ranks, "num_ranks", 1, MAX_RANKS)
     here = np.arange(num_ranks) if present is None else np.flatnonzero(present)
     slots = max(num_experts, len(here))
     slot = np.arange(slots)
@@ -95,10 +95,10 @@ def eplb_placement(
         Slots for replicas on every rank, beside its even share of the experts.
     """
     loads = _checked_loads(expert_loads)
-    check_count(num_ranks, "num_ranks", MAX_RANKS)
-    check_count(extra_slots_per_rank, "extra_slots_per_rank", 4096, least=0)
+    check_whole(num_ranks, "num_ranks", 1, MAX_RANKS)
+    check_whole(extra_slots_per_rank, "extra_slots_per_rank", 0, 4096)
     width = num_ranks if ranks_per_server is None else ranks_per_server
-    check_count(width, "ranks_per_server", num_ranks)
+    check_whole(width, "ranks_per_server", 1, num_ranks)
     servers, uneven = divmod(num_ranks, width)
     if uneven or len(loads) % num_ranks:
         raise InvalidInput(
@@ -154,9 +154,3 @@ def _checked_loads(expert_loads: ArrayLike) -> NDArray[np.float64]:
         expert = int(np.flatnonzero(bad)[0])
         raise InvalidInput(f"expert_loads[{expert}]={loads[expert]} must be finite and at least 0")
     return loads.astype(np.float64)
-
-
-def check_count(value: object, name: str, most: int, least: int = 1) -> None:
-    """Raise unless a whole number lies within limits."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise InvalidInput(f"{name}={value!r} must be a whole number between {least} and {most}")

@@ -2,16 +2,14 @@
 
 from interlock.validate.check import check
 from interlock.validate.report import Report, Rule, Violation
-from interlock.validate.slots import ChunkGoal, SlotReport, Transfers, check_slot_table, check_transfers
+from interlock.validate.slot_schedules import ChunkGoal, SlotReport, check_slot_table
 
 __all__ = [
     "ChunkGoal",
     "Report",
     "Rule",
     "SlotReport",
-    "Transfers",
     "Violation",
     "check",
     "check_slot_table",
-    "check_transfers",
 ]

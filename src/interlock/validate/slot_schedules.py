@@ -1,11 +1,17 @@
 """Checks a slot schedule as a stream, where its form allows that; others are expanded and checked row by row.
 
+The table says which chunk goes over which link in which slot; a bit per node and chunk is kept, so that schedules too
+large to write out as messages can be checked all the same. A reduction is checked as the spreading it is the reversal
+of: if every rank receives every chunk exactly once in reverse, every contribution enters every sum exactly once.
+
 A slot schedule streams if all nodes of the graph are ranks, its chunks cut the items without gap or overlap, and
 either every item has one contributor and all ranks as destinations (an All-Gather, a Broadcast) or all ranks contribute
 to every item (a Reduce-Scatter, a Reduce, an All-Reduce). No rank then only relays, so no scratch is needed.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +23,82 @@ from interlock.schedule import Chunks, SlotSchedule
 from interlock.topology import Topology
 from interlock.topology.graph import DEAD_BANDWIDTH
 from interlock.validate.report import EXACT_SETS, Report, Rule, Violation, describe
-from interlock.validate.slots import ChunkGoal, SlotReport, SlotViolation, check_slot_table
 
-__all__ = ["check_slot_schedule", "streams"]
+__all__ = ["ChunkGoal", "SlotReport", "SlotViolation", "check_slot_schedule", "check_slot_table", "streams"]
+
+
+RULES = tuple(Rule)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkGoal:
+    """Where chunks start and end, and the links between the nodes. One row of `destinations` serves all chunks."""
+
+    origin: NDArray[np.int32]  # [num_chunks]
+    destinations: Ragged
+    link_src: NDArray[np.int32]  # [num_links]
+    link_dst: NDArray[np.int32]
+    num_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotViolation:
+    """One broken rule. `entry` is the transfer, or the place in the flattened table; None if nothing was sent."""
+
+    rule: Rule
+    entry: int | None
+    node: int | None
+    chunk: int | None
+
+    def __str__(self) -> str:
+        place = "" if self.entry is None else f"entry {self.entry}: "
+        return f"{place}node {self.node}, chunk {self.chunk} [{self.rule}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReport:
+    """The outcome: the first hundred of `num_violations` broken rules."""
+
+    violations: tuple[SlotViolation, ...]
+    num_violations: int
+    num_transfers: int
+
+    @property
+    def valid(self) -> bool:
+        """Whether every chunk reaches its destinations, no node twice, over links that carry one at a time."""
+        return self.num_violations == 0
+
+
+def check_slot_table(
+    table: NDArray[np.uint16] | NDArray[np.uint32], goal: ChunkGoal, *, is_reversed: bool = False
+) -> SlotReport:
+    """Check a table ``[num_slots, num_links]`` of the chunk each link carries in each slot.
+
+    The largest number of the dtype means that the link rests. All links take one slot; what arrives in a slot can be
+    sent in the next. `is_reversed` reads slots from last to first and links from end to beginning, for reductions. The
+    table may be a memory map: it is read once, in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ring = ChunkGoal(np.arange(2, dtype=np.int32), Ragged.from_lists([[0, 1]]),
+    ...                  np.array([0, 1], np.int32), np.array([1, 0], np.int32), 2)
+    >>> check_slot_table(np.array([[0, 1]], np.uint16), ring).valid
+    True
+    >>> check_slot_table(np.array([[1, 1]], np.uint16), ring).violations[0].rule
+    <Rule.HELD_BEFORE_SENT: 'held-before-sent'>
+    """
+    ends = goal.destinations
+    rules, entry, node, chunk, total, num_transfers = _core.check_slot_table(
+        table, goal.origin, ends.offsets, ends.values, goal.link_src, goal.link_dst, goal.num_nodes, is_reversed
+    )
+    places = np.stack([entry, node, chunk], axis=1).tolist()
+    violations = [
+        SlotViolation(RULES[code], *(None if place < 0 else place for place in row))
+        for code, row in zip(rules.tolist(), places, strict=True)
+    ]
+    return SlotReport(tuple(violations), total, num_transfers)
+
 
 # What a finding in the reversal of a reduction says about the reduction itself.
 REVERSED = {

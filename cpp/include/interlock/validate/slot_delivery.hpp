@@ -43,18 +43,4 @@ template <typename Chunk>
 std::vector<std::int32_t> slot_table_roots(std::span<const Chunk> table, std::span<const std::int32_t> link_src,
                                            std::size_t num_chunks, std::int32_t num_ranks);
 
-/// Transfers of one chunk each, in order of start. A transfer holds its link for ticks[t] and is at the other end
-/// latency_ticks of the link later.
-struct TransferTable {
-    std::span<const std::int64_t> start_ticks;
-    std::span<const std::int64_t> ticks;
-    std::span<const std::int32_t> link;
-    std::span<const std::int32_t> chunk;
-    std::span<const std::int64_t> latency_ticks;  ///< [num_links]
-};
-
-/// The same for transfers of unequal duration: a link carries one transfer at a time, and a node may send a chunk from
-/// the tick on which it has arrived. Findings give the transfer as the message.
-Findings check_transfers(const TransferTable& transfers, const ChunkGoal& goal);
-
 }  // namespace interlock

@@ -77,7 +77,6 @@ class SlotAnswer:
         return TimedAnswer(self.chunks, self.arcs, ticks, transfers)
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
-        """As a schedule."""
         links = self.arcs.path.values
         assert np.array_equal(links, np.arange(len(links)))
         return SlotSchedule(self.chunks, self.arcs.src, self.arcs.dst, self.table, self.num_reducing, reason)
@@ -111,7 +110,6 @@ class TimedAnswer:
         return replace(self, transfers=concatenated(self.transfers, after))
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
-        """As a schedule."""
         return replace(to_schedule(self.transfers, self.arcs, self.ticks, self.chunks, staged=staged), reason=reason)
 
 
@@ -142,7 +140,6 @@ class TranslatedAnswer:
         return replace(self, transfers=concatenated(self.transfers, after))
 
     def compact(self, *, staged: bool, reason: str) -> CompactSchedule:
-        """As a schedule."""
         base = to_schedule(self.transfers, self.quotient.arcs, self.ticks, self.chunks, staged=staged)
         return TranslatedSchedule(base, self.quotient.image, self.chunk_image, self.quotient.num_orbits, reason)
 

@@ -39,7 +39,6 @@ class _Run(Execution[Block]):
                 )
 
     def step(self, thread: Thread, block: Block) -> bool:
-        """Execute the thread's next step; False if it must wait."""
         step = block.steps[thread.at]
         awaited: tuple[int, Clock, int | None] | None = None
         if step.waits_for is not None:
@@ -112,7 +111,6 @@ class _Run(Execution[Block]):
             thread.send(number)
 
     def stuck(self, thread: Thread, block: Block) -> str:
-        """Why the thread's next step never runs."""
         step, what = block.steps[thread.at], f"{thread.name}, step {thread.at} never runs"
         if step.waits_for is not None and not any(
             posted[0] >= step.waits_for[1] for posted in self.done.get((block.gpu, step.waits_for[0]), [])

@@ -180,11 +180,7 @@ class _Parser:
         return {"memory": memory["memory"], "port": memory["port"], "switch": switch}
 
     def _ranks(self, holder: dict[str, Json], key: str, where: str, *, repeated: bool = False) -> tuple[int, ...]:
-        ranks = []
-        for rank in entries(holder, key, where, 1 << 16):
-            if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < len(self.gpus):
-                raise InvalidInput(f"{where}: {key!r} names gpu {str(rank)[:20]}; there are {len(self.gpus)}")
-            ranks.append(rank)
+        ranks = self._ids(holder, key, where, len(self.gpus), "gpu ")
         if not repeated and len(set(ranks)) != len(ranks):
             raise InvalidInput(f"{where}: {key!r} names a gpu twice")
         return tuple(ranks)
@@ -232,11 +228,11 @@ class _Parser:
             raise LimitExceeded(f"{where} has {count} operations; at most {limits.MAX_OPERATIONS} fit the executor")
         return made
 
-    def _ids(self, holder: dict[str, Json], key: str, where: str, known: int) -> list[int]:
+    def _ids(self, holder: dict[str, Json], key: str, where: str, known: int, what: str = "") -> list[int]:
         made = []
         for entry in entries(holder, key, where, 1 << 16):
             if isinstance(entry, bool) or not isinstance(entry, int) or not 0 <= entry < known:
-                raise InvalidInput(f"{where}: {key!r} names {str(entry)[:20]}; there are {known}")
+                raise InvalidInput(f"{where}: {key!r} names {what}{str(entry)[:20]}; there are {known}")
             made.append(entry)
         return made
 

@@ -54,7 +54,6 @@ class _Run(Execution[Block]):
         self.barriers: dict[tuple[int, int], list[int]] = {}  # (gpu, barrier) -> threads that have come
 
     def step(self, thread: Thread, block: Block) -> bool:
-        """Execute one operation; False if it must wait."""
         op = block.steps[thread.at]
         thread.where = f"{thread.name}, operation {thread.at}"
         if op.barrier is not None:
@@ -71,7 +70,6 @@ class _Run(Execution[Block]):
         return True
 
     def stuck(self, thread: Thread, block: Block) -> str:
-        """Why the thread's next operation never runs."""
         return f"{thread.name}, operation {thread.at} ({block.steps[thread.at].name}) waits forever"
 
     def _blocker(self, thread: Thread, op: Operation) -> object | None:
