@@ -55,7 +55,8 @@ def test_carriers_of_a_server_are_as_fast_as_the_least_of_them(
         ("flat", 2.0, (), "all-gather", False),
         ("rail", 2.0, (), "all-gather", True),
         ("rail-spine", 2.0, (), "all-gather", False),
-        ("flat", 1.0, (), "broadcast", False),
+        ("flat", 1.0, (), "broadcast", True),
+        ("flat", 1.0, (), "scatter", False),
         ("flat", 1.0, (), "all-reduce", True),
         ("flat", 1.0, (il.slow_nic(1, 2, "380 Gb/s"),), "all-gather", False),
         ("flat", 1.0, (il.dead_nic(1, 2),), "all-reduce", False),
@@ -67,7 +68,7 @@ def test_nics_exchange_one_to_one_where_all_are_alike_and_nothing_is_between(
     cluster = il.cluster(
         "h200", servers=3, gpus_per_server=4, scale_out=scale_out, oversubscription=over, faults=faults
     )
-    assert scene(cluster, kind).exchanges_one_to_one() is is_alone
+    assert scene(cluster, kind).exchanges_one_to_one is is_alone
 
 
 def test_carriers_that_are_no_members_wake_late() -> None:

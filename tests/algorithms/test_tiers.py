@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.strategies import clusters
 
 import interlock as il
-from interlock.algorithms import registry
+from interlock.algorithms import compared, registry
 from interlock.algorithms.tier_shares import carriers_of, cut_lines
-from interlock.algorithms.tiers import Scene, TierWay, tiers
+from interlock.algorithms.tiers import Scene, TierWay, _scenes, tiers
 from interlock.collectives import CollectiveKind, collective
 from interlock.cost.predict import Tier, ramp, slices_s
 from interlock.lab import LabSpec
@@ -37,13 +37,14 @@ def cluster_collectives(draw: st.DrawFn) -> Problem:
     cluster_collectives(),
     st.integers(1, 9),
     st.booleans(),
+    st.booleans(),
     st.integers(1, 3),
 )
 @settings(max_examples=80, deadline=None)
-def test_every_way_is_valid(problem: Problem, slices: int, relays: bool, under_way: int) -> None:
+def test_every_way_is_valid(problem: Problem, slices: int, relays: bool, in_turns: bool, under_way: int) -> None:
     if registry.get("tiers").supports(problem) is not None:
         return
-    way = TierWay(ramp(slices), relays=relays, under_way=under_way)
+    way = TierWay(ramp(slices), relays=relays, in_turns=in_turns, under_way=under_way)
     assert Plan(problem, tiers(problem, way=way), "tiers").certificate().valid
 
 
@@ -126,10 +127,53 @@ def test_members_alone_carry_where_waking_others_takes_longer() -> None:
     assert set(made.src.values.tolist()) == {5, 13, 21, 29}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_of_no_common_rail_carry_across_rails(kind: CollectiveKind) -> None:
+    cluster = il.cluster("b200", servers=4)
+    asked = collective(kind, "640 kB", [5, 12, 19, 26], 19)
+    problem = collective_problem(cluster.topology, asked, 1, cluster)
+    wanted = [[5], [12], [19], [26]]
+    assert any(scene.carriers.rank.T.tolist() == wanted for scene in _scenes(problem))
+    assert il.synthesize(cluster, asked, "tiers").certificate().valid
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "reduce"])
+def test_nics_pass_parts_on_in_turns_that_are_one_to_one(kind: str) -> None:
+    cluster = il.cluster("h200", servers=5, gpus_per_server=2)
+    problem = collective_problem(cluster.topology, collective(kind, "1 GiB", root=3), 1, cluster)
+    rows = tiers(problem, way=TierWay(ramp(24)))
+    crosses = rows.src.values[rows.src.offsets[:-1]] // 2 != rows.dst.values[rows.dst.offsets[:-1]] // 2
+    assert rows.exclusive[crosses].all()
+    proof = Plan(problem, rows, "tiers").certificate(1e-3)
+    assert proof.valid and proof.makespan_s <= 1.08 * proof.lower_bound_s
+    together = Plan(problem, tiers(problem, way=TierWay(ramp(24), in_turns=False)), "tiers").certificate(1e-3)
+    assert proof.makespan_s < 0.99 * together.makespan_s
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape", "asked"),
+    [
+        ("h100", (8, 8), il.gather("1.6 kB", root=11)),  # tiers alone takes 1.85 times as long
+        ("b200", (10, 6), il.reduce("2 KiB", root=7)),
+        ("a100", (5, 8), il.broadcast("1 GiB", root=9)),  # a ring was 1.02 times as fast
+        ("h100", (2, 6), il.reduce_scatter("89 kB", group=[0, 1, 2, 3, 4, 7, 8, 9, 10, 11])),
+    ],
+)
+def test_no_library_is_ahead_by_more_than_a_hundredth(
+    preset: str, shape: tuple[int, int], asked: il.Collective
+) -> None:
+    cluster = il.cluster(preset, servers=shape[0], gpus_per_server=shape[1], scale_out="rail-spine")
+    mine = il.synthesize(cluster, asked).certificate(1e-3).makespan_s
+    for name in compared.QUICK:
+        if registry.get(name).supports(collective_problem(cluster.topology, asked, 1, cluster)) is None:
+            theirs = il.synthesize(cluster, asked, name).certificate(1e-3).makespan_s
+            assert mine <= 1.01 * theirs, name
+
+
 def test_shares_of_a_slow_nic_are_owned_elsewhere() -> None:
     rate = np.ones((4, 4))
     rate[1, 2] = 0.5
-    carriers = carriers_of(rate, np.arange(4), has_owners=True)
+    carriers = carriers_of(rate, np.arange(rate.size).reshape(rate.shape), has_owners=True)
     shares = carriers.by_slice([1.0])
     assert not carriers.has_stand_ins
     assert shares.weight[2, 0, 1] == 0.0
@@ -139,7 +183,7 @@ def test_shares_of_a_slow_nic_are_owned_elsewhere() -> None:
 def test_stand_ins_take_turns_by_rate() -> None:
     rate = np.ones((4, 4))
     rate[0, 3] = 0.0
-    shares = carriers_of(rate, np.arange(4), has_owners=True).by_slice([1.0] * 30)
+    shares = carriers_of(rate, np.arange(rate.size).reshape(rate.shape), has_owners=True).by_slice([1.0] * 30)
     stand_ins = shares.rank[3:, :, 0]  # those of a slice differ
     assert np.bincount(stand_ins.ravel(), minlength=4).tolist() == [20, 20, 20, 0]
     assert (stand_ins[0] != stand_ins[1]).all()
@@ -149,7 +193,7 @@ def test_stand_ins_take_turns_by_rate() -> None:
 def test_no_nic_carries_more_than_it_can_of_any_slice(has_owners: bool) -> None:
     rate = np.ones((4, 8))
     rate[2, 1], rate[0, 5] = 0.0, 0.5
-    shares = carriers_of(rate, np.arange(4), has_owners=has_owners).by_slice([1.0] * 14)
+    shares = carriers_of(rate, np.arange(rate.size).reshape(rate.shape), has_owners=has_owners).by_slice([1.0] * 14)
     assert shares.length.sum() == pytest.approx(1.0)
     others = len(rate) - 2 if has_owners else 0
     for number in range(14):

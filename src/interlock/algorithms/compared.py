@@ -1,8 +1,8 @@
 """Collectives: candidates are built and timed, the quick ones first, until one is as good as proven.
 
-On a cluster that is `tiers`, then what libraries run; on a graph what needs no search, then `guided`. A candidate that
-meets the lower bound ends it. Without a clock, or with parameters that only one of them takes, the first that supports
-the problem is taken.
+On a cluster that is `tiers`, then what libraries run while that is few messages; on a graph what needs no search, then
+`guided`. A candidate that meets the lower bound ends it. Without a clock, or with parameters that only one of them
+takes, the first that supports the problem is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from interlock.algorithms import registry
+from interlock.algorithms.rounds import group_members
+from interlock.algorithms.tiers import WORTH_MESSAGES
 from interlock.collectives import CollectiveKind
 from interlock.cost import lower_bound
 from interlock.problem import Problem, demand_problem
@@ -35,9 +37,8 @@ QUICK = (
 )
 MOST_ROWS = 150_000  # pairs of item and rank: what a quick candidate is about to write out, some 0.3 s
 MET = 1.005  # of the bound: nothing is left to find
-# Clusters: what `tiers` leaves to find, near the bound, no library's way reaches; larger ones would take seconds.
-NEAR = 1.15
-MOST_RANKS_BESIDE_TIERS = 32
+MOST_MESSAGES_BESIDE_TIERS = 150_000  # messages of all that libraries run: half a second
+MOST_FOR_MULTITREE = 32  # ranks, a tenth of a second: it tries all links of all ranks for all trees
 # A search where ranks share links takes seconds; not for less than this, nor for more pairs of ends.
 WORTH_A_SEARCH = 1.25
 MOST_PAIRS_SEARCHED = 600  # 24 ranks: up to 10 s
@@ -45,6 +46,7 @@ MOST_PAIRS_SEARCHED = 600  # 24 ranks: up to 10 s
 FOR_DEMAND = ("adaptive", "rails-split", "forward", "no-stage", "direct")
 FIRST = "the first of the list that supports the problem"
 MOST_RANKS_ON_FAULTS = 64  # simulating all of them takes a second
+NEAR_ON_FAULTS = 1.15  # of the bound: not worth trying another
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Compared:
 def candidates(problem: Problem) -> Iterator[str]:
     """Algorithms that support the problem, in the order they are tried."""
     for name in (*OURS, *QUICK):
-        if name in registry.names() and registry.get(name).supports(problem) is None:
+        if registry.get(name).supports(problem) is None:
             yield name
 
 
@@ -84,19 +86,18 @@ def compare(
         first = next(candidates(problem))
         return Compared(first, build(first, problem), {})
     contest = _Contest(problem, time_of, build)
-    if registry.get("tiers").supports(problem) is None:
+    has_tiers = registry.get("tiers").supports(problem) is None
+    if has_tiers:
         contest.enter("tiers")
-        if contest.is_near(NEAR) or problem.num_ranks > MOST_RANKS_BESIDE_TIERS:
-            return contest.result()
-    if problem.cluster is not None and contest.enter_as_demand():
-        return contest.result()
+    contest.enter_as_demand()
     if sum(_ends(problem)) <= MOST_ROWS:
         for name in QUICK:
-            if name in registry.names() and registry.get(name).supports(problem) is None:
+            if contest.is_near(MET) or (has_tiers and contest.messages > MOST_MESSAGES_BESIDE_TIERS):
+                break
+            is_long = has_tiers and name == "multitree" and len(group_members(problem)) > MOST_FOR_MULTITREE
+            if not is_long and registry.get(name).supports(problem) is None:
                 contest.enter(name)
-            if contest.is_near(MET):
-                return contest.result()
-    if "tiers" in contest.seconds:
+    if has_tiers or contest.is_near(MET):
         return contest.result()
     if registry.get("guided").supports(problem) is None and contest.is_worth_a_search():
         contest.enter("guided")
@@ -117,7 +118,7 @@ def compare_on_faults(
     for name in FOR_DEMAND:
         if registry.get(name).supports(problem) is None:
             contest.enter(name)
-        if contest.is_near(NEAR):
+        if contest.is_near(NEAR_ON_FAULTS):
             return contest.result()
     if registry.get("guided").supports(problem) is None:
         contest.enter("guided")
@@ -136,29 +137,35 @@ class _Contest:
         self.problem, self.time_of, self.build = problem, time_of, build
         self.bound_s = lower_bound(problem).seconds
         self.seconds: dict[str, float] = {}
+        self.messages = 0
         self.best: tuple[str, CompactSchedule] | None = None
 
     def enter(self, name: str, problem: Problem | None = None) -> None:
         made = self.build(name, problem or self.problem)
         seconds = self.time_of(made)
-        if self.best is None or seconds < self.seconds[self.best[0]]:
+        if self.best is None or self._is_better(seconds, made):
             self.best = name, made
         self.seconds[name] = seconds
+        self.messages += made.num_messages
 
-    def enter_as_demand(self) -> bool:
+    def _is_better(self, seconds: float, made: CompactSchedule) -> bool:
+        assert self.best is not None
+        name, best = self.best
+        return seconds * (WORTH_MESSAGES if made.num_messages > best.num_messages else 1.0) < self.seconds[name]
+
+    def enter_as_demand(self) -> None:
         """An All-to-All on a cluster is an All-to-Allv: its items are the same, in the same order."""
         collective, cluster = self.problem.collective, self.problem.cluster
         if collective is None or collective.kind is not CollectiveKind.ALL_TO_ALL or cluster is None:
-            return False
+            return
         matrix = np.zeros((cluster.num_ranks, cluster.num_ranks), np.int64)
         items = self.problem.items
         matrix[items.origin, items.destinations.to_ragged().values] = items.size_bytes
         alike = demand_problem(cluster, Demand(matrix))
         if len(alike.items) != len(items) or (alike.items.origin != items.origin).any():
-            return False  # a group in another order
+            return  # a group in another order
         if registry.get("adaptive").supports(alike) is None:
             self.enter("adaptive", alike)
-        return self.best is not None and self.is_near(MET)
 
     def is_near(self, share: float) -> bool:
         return self.best is not None and self.seconds[self.best[0]] <= share * self.bound_s

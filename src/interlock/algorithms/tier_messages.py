@@ -60,14 +60,15 @@ def schedule_parts(
     members: NDArray[np.bool_],
     *,
     one_to_one: bool,
+    by_turn: bool,
     under_way: int,
     radix: int,
 ) -> Schedule:
-    """A schedule of one stage. Slice k enters phase p beside slice k - 1 in phase p + 1; NICs serve messages in that
-    order, alone where all exchanges are `one_to_one`, else with a few rounds of `radix` servers under way, in which no
-    later slice overtakes; the scale-up network is shared, with `under_way` slices of a sender that has nothing to wait
-    for."""
-    rows = _Rows.of(parts, phases, problem.num_ranks)
+    """A schedule of one stage. Slice k enters phase p beside slice k - 1 in phase p + 1, one phase after the other, or
+    `by_turn` where their turns are common; NICs serve messages in that order, alone where all exchanges are
+    `one_to_one`, else with a few rounds of `radix` servers under way, in which no later slice overtakes; the scale-up
+    network is shared, with `under_way` slices of a sender that has nothing to wait for."""
+    rows = _Rows.of(parts, phases, problem.num_ranks, by_turn=by_turn)
     if len(rows.part) == 0:
         return empty_schedule()
     check_rows(len(rows.part))
@@ -111,7 +112,7 @@ class _Rows:
     starts: NDArray[np.bool_]  # where a message begins
 
     @classmethod
-    def of(cls, parts: Parts, phases: Sequence[Pass], num_ranks: int) -> _Rows:
+    def of(cls, parts: Parts, phases: Sequence[Pass], num_ranks: int, *, by_turn: bool) -> _Rows:
         tables = [(phase, moves) for phase, each in enumerate(phases) for moves in each.moves]
         part, near, far, turn, number = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(moves, name) for _, moves in tables)])
@@ -124,7 +125,8 @@ class _Rows:
         is_fan = np.repeat([moves.is_fan for _, moves in tables], counts).astype(np.bool_)
         key = number + phase
         most = int(turn.max(initial=0)) + 1
-        for column, limit in ((phase, len(phases)), (turn, most), (near, num_ranks), (far + 1, num_ranks + 1)):
+        first = [(phase, len(phases)), (turn, most)]
+        for column, limit in (*(first[::-1] if by_turn else first), (near, num_ranks), (far + 1, num_ranks + 1)):
             key = key * limit + column
         key = key * 2 + is_fan
         return cls(part, near, far, number, phase, reduces, inward, is_fan, np.zeros(0, np.bool_)).sorted(key)

@@ -39,7 +39,7 @@ class Carriers:
     """Rails that carry, and the NICs that others of their servers stand in for."""
 
     rate: Floats  # [servers, rails]
-    servers: Ids
+    ranks: Ids  # [servers, rails]
     rails: Ids  # that have a share
     is_left_out: NDArray[np.bool_]  # [servers, rails]
     has_owners: bool
@@ -47,7 +47,7 @@ class Carriers:
     @property
     def rank(self) -> Ids:
         """Of each rail in each server ``[num_rails, num_servers]``, whether its NIC carries or not."""
-        return np.asarray(self.servers * self.rate.shape[1] + self.rails[:, None])
+        return np.asarray(self.ranks[:, self.rails].T)
 
     @property
     def has_stand_ins(self) -> bool:
@@ -57,10 +57,9 @@ class Carriers:
     def by_slice(self, weights: Sequence[float]) -> Shares:
         """For a NIC that is left out a few others of its server stand in, slice by slice those that lag most behind
         their part. Their own rails get less of that slice, so that no NIC has more of a slice than the others."""
-        width = self.rate.shape[1]
         splits = np.where(self.is_left_out[:, self.rails].any(axis=0), STAND_INS, 1)
         rails = np.repeat(self.rails, splits)
-        gpu = np.repeat(np.repeat(rails[:, None, None], len(weights), axis=1), len(self.servers), axis=2)
+        gpu = np.repeat(np.repeat(rails[:, None, None], len(weights), axis=1), len(self.rate), axis=2)
         left_out = np.argwhere(self.is_left_out[:, rails].T).tolist()  # interval, server
         given = np.zeros(self.rate.shape)
         found: dict[bytes, tuple[Floats, Floats]] = {}
@@ -81,7 +80,9 @@ class Carriers:
             made.append(found[key])
         share = np.stack([share for share, _ in made], axis=1) / np.repeat(splits, splits)[:, None]
         length = share / share.sum(axis=0) * (np.array(weights) / np.sum(weights))
-        return Shares(length, self.servers * width + gpu, np.stack([weight for _, weight in made], axis=1))
+        return Shares(
+            length, self.ranks[np.arange(len(self.rate)), gpu], np.stack([weight for _, weight in made], axis=1)
+        )
 
     def _shares(self, rails: Ids, gpu: Ids) -> tuple[Floats, Floats]:
         """Shares of the rails of intervals that `gpu` carry in each server, and the weights of their owners."""
@@ -103,13 +104,13 @@ class Cells:
     line: Ids
 
 
-def carriers_of(rate: Floats, servers: Ids, *, has_owners: bool) -> Carriers:
-    """Carriers by the NIC rates of each server's GPUs. `has_owners`: every byte goes through a server of our choice, as
-    in an All-Reduce, which need not be one with a slow NIC."""
+def carriers_of(rate: Floats, ranks: Ids, *, has_owners: bool) -> Carriers:
+    """Carriers by the NIC rates of each server's `ranks`, of which one column is a rail. `has_owners`: every byte goes
+    through a server of our choice, as in an All-Reduce, which need not be one with a slow NIC."""
     rate = rate / rate.max()
     is_left_out = _left_out_of_owned(rate) if has_owners else _left_out_of_passed_on(rate)
     share, _ = _settled(rate, is_left_out, _stand_ins(rate), has_owners=has_owners)
-    return Carriers(rate, servers, np.flatnonzero(share > NEGLIGIBLE), is_left_out, has_owners)
+    return Carriers(rate, ranks, np.flatnonzero(share > NEGLIGIBLE), is_left_out, has_owners)
 
 
 def _settled(

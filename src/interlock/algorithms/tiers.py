@@ -46,7 +46,7 @@ MOST_MESSAGES = 1_000  # of a rank
 MOST_ROWS = 6_500_000  # pairs of part and message: some seconds
 MOST_WAITS = 8_000_000  # pairs of messages of which one waits for the other, before repetitions are struck out
 MOST_TO_TIME = 60_000  # messages of all schedules that are timed: some 0.2 s
-MOST_TIMED = 12
+MOST_TIMED = 24
 MAYBE = 1.3  # how far the ledger may be off, at most, between two ways of a problem
 WORTH_MESSAGES = 1.005  # fewer messages are worth as much time
 ALIKE = 1.02  # and what it does not tell apart
@@ -59,6 +59,7 @@ class TierWay:
     weights: tuple[float, ...] = (1.0,)  # of slices
     radices: tuple[int, ...] = ()  # servers per round; nothing: all at once
     relays: bool = True  # a Broadcast goes through a server per part, which passes it on
+    in_turns: bool = True  # NICs serve messages alone where each sends one and receives one at every turn
     under_way: int = 1  # slices that a sender with nothing to wait for has under way
 
 
@@ -76,8 +77,9 @@ class Scene:
     _ledgers: dict[TierWay, list[Tier]] = field(default_factory=dict)  # by way, whatever its slices
 
     @classmethod
-    def of(cls, problem: Problem, carries: NDArray[np.bool_] | None = None) -> Scene:
-        """The scene of a collective on a cluster, where ranks that `carries` names (None: all) may be carriers."""
+    def of(cls, problem: Problem, carries: NDArray[np.bool_] | None = None, *, across_rails: bool = False) -> Scene:
+        """The scene of a collective on a cluster, where ranks that `carries` names (None: all) may be carriers;
+        `across_rails`: the first of each server make a rail, then the second, whatever their numbers."""
         assert problem.cluster is not None and problem.collective is not None
         group = group_members(problem).astype(np.int64)
         members = np.zeros(problem.num_ranks, np.bool_)
@@ -85,7 +87,12 @@ class Scene:
         servers = np.unique(group // problem.cluster.gpus_per_server)
         kind = problem.collective.kind
         rate = _carrier_rates(problem.cluster, servers, members if len(servers) == 1 else carries)
-        carriers = carriers_of(rate, servers, has_owners=kind is CollectiveKind.ALL_REDUCE)
+        ranks = servers[:, None] * problem.cluster.gpus_per_server + np.arange(problem.cluster.gpus_per_server)
+        if carries is not None and across_rails:
+            is_root = problem.collective.is_rooted & (ranks == problem.collective.root)
+            order = np.argsort(~carries[ranks] * 2 - is_root, axis=1, kind="stable")
+            rate, ranks = np.take_along_axis(rate, order, axis=1), np.take_along_axis(ranks, order, axis=1)
+        carriers = carriers_of(rate, ranks, has_owners=kind is CollectiveKind.ALL_REDUCE)
         return cls(problem, problem.cluster, kind, members, servers, problem.collective.root, carriers)
 
     @cached_property
@@ -116,12 +123,18 @@ class Scene:
         """Whether ranks that have nothing to send at first send later: they open their stage then."""
         return self.is_rooted or not bool(self.members[self.carriers.rank].all())
 
+    @cached_property
     def exchanges_one_to_one(self) -> bool:
-        """Whether at every turn each NIC sends one message and receives one, all of them as long, over nothing else."""
+        """Whether at every turn each NIC sends one message and receives one, all of them as long, over nothing else;
+        of a Broadcast or Reduce where parts are passed on."""
         rate = self.cluster.nic_bandwidth_bytes_per_s[self.carriers.rank]
         alike = not self.carriers.has_stand_ins and np.ptp(self.carriers.by_slice([1.0]).weight) < 1e-9
         has_leaves = self.cluster.scale_out != "rail" and self.cluster.oversubscription > 1.0
-        return bool(alike and np.ptp(rate) == 0.0 and not has_leaves and not self.is_rooted)
+        return bool(alike and np.ptp(rate) == 0.0 and not has_leaves and self.kind not in TO_ONE)
+
+    def passes_on(self, way: TierWay) -> bool:
+        """Whether a Broadcast or Reduce goes through a server per part."""
+        return self.is_rooted and self.kind not in TO_ONE and way.relays and len(self.servers) > 2
 
     def partners_share_nics(self) -> bool:
         """Whether the fabric counts senders and bears all other servers': ranks then send at rates that do not change,
@@ -137,7 +150,7 @@ class Scene:
 
     def ledger(self, way: TierWay) -> list[Tier]:
         """The tiers that slices pass, whatever their number."""
-        key = replace(way, weights=())
+        key = replace(way, weights=(), in_turns=True)
         if key not in self._ledgers:
             self._ledgers[key] = _tiers_of(self, key)
         return self._ledgers[key]
@@ -184,7 +197,7 @@ def tiers(
     if time_of is None:
         return best
     # The likeliest while they are few messages; where they are many, what the ledger says is near enough.
-    if not options[0].scene.exchanges_one_to_one():  # many slices or few is what matters there
+    if options[0].scene.is_rooted or not options[0].scene.exchanges_one_to_one:  # many slices or few is what matters
         options = _one_of_each(options)
     made, messages = [best], best.num_messages
     for option in options[:MOST_TIMED]:
@@ -213,16 +226,18 @@ class Option:
 
 
 def _one_of_each(options: list[Option]) -> list[Option]:
-    """The first of every number of slices and set of carriers."""
-    first: dict[tuple[int, int], Option] = {}
+    """The first of every number of slices, set of carriers and way between servers."""
+    first: dict[tuple[object, ...], Option] = {}
     for option in options:
-        first.setdefault((len(option.way.weights), len(option.scene.carriers.rank)), option)
+        way = option.way
+        key = (len(way.weights), len(option.scene.carriers.rank), way.relays, way.in_turns)
+        first.setdefault(key, option)
     return list(first.values())
 
 
 def _scenes(problem: Problem) -> list[Scene]:
     """Carriers are all GPUs with a NIC; where messages of stand-ins take longer than their NICs save, those on rails
-    without a dead NIC; where waking others does, members alone, or one per server."""
+    without a dead NIC; where waking others does, members alone, on their rails or across them, or one per server."""
     assert problem.cluster is not None and problem.collective is not None
     group = group_members(problem).astype(np.int64)
     width = problem.cluster.gpus_per_server
@@ -234,10 +249,15 @@ def _scenes(problem: Problem) -> list[Scene]:
     made: list[Scene] = []
     has_nic = problem.cluster.nic_bandwidth_bytes_per_s.reshape(-1, width)[servers].min(axis=0) > 0
     whole = np.tile(has_nic, problem.cluster.servers)
-    for carries in (everyone, whole, members, alone) if len(servers) > 1 else (everyone,):
+    tried = [(everyone, False)]
+    if len(servers) > 1:
+        tried += [(whole, False), (members, False), (alone, False)]
+        tried += [(members, True)] if problem.cluster.scale_out != "rail" else []
+    for carries, across_rails in tried:
         if _unserved(problem.cluster, servers, carries) is None:
-            scene = Scene.of(problem, carries)
-            if not any(np.array_equal(scene.carriers.rank, other.carriers.rank) for other in made):
+            scene = Scene.of(problem, carries, across_rails=across_rails)
+            is_known = any(np.array_equal(scene.carriers.rank, other.carriers.rank) for other in made)
+            if len(scene.carriers.rails) and not is_known:
                 made.append(scene)
     return made
 
@@ -269,14 +289,17 @@ def _ways(scene: Scene) -> list[TierWay]:
     """All that the limits on messages and on what they wait for allow; the plainest always."""
     count = len(scene.servers)
     rounds = [(count,)] if scene.is_rooted or scene.partners_share_nics() else [(count,), *_in_rounds(count)]
-    relays = (True, False) if scene.is_rooted and scene.kind not in TO_ONE and count > 2 else (False,)
+    # Alone messages go sooner where there are many, together where there are few.
+    turns = (True, False) if scene.exchanges_one_to_one else (False,)
+    passing = [(True, in_turns) for in_turns in turns] if scene.passes_on(TierWay()) else []
+    relays = [*passing, (False, not scene.is_rooted)]
     waits_for_none = scene.kind is not CollectiveKind.ALL_GATHER
     ways = [
-        TierWay(weights, radices, passes_on, under_way)
+        TierWay(weights, radices, passes_on, in_turns, under_way)
         for weights in map(ramp, SLICES)
         for under_way in ((1, 2) if len(weights) > 1 and waits_for_none else (1,))
         for radices in rounds
-        for passes_on in relays
+        for passes_on, in_turns in relays
     ]
     return [way for way in ways if way.weights == (1.0,) or _is_affordable(scene, way)]
 
@@ -388,7 +411,8 @@ def follow(scene: Scene, way: TierWay) -> Schedule:
         placed.parts,
         phases,
         scene.members,
-        one_to_one=scene.exchanges_one_to_one(),
+        one_to_one=way.in_turns and scene.exchanges_one_to_one and (not scene.is_rooted or scene.passes_on(way)),
+        by_turn=way.in_turns and scene.passes_on(way),
         under_way=way.under_way,
         radix=max(way.radices, default=len(scene.servers)),
     )
@@ -472,15 +496,11 @@ def _owner_weights(scene: Scene, way: TierWay, shares: Shares) -> Floats:
     choice."""
     if scene.kind is CollectiveKind.ALL_REDUCE:
         return shares.weight
-    if not _relays(scene, way):
+    if not scene.passes_on(way):
         return np.ones((*shares.weight.shape[:2], 1))
     weights = np.full(shares.weight.shape, 1.0 / (len(scene.servers) - 1))
     weights[:, :, scene.place_of(np.array([scene.root]))] = 0.0
     return weights
-
-
-def _relays(scene: Scene, way: TierWay) -> bool:
-    return scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE) and way.relays and len(scene.servers) > 2
 
 
 def _trees(scene: Scene, way: TierWay) -> Trees:
@@ -492,11 +512,11 @@ def _trees(scene: Scene, way: TierWay) -> Trees:
         own = place[:, None] == place[None, :]
         if scene.kind in TO_ONE:
             return Trees(np.where(own & (place != home), home, -1), np.zeros((count, count), np.int64), own * place)
-        parent = np.where(own, home, place[:, None]) if _relays(scene, way) else np.full((count, count), home)
+        parent = np.where(own, home, place[:, None]) if scene.passes_on(way) else np.full((count, count), home)
         parent[:, home] = -1
-        last = ~own & _relays(scene, way)
-        # Servers counted from the root's: at every turn each sends to one and receives from one.
-        return Trees(parent, last.astype(np.int64), (place[None, :] + parent - 2 * home) % count)
+        last = ~own & scene.passes_on(way)
+        # At every turn each server sends to one and receives from one, the root's among them.
+        return Trees(parent, last.astype(np.int64), (place[None, :] - parent) % count)
     radices = way.radices or (count,)
     assert int(np.prod(radices)) == count
     parent = np.full((count, count), -1)
