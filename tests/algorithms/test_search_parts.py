@@ -105,6 +105,18 @@ def test_a_stage_ends_before_the_first_start_that_is_a_shortest_message_later(
     assert _stages(np.array(starts, np.int64), shortest).tolist() == stages
 
 
+@pytest.mark.parametrize("chunks", [1, 13, 26])
+def test_rounds_keep_every_chunk_apart_however_many(chunks: int) -> None:
+    """What ranks hold is kept in words of 64 bits: 5, 65 and 130 chunks on a ring of five."""
+    ring = il.topology.ring(5, bandwidth="1 GB/s")
+    link = ring.link_src, ring.link_dst
+    origin = np.repeat(np.arange(5, dtype=np.int32), chunks)
+    table = greedy_rounds._matched(*link, origin, 5, greedy_rounds.RoundsOptions(), None)
+    slot, lane = np.nonzero(table != np.iinfo(table.dtype).max)
+    taken = np.stack([table[slot, lane].astype(np.int64), link[1][lane]], axis=1)
+    assert len(taken) == len(np.unique(taken, axis=0)) == 4 * 5 * chunks  # each to the four that lack it, once
+
+
 @pytest.mark.parametrize(("rows", "longer"), [(3, 19), (31, 47), (32, 48), (34, 51), (100, 150)])
 @pytest.mark.parametrize("is_file", [True, False])
 def test_a_table_grows_by_half_and_keeps_its_rows(tmp_path: Path, rows: int, longer: int, is_file: bool) -> None:

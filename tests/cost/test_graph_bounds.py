@@ -1,17 +1,19 @@
 """Bounds of collectives on any graph: cases worked by hand, and random graphs against the exact optimum."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
 
 from interlock.collectives import CollectiveKind, all_gather, all_reduce, all_to_all, collective
 from interlock.cost import lower_bound
-from interlock.cost.bounds import _graph_bound
+from interlock.cost.bounds import _ends_of_a_cut, _graph_bound
 from interlock.cost.network import usable_network
 from interlock.problem import Items, Problem, RankSets, collective_problem, demand_problem
 from interlock.ragged import Ragged
-from interlock.topology import cluster, dead_nic, from_edges, fully_connected, mesh, ring, torus
-from interlock.traffic import matrix
+from interlock.topology import cluster, dead_nic, from_edges, fully_connected, mesh, missing_gpu, ring, torus
+from interlock.traffic import matrix, uniform
 
 GIB = 2**30
 RAILS = {"scale_up_bandwidth": 450 * GIB, "scale_out_bandwidth": 25 * GIB, "scale_out": "rail"}
@@ -264,6 +266,26 @@ def test_both_ways_to_bound_a_demand_agree(scale_out):
     problem = demand_problem(hosts, matrix(np.random.default_rng(0).integers(0, 10**9, (12, 12))))
     general = _graph_bound(problem, usable_network(problem))
     assert general.seconds == pytest.approx(lower_bound(problem).seconds)
+
+
+@pytest.mark.parametrize("scale_up", ["switch", "mesh"])
+def test_links_of_a_missing_gpu_carry_nothing(scale_up: str) -> None:
+    """On a mesh others could send through it; all other links stay."""
+    hosts = cluster("h200", servers=2, gpus_per_server=4, scale_up=scale_up, faults=[missing_gpu(1, 2)])
+    network = usable_network(demand_problem(hosts, uniform(hosts, "1 MB")))
+    assert 6 not in network.src and 6 not in network.dst
+    healthy = cluster("h200", servers=2, gpus_per_server=4, scale_up=scale_up)
+    whole = usable_network(demand_problem(healthy, uniform(healthy, "1 MB")))
+    assert network.num_links == whole.num_links - np.count_nonzero((whole.src == 6) | (whole.dst == 6))
+
+
+@pytest.mark.parametrize("way", ["sending", "receiving"])
+def test_ends_of_a_cut_are_counted_around_servers_that_have_some(way: str) -> None:
+    """Two members in one server, three in another, none in a third: two at least inside the cut, and two beyond."""
+    hosts = cluster("h200", servers=3, gpus_per_server=4)
+    problem = collective_problem(hosts, all_gather("1 MB", group=[0, 1, 8, 9, 10]))
+    shared = replace(problem.items, contributors=problem.items.destinations)
+    assert _ends_of_a_cut(shared, hosts, f"NICs of server 0, {way}") == [2, 2]
 
 
 def test_a_large_mesh_is_bound_without_flows():

@@ -64,10 +64,14 @@ BREAKS = {
     "a size below its pieces": (lambda s: replace(s, size_bytes=_with(s.size_bytes, 1, 3)), "sum of its pieces"),
     "a link that does not exist": (lambda s: replace(s, path=_ragged(s.path, 2, [10_000])), "link 10000"),
     "a dependency on itself": (lambda s: replace(s, deps=_ragged(s.deps, 2, [2])), "depends on itself"),
-    "a dependency that does not exist": (lambda s: replace(s, deps=_ragged(s.deps, 2, [10**6])), "message 1000000"),
+    "a dependency that does not exist": (
+        lambda s: replace(s, deps=_ragged(_ragged(s.deps, 1, [0]), 2, [10**6])),
+        "message 2: deps names message 1000000",
+    ),
     "dependencies that do not ascend": (lambda s: replace(s, deps=_ragged(s.deps, 2, [1, 0])), "must ascend"),
     "a dependency twice": (lambda s: replace(s, deps=_ragged(s.deps, 2, [1, 1])), "must ascend"),
     "barriers that do not ascend": (lambda s: replace(s, barriers=np.array([2, 1], np.int32)), "barriers"),
+    "a barrier twice": (lambda s: replace(s, barriers=np.array([1, 1], np.int32)), "barriers"),
     "a column too short": (lambda s: replace(s, stage=s.stage[:-1].copy()), "column 'stage'"),
     "a piece outside its item": (
         lambda s: replace(s, pieces=replace(s.pieces, offset=_with(s.pieces.offset, 0, 1))),

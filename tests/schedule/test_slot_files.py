@@ -36,12 +36,19 @@ def test_table_comes_back_mapped(plan: il.Plan, tmp_path: Path) -> None:
     assert isinstance(column, np.memmap)
 
 
-def test_unknown_chunk_is_refused(plan: il.Plan, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("slot", "link"), [(0, 0), (1, 2)])
+def test_unknown_chunk_is_refused(plan: il.Plan, tmp_path: Path, slot: int, link: int) -> None:
     assert plan.slots is not None
     table = plan.slots.table.copy()
-    table[1, 2] = 6
-    with pytest.raises(il.InvalidInput, match="slot 1, link 2: chunk 6 is not one of 6"):
+    table[slot, link] = 6
+    with pytest.raises(il.InvalidInput, match=f"slot {slot}, link {link}: chunk 6 is not one of 6"):
         read_schedule(saved(plan, tmp_path, table=table))
+
+
+def test_chunks_of_one_byte_come_back(tmp_path: Path) -> None:
+    plan = il.synthesize(il.topology.mesh(2, 3, bandwidth="1 GB/s"), il.all_gather("6 B"), chunks=1)
+    back = read_schedule(saved(plan, tmp_path))
+    assert check(back.schedule, back.problem).valid
 
 
 @pytest.mark.parametrize(("column", "value"), [("item", -1), ("item", 6), ("offset", -1), ("offset", 1), ("length", 0)])

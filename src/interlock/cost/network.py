@@ -68,14 +68,10 @@ class Network:
 
 
 def usable_network(problem: Problem) -> Network:
-    """The problem's graph without dead links and without links of missing ranks."""
+    """The problem's graph without dead links, which those of missing GPUs are too."""
     topology = problem.topology
     src, dst = topology.link_src, topology.link_dst
     alive = topology.bandwidth_bytes_per_s > DEAD_BANDWIDTH
-    if problem.cluster is not None and not problem.cluster.present.all():
-        gone = np.zeros(topology.num_nodes, np.bool_)
-        gone[: topology.num_ranks] = ~problem.cluster.present
-        alive &= ~(gone[src] | gone[dst])
     is_rank = np.arange(topology.num_nodes) < topology.num_ranks
     keep = None if alive.all() else np.flatnonzero(alive)
     return Network(
