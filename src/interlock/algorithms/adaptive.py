@@ -13,9 +13,9 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 3. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
    from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
    by NIC rate that leave busy ports inside servers time (burst);
-4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports. `Ledger`: they are summed
-   up, where ports inside servers have time to spare and NICs are alike, and beyond 128 ranks. `trial_seconds`: what
-   would win by followed bytes is run, up to 64 ranks;
+4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports, where some port may be
+   waited for. `Ledger`: they are summed up elsewhere, and beyond 128 ranks. `trial_seconds`: what would win by followed
+   bytes is run, up to 64 ranks;
 5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
 6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
    they are asked for.
