@@ -371,6 +371,26 @@ def lab_choice() -> str:
 
 
 @table
+def lab_step() -> str:
+    """The three ways of a step in the lab, by the rate of NICs."""
+    ways = ("serial", "concurrent", "joint")
+    header = ["NICs", "dispatched", "seed", *ways, "over serial", "over concurrent", "predicted / measured"]
+    result = stored("lab_step")
+    lines = [
+        [
+            f"{row['nic_mbit']} Mb/s",
+            f"{row['size_bytes'] / 1e6:g} MB",
+            str(row["seed"]),
+            *(f"{row[f'{way}_s']:.2f} s" for way in ways),
+            *(f"{row[key]:.2f}" for key in ("over_serial", "over_concurrent")),
+            ", ".join(f"{row[f'{way}_predicted_over_measured']:.2f}" for way in ways),
+        ]
+        for row in result["rows"]
+    ]
+    return markdown(header, lines)
+
+
+@table
 def lab_small() -> str:
     """Small calls in the lab, as a part of torch's own speed."""
     lines = [

@@ -12,7 +12,8 @@ pytest.importorskip("torch")
 import interlock as il
 from interlock.execution import plan_step
 from interlock.planning import Plan
-from interlock.runtime.steps import _actions, _in_order, _link_rates
+from interlock.runtime import steps
+from interlock.runtime.steps import _actions, _in_order, _latest_here, _link_rates
 from interlock.topology import NicFault
 
 pytestmark = pytest.mark.torch
@@ -50,6 +51,22 @@ def test_a_receiver_leaves_the_order_of_one_sender_to_the_sender(joint_plan: Pla
                 assert action.peer < 0 or action.sends or later.sends or action.peer != later.peer
                 num_left += action.peer >= 0 and action.sends and later.sends and action.peer == later.peer
     assert num_left > 0  # senders keep it
+
+
+def test_what_comes_last_before_a_row_is_looked_for_behind_what_others_do() -> None:
+    waits = [[], [0], [1], [2, 0], []]  # 3 waits for 2, which others do, and that for 1
+    assert _latest_here(waits, [0, 1, 2, 3, 4], {0: None, 1: None, 3: None}) == [-1, 0, 1, 1, -1]
+    assert _latest_here(waits, [0, 1, 2, 3, 4], {3: None}) == [-1] * 5
+
+
+def test_what_cannot_come_yet_is_not_asked_for(joint_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked_at_once() -> int:
+        made = [_actions(joint_plan.schedule, joint_plan.problem, rank)[0] for rank in range(8)]
+        return sum(each.peer >= 0 and not each.sends and each.open == 0 for actions in made for each in actions)
+
+    now = asked_at_once()
+    monkeypatch.setattr(steps, "_latest_here", lambda waits, order, here: [-1] * len(waits))
+    assert now < asked_at_once()
 
 
 def test_lanes_end_whatever_they_wait_for_in(joint_plan: Plan) -> None:

@@ -29,13 +29,16 @@ app = typer.Typer(help="A real two-tier network on this machine; needs Linux and
 
 DEFAULT_SIZE = "1.5MB"
 DEFAULT_TRAFFIC = "zipf:0.8"
-PORT_QUEUE, STEP_PORT_QUEUE = "24kB", "1MB"
+NETWORK = ("50Mbit", "500Mbit", "24kB")  # NIC, scale-up and what a port holds
+# A step's messages are many, and ranks share a few processors: NICs, not processors, should decide how long it takes.
+STEP_NETWORK = ("10Mbit", "100Mbit", "1MB")
 
 ServersOption = Annotated[int | None, typer.Option("--servers", help="Number of servers; default: 4.")]
 GpusOption = Annotated[int | None, typer.Option("--gpus", help="Ranks per server; default: 4.")]
-NicOption = Annotated[str | None, typer.Option("--nic", help="Rate of each NIC; default: 50Mbit.")]
+NicOption = Annotated[str | None, typer.Option("--nic", help="Rate of each NIC; default: 50Mbit, for steps 10Mbit.")]
 ScaleUpOption = Annotated[
-    str | None, typer.Option("--scale-up", help="Rate of each link inside a server; default: 500Mbit.")
+    str | None,
+    typer.Option("--scale-up", help="Rate of each link inside a server; default: 500Mbit, for steps 100Mbit."),
 ]
 NicOfOption = Annotated[
     list[str] | None, typer.Option("--nic-of", metavar="RANK=RATE", help="Another rate for one NIC; 0 is dead.")
@@ -148,7 +151,7 @@ def step(
     nic: NicOption = None,
     scale_up: ScaleUpOption = None,
     port_queue: PortQueueOption = None,
-    size: Annotated[str, typer.Option("--size", help="Bytes each rank dispatches on average.")] = "1.5MB",
+    size: Annotated[str, typer.Option("--size", help="Bytes each rank dispatches on average.")] = "750kB",
     skew: Annotated[float, typer.Option("--skew", help="Zipf exponent of what is dispatched.")] = 0.8,
     repeat: Annotated[int, typer.Option("--repeat", help="Timed repetitions of each way.")] = 5,
     algorithms: Annotated[str, typer.Option("--algorithms", help="Comma-separated ways.")] = "serial,concurrent,joint",
@@ -175,7 +178,7 @@ def step(
     names = [word.strip() for word in algorithms.split(",") if word.strip()]
     size_bytes = parse_bytes(size, "--size")
     asked = _Asked(servers, gpus, nic, scale_up, None, port_queue)
-    with _network(name, asked, STEP_PORT_QUEUE) as network, progress_of(4, "lab") as say:
+    with _network(name, asked, STEP_NETWORK) as network, progress_of(4, "lab") as say:
         say("starting ranks")
         with ranks_in(network) as ranks:
             rows = compare_step_in_lab(
@@ -340,10 +343,11 @@ class _Asked:
     nic_of: list[str] | None
     port_queue: str | None
 
-    def spec(self, port_queue: str = PORT_QUEUE) -> LabSpec:
+    def spec(self, rates: tuple[str, str, str] = NETWORK) -> LabSpec:
         """The lab, with defaults for what is not said."""
         from interlock.lab import LabSpec
 
+        nic, scale_up, port_queue = rates
         overrides: dict[int, float] = {}
         for words in self.nic_of or []:
             rank, equals, rate = words.partition("=")
@@ -353,8 +357,8 @@ class _Asked:
         return LabSpec(
             4 if self.servers is None else self.servers,
             4 if self.gpus is None else self.gpus,
-            parse_bandwidth("50Mbit" if self.nic is None else self.nic, "--nic"),
-            parse_bandwidth("500Mbit" if self.scale_up is None else self.scale_up, "--scale-up"),
+            parse_bandwidth(nic if self.nic is None else self.nic, "--nic"),
+            parse_bandwidth(scale_up if self.scale_up is None else self.scale_up, "--scale-up"),
             overrides,
             parse_bytes(port_queue if self.port_queue is None else self.port_queue, "--port-queue"),
         )
@@ -366,14 +370,14 @@ def _network_name(spec: LabSpec) -> str:
 
 
 @contextmanager
-def _network(name: str | None, asked: _Asked, port_queue: str = PORT_QUEUE) -> Iterator[Network]:
+def _network(name: str | None, asked: _Asked, rates: tuple[str, str, str] = NETWORK) -> Iterator[Network]:
     """A lab that is up: the named one, or one for this command that goes whatever ends the command."""
     from interlock.lab import Network, check_available, reap, running
 
     if name is not None:
         said = {f"--{field.replace('_', '-')}": value for field, value in asdict(asked).items() if value != []}
         refuse(said, f"the lab {name} is as `lab up` made it")
-    spec = asked.spec(port_queue)
+    spec = asked.spec(rates)
     check_available()
     reap()
     if name is not None:

@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,6 @@ from interlock.lab.run import TIMEOUT_S, TRIALS, as_measured
 from interlock.planning import Plan
 from interlock.problem import Problem, Step, Task
 from interlock.schedule import Schedule
-from interlock.simulate import simulate
 from interlock.topology import Cluster
 from interlock.traffic import Demand, matrix, zipf
 
@@ -109,10 +108,9 @@ def compare_step_in_lab(
 
     Plans are made for what `calibrate_s` seconds per tier and a trial measure of the network, where that is not 0.
     """
-    cluster = expected = as_measured(spec.to_cluster(), ranks, calibrate_s, progress)
+    cluster = as_measured(spec.to_cluster(), ranks, calibrate_s, progress)
     if calibrate_s > 0:
         cluster = with_message_cost(ranks, cluster)
-        expected = with_moved_rate(ranks, cluster, bytes_per_rank)
     progress("planning")
     step = layer_of(cluster, bytes_per_rank, skew, seed)
     plans = {name: plan_step(step, name, ELEMENT_BYTES) for name in algorithms}
@@ -130,7 +128,7 @@ def compare_step_in_lab(
                 statistics.median(seconds),
                 min(seconds),
                 max(seconds),
-                _simulated_s(plan, expected),
+                plan.simulate().makespan_s,
                 proof.lower_bound_s,
                 len(seconds),
             )
@@ -151,15 +149,6 @@ def with_message_cost(ranks: Ranks, cluster: Cluster) -> Cluster:
     return cluster.with_(message_overhead_s=took_s / most, stage_overhead_s=0.0)
 
 
-def with_moved_rate(ranks: Ranks, cluster: Cluster, bytes_per_rank: int) -> Cluster:
-    """The cluster with NICs as fast as a move of equal parts finds them: links are measured one by one before."""
-    step = Step(cluster)
-    step.move("equal", _equal(cluster, bytes_per_rank // cluster.num_ranks))
-    plan, took_s = _tried(ranks, step)
-    part = min(1.0, _simulated_s(plan, cluster) / took_s)
-    return cluster.with_(scale_out_bandwidth_bytes_per_s=part * cluster.scale_out_bandwidth_bytes_per_s)
-
-
 def _equal(cluster: Cluster, pair_bytes: int) -> Demand:
     """The same for every pair, in whole elements."""
     each = max(1, pair_bytes // ELEMENT_BYTES) * ELEMENT_BYTES
@@ -171,11 +160,6 @@ def _tried(ranks: Ranks, step: Step) -> tuple[Plan, float]:
     plan = plan_step(step, "concurrent", ELEMENT_BYTES)
     told = ranks.call(measure_step, {"trial": (plan.problem, plan.schedule)}, TRIALS, timeout_s=TIMEOUT_S * TRIALS)
     return plan, statistics.median(told[0]["trial"][1])
-
-
-def _simulated_s(plan: Plan, cluster: Cluster) -> float:
-    """Seconds of a plan on another cluster of the same shape."""
-    return simulate(plan.schedule, replace(plan.problem, topology=cluster.topology, cluster=cluster)).makespan_s
 
 
 def measure_step(
@@ -207,22 +191,25 @@ def measure_step(
 
 def run_once(run: StepRun, tasks: Sequence[Task], tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
     """One run of a step in which every computation sleeps, each in a thread of its own."""
-    ended = {task.name: threading.Event() for task in tasks}
-    run.begin(tensors)
+    ended = {task.name: threading.Event() for task in tasks if not task.is_move}
 
-    def follow(task: Task) -> None:
-        if task.is_move:
-            run.wait(task.name)
-        else:
-            for before in task.after:
+    def compute(task: Task) -> None:
+        for before in task.after:
+            if before in ended:
                 ended[before].wait()
-            time.sleep(task.seconds)
-            run.done(task.name)
+            else:
+                run.wait(before)
+        time.sleep(task.seconds)
+        run.done(task.name)
         ended[task.name].set()
 
-    threads = [threading.Thread(target=follow, args=(task,)) for task in tasks]
+    threads = [threading.Thread(target=compute, args=(task,)) for task in tasks if not task.is_move]
+    run.begin(tensors)
     for thread in threads:
         thread.start()
+    for task in tasks:
+        if task.is_move:
+            run.wait(task.name)
     for thread in threads:
         thread.join()
 

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from itertools import cycle
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,7 @@ class _Memory:
             if rank in items.destinations[item]:
                 self.wanted.append(item)
         held = np.union1d(np.array(self.given + self.wanted, np.int64), touched)
+        self.blank = np.setdiff1d(held, self.given).tolist()
         sizes = items.size_bytes[held]
         starts = np.cumsum(sizes) - sizes
         self.size = dict(zip(held.tolist(), sizes.tolist(), strict=True))
@@ -131,34 +133,29 @@ class _Lane:
 
     def __init__(self, numbers: list[int], name: str) -> None:
         self._numbers = numbers
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._begun: SimpleQueue[tuple[int, dist.Work, torch.Tensor] | None] = SimpleQueue()
+        self._begun: SimpleQueue[tuple[_Call, int, dist.Work, torch.Tensor] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def serve(self, call: _Call) -> None:
-        """Wait for the messages of one more run."""
-        self._calls.put(call)
-
-    def put(self, number: int, work: dist.Work, bytes_: torch.Tensor) -> None:
+    def put(self, call: _Call, number: int, work: dist.Work, bytes_: torch.Tensor) -> None:
         """Tell of a message that is under way."""
-        self._begun.put((number, work, bytes_))
+        self._begun.put((call, number, work, bytes_))
 
     def close(self) -> None:
         """End the thread; it does not wait for what is not under way."""
-        self._calls.put(None)
         self._begun.put(None)
 
     def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            under_way: dict[int, tuple[dist.Work, torch.Tensor]] = {}
-            for number in self._numbers:
-                while number not in under_way:
-                    begun = self._begun.get()
-                    if begun is None:
-                        return
-                    under_way[begun[0]] = begun[1:]
-                if not call.end_move(number, *under_way.pop(number)):
+        under_way: dict[int, tuple[_Call, dist.Work, torch.Tensor]] = {}
+        for number in cycle(self._numbers):
+            while number not in under_way:
+                begun = self._begun.get()
+                if begun is None:
                     return
+                call, started, work, bytes_ = begun
+                under_way[started] = call, work, bytes_
+            call, work, bytes_ = under_way.pop(number)
+            if not call.end_move(number, work, bytes_):
+                return
 
 
 class StepRunner:
@@ -222,8 +219,6 @@ class StepRunner:
             self._check_elements(number, source if source is not None else target)
             given[number] = (source, target)
         self._call = _Call(self, given)
-        for lane in self._lanes:
-            lane.serve(self._call)
         self._call.release(self._call.first)
 
     def wait(self, name: str) -> None:
@@ -395,7 +390,7 @@ class _Call:
                 else:
                     self.expected[number] = action.peer
                     work = group.recv([bytes_], action.peer, tag)
-            self.runner._lane_of[number].put(number, work, bytes_)
+            self.runner._lane_of[number].put(self, number, work, bytes_)
         except Exception as error:
             self._fail(error)
 
@@ -446,7 +441,8 @@ class _Call:
         import torch
 
         memory, (source, _) = self.runner._memory[task], self.tensors[task]
-        self.memory[task].zero_()
+        for item in memory.blank if self.changes[task] else ():
+            self.memory[task].narrow(0, memory.start[item], memory.size[item]).zero_()
         if source is None:
             return
         flat, at = source.reshape(-1).view(torch.uint8), 0
@@ -499,19 +495,34 @@ def _actions(schedule: Schedule, problem: Problem, rank: int) -> tuple[list[_Act
             actions.extend(made)
     ordered = _link_orders(schedule, problem)
     waits = [sorted({*deps.tolist(), *ordered.get(row, ())}) for row, deps in enumerate(schedule.deps)]
+    order = _in_order(waits)
+    latest = _latest_here(waits, order, of_row)
     for number, action in enumerate(actions):
-        for dep in waits[action.row]:
+        # A peer gets a notice of every receive. Those of messages that cannot come yet would hold up the ones that can.
+        receives = action.peer >= 0 and not action.sends
+        for dep in {*waits[action.row], latest[action.row]} if receives else waits[action.row]:
             for before in of_row.get(dep, ()):
                 if not _is_kept_by_sender(actions[before], action):
                     actions[before].releases.append(number)
                     action.open += 1
     lanes: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
-    for row in _in_order(waits):
+    for row in order:
         for number in of_row.get(row, ()):
             action = actions[number]
             if action.peer >= 0:
                 lanes[action.task, action.peer, action.sends].append(number)
     return actions, list(lanes.values())
+
+
+def _latest_here(waits: Sequence[Sequence[int]], order: Sequence[int], here: Mapping[int, object]) -> list[int]:
+    """Of all that comes before each row, the latest in an order that respects waits that this rank takes part in; -1
+    where there is none."""
+    place = {-1: -1} | {row: number for number, row in enumerate(order)}
+    latest = [-1] * len(waits)
+    for row in order:
+        before = (dep if dep in here else latest[dep] for dep in waits[row])
+        latest[row] = max(before, key=place.__getitem__, default=-1)
+    return latest
 
 
 def _is_kept_by_sender(before: _Action, after: _Action) -> bool:
