@@ -146,6 +146,15 @@ def test_a_search_pays_where_a_quarter_is_to_be_gained_and_pairs_are_few() -> No
     assert contest(4, 1.15).is_near(near) and not contest(4, 1.1501).is_near(near)
 
 
+@pytest.mark.parametrize(("most", "tried"), [(100_000, 7), (112 + 392 // 16, 2), (111 + 392 // 16, 1)])
+def test_what_libraries_run_is_tried_beside_tiers_while_little_is_written(
+    monkeypatch: pytest.MonkeyPatch, most: int, tried: int
+) -> None:
+    monkeypatch.setattr(compared, "MOST_WRITTEN_BESIDE_TIERS", most)
+    reason = il.synthesize(il.cluster("a100", servers=2, gpus_per_server=4), il.all_reduce("8 MiB")).reason
+    assert reason is not None and reason.count("x,") + reason.endswith("x") == tried
+
+
 @pytest.mark.parametrize(("longest", "is_timed"), [(300_000, True), (300_001, False)])
 def test_paths_that_share_links_are_timed_up_to_300000_transfers(longest: int, is_timed: bool) -> None:
     arcs = arcs_of(il.topology.ring(2, bandwidth="1 GB/s"))

@@ -18,7 +18,7 @@ from interlock.algorithms.tiers import WORTH_MESSAGES
 from interlock.collectives import CollectiveKind
 from interlock.cost import lower_bound
 from interlock.problem import Problem, demand_problem
-from interlock.schedule import CompactSchedule
+from interlock.schedule import CompactSchedule, Schedule
 from interlock.traffic import Demand
 
 __all__ = ["FIRST", "FOR_DEMAND", "Compared", "candidates", "compare", "compare_on_faults"]
@@ -37,7 +37,8 @@ QUICK = (
 )
 MOST_ROWS = 150_000  # pairs of item and rank: what a quick candidate is about to write out, some 0.3 s
 MET = 1.005  # of the bound: nothing is left to find
-MOST_MESSAGES_BESIDE_TIERS = 150_000  # messages of all that libraries run: half a second
+MOST_WRITTEN_BESIDE_TIERS = 100_000  # messages of all that libraries run: some 0.3 s
+WAITS_PER_MESSAGE = 16  # messages to wait for that take as long to write as a message
 MOST_FOR_MULTITREE = 32  # ranks, a tenth of a second: it tries all links of all ranks for all trees
 # A search where ranks share links takes seconds; not for less than this, nor for more pairs of ends.
 WORTH_A_SEARCH = 1.25
@@ -90,9 +91,10 @@ def compare(
     if has_tiers:
         contest.enter("tiers")
     contest.enter_as_demand()
+    most_written = contest.written + MOST_WRITTEN_BESIDE_TIERS if has_tiers else np.inf
     if sum(_ends(problem)) <= MOST_ROWS:
         for name in QUICK:
-            if contest.is_near(MET) or (has_tiers and contest.messages > MOST_MESSAGES_BESIDE_TIERS):
+            if contest.is_near(MET) or contest.written > most_written:
                 break
             is_long = has_tiers and name == "multitree" and len(group_members(problem)) > MOST_FOR_MULTITREE
             if not is_long and registry.get(name).supports(problem) is None:
@@ -137,7 +139,7 @@ class _Contest:
         self.problem, self.time_of, self.build = problem, time_of, build
         self.bound_s = lower_bound(problem).seconds
         self.seconds: dict[str, float] = {}
-        self.messages = 0
+        self.written = 0
         self.best: tuple[str, CompactSchedule] | None = None
 
     def enter(self, name: str, problem: Problem | None = None) -> None:
@@ -146,7 +148,8 @@ class _Contest:
         if self.best is None or self._is_better(seconds, made):
             self.best = name, made
         self.seconds[name] = seconds
-        self.messages += made.num_messages
+        waits = len(made.deps.values) if isinstance(made, Schedule) else 0
+        self.written += made.num_messages + waits // WAITS_PER_MESSAGE
 
     def _is_better(self, seconds: float, made: CompactSchedule) -> bool:
         assert self.best is not None
