@@ -9,6 +9,7 @@ plans are made for.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import time
@@ -481,7 +482,8 @@ def calibrate(
     return made
 
 
-# Handles of the drop-in calls by group. Those of groups that were destroyed are closed when next one is asked for.
+# Handles of the drop-in calls by group. Those of groups that were destroyed are closed when next one is asked for, or
+# at the end: a thread of a group that is still there when the interpreter ends may take the process down.
 _handles: dict[int, AllToAll] = {}
 _collectives: dict[int, Collectives] = {}
 
@@ -502,10 +504,18 @@ def _calls(group: dist.ProcessGroup | None) -> Collectives:
 
 def _open(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
     """The group, with the handles of groups that are gone closed."""
+    _close_gone()
+    return dist.group.WORLD if group is None else group
+
+
+def _close_gone() -> None:
+    """Close the handles of groups that were destroyed."""
     for kept in (_handles, _collectives):
         for key in [key for key, handle in kept.items() if handle.group not in _world.pg_map]:
             kept.pop(key).close()
-    return dist.group.WORLD if group is None else group
+
+
+atexit.register(_close_gone)
 
 
 def _described() -> Cluster | None:
