@@ -105,9 +105,11 @@ public:
         }
         require(best().seconds < kNever, only >= 0 ? "this way cannot carry the traffic on this cluster"
                                                    : "two servers must talk but no rail joins them");
-        // Who wins by a price that can be made surer must win by that too.
+        // Who wins by a price that can be made surer must win by that too, and who is best but too near a simpler way
+        // may be told from it by that.
         Candidate* chosen = &choose();
-        while (may_follow && (chosen == &detour && detour.basis == Basis::kSummed ? follow(detour) : run(*chosen)))
+        while (may_follow && (chosen == &detour && detour.basis == Basis::kSummed ? follow(detour)
+                                                                                  : run(best()) || run(*chosen)))
             chosen = &choose();
         TwoTierDecision decision = std::move(chosen->decision);
         for (std::size_t way = 0; way < kNumWays; ++way) {
