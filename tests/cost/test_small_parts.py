@@ -1,0 +1,47 @@
+"""Small parts of bounds, each by itself: where there is no link, no byte, or only the own server."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import interlock as il
+from interlock.cost import lower_bound
+from interlock.cost.latency import least_message_s
+from interlock.cost.network import Network
+from interlock.cost.two_tier import _past_hashes
+from interlock.topology import Fabric
+
+
+def test_without_a_link_no_message_costs_anything() -> None:
+    none, nodes = np.zeros(0, np.int32), np.zeros(2, np.bool_)
+    network = Network(2, 2, none, none, np.zeros(0), np.zeros(0), np.zeros(0), none, nodes, nodes)
+    assert least_message_s(network) == 0.0
+
+
+def test_a_message_through_a_switch_pays_the_last_link_too_and_one_between_ranks_does_not() -> None:
+    src, dst = np.array([0, 2, 0], np.int32), np.array([2, 1, 1], np.int32)  # rank 2 is a switch
+    overhead_s, nodes = np.array([1e-6, 0.0, 1e-6]), np.zeros(3, np.bool_)
+    through = Network(3, 2, src[:2], dst[:2], np.ones(2), np.array([3e-6, 5e-6]), overhead_s[:2], src[:2], nodes, nodes)
+    both = Network(3, 2, src, dst, np.ones(3), np.array([3e-6, 5e-6, 7e-6]), overhead_s, src, nodes, nodes)
+    assert np.isclose(least_message_s(through), 9e-6)
+    assert np.isclose(least_message_s(both), 8e-6)
+
+
+def test_a_move_of_nothing_adds_nothing_to_the_bound_of_a_step() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2)
+    demand = il.traffic.uniform(cluster, bytes_per_gpu="8 MB")
+    seconds = []
+    for has_empty in (False, True):
+        step = il.step(cluster)
+        step.move("dispatch", demand)
+        if has_empty:
+            step.move("nothing", il.traffic.matrix(np.zeros((4, 4), np.int64)))
+        seconds.append(lower_bound(il.plan(step).problem).seconds)
+    assert seconds[0] == seconds[1] > 0
+
+
+def test_past_hashed_uplinks_the_own_server_counts_only_for_what_may_stay_in_it() -> None:
+    cluster = il.cluster("h200", servers=2, gpus_per_server=2, fabric=Fabric("hashed", ecmp_radix=2))
+    peers = cluster.nic_bandwidth_bytes_per_s.reshape(2, 2)
+    leaving, staying = (_past_hashes(cluster, peers, 2, leaves_server) for leaves_server in (True, False))
+    assert np.allclose(leaving / peers, 2.0) and np.allclose(staying / peers, 3.0)
