@@ -123,7 +123,7 @@ def _work(problem: Problem, network: Network) -> _Work:
     rows = []
     for number, task in enumerate(step.tasks):
         first, end = step.first_item[number : number + 2].tolist()
-        if not task.is_move or first == end:
+        if not task.is_move:
             rows.append(np.zeros(len(names)))
             continue
         mine = np.arange(first, end)
