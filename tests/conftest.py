@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,14 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("../shared/data is not here")
     return folder
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """What a test starts hears Ctrl-C, even where pytest ignores it, as a shell's background jobs do."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -126,6 +126,7 @@ def test_interruption_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert capsys.readouterr().err.strip() == "interlock: interrupted; what was not yet whole is not written"
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_best_so_far_is_said_to_be_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -162,17 +163,21 @@ NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="torch is no
         (["reproduce", "tacos"], 2.0, WHOLE),
         (["plan", "--servers", "128", "--algorithm", "spray"], 2.0, WHOLE),
         (["moe", "layer", "--layer", "large-32", "--gpus", "256"], 2.0, WHOLE),
-        (["step", "deepseek-pair"], 1.2, WHOLE),
+        (["step", "{step}"], 2.0, WHOLE),
         (["sweep", "{grid}", "--workers", "1"], 60.0, "no point was finished; {folder} has those of earlier runs"),
         pytest.param(["doctor"], 0.7, WHOLE, marks=[pytest.mark.torch, NEEDS_TORCH]),  # which takes it that long
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_a_command_whatever_it_is_doing(
     words: list[str], after_s: float, kept: str, tmp_path: Path
 ) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
-    running, terminal = started([word.replace("{grid}", str(tmp_path / "grid.toml")) for word in words], 200)
+    pair = files("interlock") / "problem" / "step_presets" / "deepseek-pair.toml"
+    (tmp_path / "step.toml").write_text(pair.read_text().replace("servers = 8", "servers = 32"))  # 8 take a second
+    made = {"{grid}": str(tmp_path / "grid.toml"), "{step}": str(tmp_path / "step.toml")}
+    running, terminal = started([made.get(word, word) for word in words], 200)
     with ThreadPoolExecutor(1) as pool:
         shown = pool.submit(read_all, terminal)  # all the time: a terminal that nobody reads is full at some time
         begun = tmp_path / "grid.sweep" / "points"  # a sweep's own processor is idle
@@ -190,6 +195,7 @@ def test_ctrl_c_ends_a_command_whatever_it_is_doing(
     assert text.rstrip().endswith(f"interlock: interrupted; {kept.format(folder=tmp_path / 'grid.sweep')}")
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_a_file_that_was_being_written_is_gone_after_a_hard_end(tmp_path: Path) -> None:
     script = """if True:
         import sys, time

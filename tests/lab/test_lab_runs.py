@@ -76,6 +76,7 @@ def test_a_lab_whose_owner_was_killed_is_reaped(small_spec: LabSpec) -> None:
 @pytest.mark.torch
 @needs_lab
 @pytest.mark.parametrize("sign", ["-hub", "-r15", "ranks"])
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_removes_a_lab_however_often_it_comes(sign: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     words = [sys.executable, "-m", "interlock", "lab", "run", "--calibrate", "0"]
@@ -100,6 +101,7 @@ def test_ctrl_c_removes_a_lab_however_often_it_comes(sign: str, tmp_path: Path) 
 
 
 @needs_lab
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_a_lab_is_removed_where_work_goes_on_after_ctrl_c() -> None:
     script = """if True:
         import time
