@@ -6,6 +6,7 @@ import numpy as np
 
 import interlock as il
 from interlock.cost import lower_bound
+from interlock.cost.flows import _name_of_ranks
 from interlock.cost.latency import least_message_s
 from interlock.cost.network import Network
 from interlock.cost.two_tier import _past_hashes
@@ -45,3 +46,8 @@ def test_past_hashed_uplinks_the_own_server_counts_only_for_what_may_stay_in_it(
     peers = cluster.nic_bandwidth_bytes_per_s.reshape(2, 2)
     leaving, staying = (_past_hashes(cluster, peers, 2, leaves_server) for leaves_server in (True, False))
     assert np.allclose(leaving / peers, 2.0) and np.allclose(staying / peers, 3.0)
+
+
+def test_ranks_beyond_a_cut_are_named_one_by_one_up_to_eight() -> None:
+    named = [_name_of_ranks(np.arange(12) < count) for count in (1, 2, 8, 9)]
+    assert named == ["rank 0", "ranks 0, 1", "ranks 0, 1, 2, 3, 4, 5, 6, 7", "9 ranks (0, 1, 2, ...)"]
