@@ -178,7 +178,7 @@ void bind_decision(nb::module_& m) {
                 made["out_target"] = copied(self.targets.out_bytes);
                 made["in_target"] = copied(self.targets.in_bytes);
                 made["most_bytes"] = copied(self.targets.most_bytes);
-                made["hot_ends"] = copied(self.targets.hot_ends);
+                made["is_hot"] = copied(self.targets.is_hot);
                 made["slice_bytes"] = copied(self.slice_bytes);
                 made["near_pairs"] = to_table(std::span<const NearPair>(self.near_pairs));
                 made["out_bytes"] = copied(self.assignment.out_bytes);

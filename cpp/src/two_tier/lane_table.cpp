@@ -1,7 +1,6 @@
 #include "interlock/two_tier/lane_table.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "interlock/arithmetic.hpp"
@@ -106,9 +105,9 @@ private:
 }  // namespace
 
 HotEnds LaneTable::hot(std::size_t src_server, std::size_t dst_server) const {
-    if (hot_ends.empty()) return {};
-    return {std::span(hot_ends).subspan(src_server * width, width),
-            std::span(hot_ends).subspan(dst_server * width, width)};
+    if (is_hot.empty()) return {};
+    return {std::span(is_hot).subspan(src_server * width, width),
+            std::span(is_hot).subspan(dst_server * width, width)};
 }
 
 std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_server, std::int64_t tile_bytes,
@@ -129,9 +128,9 @@ std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_serv
     return scratch;
 }
 
-LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets) {
-    const std::size_t servers = tiles.servers, width = tiles.width, ranks = servers * width;
-    LaneTable table{servers, width, {0}, {}, targets.hot_ends};
+LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets) {
+    const std::size_t servers = tiles.servers, width = tiles.width;
+    LaneTable table{servers, width, {0}, {}, targets.is_hot};
     std::vector<std::int64_t> out(width), in(width);
     std::vector<double> share(width);
     const auto split = [&](std::int64_t tile_bytes, std::span<const std::int64_t> wanted, std::size_t server,
@@ -142,46 +141,25 @@ LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& t
         for (std::size_t gpu = 0; gpu < width; ++gpu) share[gpu] = static_cast<double>(weights[gpu]);
         round_to_bytes(tile_bytes, share, bytes);
     };
-    struct Pair {
-        std::int64_t bytes;
-        std::size_t from, to;
-    };
-    std::vector<Pair> pairs;
-    // Largest first: these bytes need no scale-up port at either end.
-    const auto hot_pairs = [&](std::size_t tile) -> std::span<const Pair> {
-        pairs.clear();
-        for (std::size_t from = 0; from < width && !targets.hot_ends.empty(); ++from) {
-            const std::size_t src = tile / servers * width + from;
-            if ((targets.hot_ends[src] & kFullSender) == 0) continue;
-            for (std::size_t to = 0; to < width; ++to) {
-                const std::size_t dst = tile % servers * width + to;
-                if ((targets.hot_ends[dst] & kHotReceiver) != 0)
-                    pairs.push_back({demand_bytes[src * ranks + dst], from, to});
-            }
-        }
-        std::ranges::stable_sort(pairs, std::greater<>{}, &Pair::bytes);
-        return pairs;
-    };
     for (std::size_t tile = 0; tile < servers * servers; ++tile) {
         const std::int64_t tile_bytes = tile / servers == tile % servers ? 0 : tiles.bytes[tile];
         if (tile_bytes > 0) {
             split(tile_bytes, targets.out_bytes, tile / servers, out);
             split(tile_bytes, targets.in_bytes, tile % servers, in);
-            const auto add = [&](std::size_t from, std::size_t to, std::int64_t most) {
-                const std::int64_t bytes = std::min({out[from], in[to], most});
+            const auto add = [&](std::size_t from, std::size_t to) {
+                const std::int64_t bytes = std::min(out[from], in[to]);
                 if (bytes > 0)
                     table.lanes.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), bytes});
                 out[from] -= bytes;
                 in[to] -= bytes;
             };
-            for (const auto& [bytes, from, to] : hot_pairs(tile)) add(from, to, bytes);
-            for (std::size_t rail = 0; rail < width; ++rail) add(rail, rail, tile_bytes);
+            for (std::size_t rail = 0; rail < width; ++rail) add(rail, rail);
             // The largest rests first: few lanes share a NIC, and those that do are alike.
             for (std::int64_t rest = std::accumulate(out.begin(), out.end(), std::int64_t{0}); rest > 0;) {
                 const auto from = static_cast<std::size_t>(std::ranges::max_element(out) - out.begin());
                 const auto to = static_cast<std::size_t>(std::ranges::max_element(in) - in.begin());
                 rest -= std::min(out[from], in[to]);
-                add(from, to, tile_bytes);
+                add(from, to);
             }
         }
         table.offsets.push_back(static_cast<std::int64_t>(table.lanes.size()));
@@ -191,7 +169,7 @@ LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& t
 
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule) {
     const std::size_t servers = tiles.servers, width = tiles.width;
-    LaneTable table{servers, width, {0}, {}, targets.hot_ends};
+    LaneTable table{servers, width, {0}, {}, targets.is_hot};
     std::vector<std::int64_t> bytes(width);
     const RailShares shares(tiles, targets, rule);
     for (std::size_t tile = 0; tile < servers * servers; ++tile) {

@@ -13,7 +13,7 @@ constexpr std::int64_t kRounds = 8;  // in which lanes to a server with a short 
 }  // namespace
 
 bool HotEnds::is_any() const {
-    return std::ranges::any_of(of_receivers, [](std::uint8_t ends) { return (ends & kHotReceiver) != 0; });
+    return std::ranges::any_of(of_receivers, [](std::uint8_t is_hot) { return is_hot != 0; });
 }
 
 LaneAssigner::LaneAssigner(std::int32_t width, std::int64_t least_part_bytes)
@@ -47,15 +47,13 @@ void LaneAssigner::interleave(std::span<LaneLoad> loads, const HotEnds& hot) con
     if (!hot.is_any()) return;
     std::vector<Parcel> mixed;
     for (LaneLoad& load : loads) {
-        load.hurries = std::ranges::any_of(
-            load.helped, [&](const Parcel& parcel) { return hot.hurries(parcel.sender, parcel.receiver); });
         for (auto* parcels : {&load.own, &load.helped}) {
             if (parcels->size() < 2) continue;
             mixed.clear();
             for (const bool is_first : {true, false}) {
                 for (std::int64_t round = 0; round < kRounds; ++round) {
                     for (const Parcel& whole : *parcels) {
-                        if (hot.hurries(whole.sender, whole.receiver) != is_first) continue;
+                        if (hot.receives(whole.receiver) != is_first) continue;
                         const std::int64_t first = round_start(whole.bytes, round);
                         const std::int64_t bytes = round_start(whole.bytes, round + 1) - first;
                         if (bytes > 0) mixed.push_back({whole.sender, whole.receiver, whole.offset + first, bytes});
@@ -89,7 +87,6 @@ void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span
         loads_[lane].own.clear();
         loads_[lane].helped.clear();
         loads_[lane].own_bytes = loads_[lane].helped_bytes = 0;
-        loads_[lane].hurries = false;
     }
     require(owed == offered, "the lanes of a tile must hold exactly its bytes");
 }
@@ -134,13 +131,12 @@ void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& ho
         }
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             const auto [own, receiver, bytes] = lanes[lane];
-            // A sender without any time to spare fills its lanes itself.
-            if (!hot.receives(receiver) || hot.is_over(own)) continue;
+            if (!hot.receives(receiver)) continue;
             const auto width = static_cast<std::int32_t>(width_);
             for (std::int32_t turn = 1; turn < width && room_[lane] > 0; ++turn) {
                 const std::int32_t helper = (own + turn) % width;
                 const auto at = static_cast<std::size_t>(helper);
-                if (hot.sends(helper) || (!keeps_own && hot.is_short(helper))) continue;
+                if (!keeps_own && hot.is_short(helper)) continue;
                 take_helped(lane, helper, receiver, std::max<std::int64_t>(0, surplus_[at] - kept[at]));
             }
         }

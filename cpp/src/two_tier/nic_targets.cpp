@@ -222,7 +222,7 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     const Limits out_limits = port_limits(out, rates, seconds, helped(in));
     const Limits in_limits = port_limits(in, rates, seconds, helped(out));
     // Where either port of a GPU is short, what arrives at its NIC should be its own, more than a fair mix would hold.
-    std::vector<std::uint8_t> hot_ends;
+    std::vector<std::uint8_t> is_hot;
     const double pressed = kPressed * seconds * rates.scale_up, full = kPortShare * seconds * rates.scale_up;
     const double others = 1.0 - 1.0 / static_cast<double>(rates.width);
     for (std::size_t rank = 0; rank < rates.nic.size(); ++rank) {
@@ -236,17 +236,15 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
         const double passed_on = std::max(0.0, static_cast<double>(loads.out_far[rank]) - rates.nic[rank] * seconds);
         const bool is_full = near + passed_on + passes > full;
         const bool receives = in_limits.least[rank] > mixed || in_limits.is_short[rank] != 0 || is_pressed || is_full;
-        hot_ends.push_back(static_cast<std::uint8_t>((receives ? kHotReceiver : 0) | (near > pressed ? kHotSender : 0) |
-                                                     (near + passed_on > pressed ? kFullSender : 0) |
-                                                     (near + passed_on > full ? kOverSender : 0)));
+        is_hot.push_back(receives ? 1 : 0);
     }
     NicTargets targets{fill_servers(out, out_limits, rates), fill_servers(in, in_limits, rates),
-                       nic_bytes(rates, seconds), std::move(hot_ends)};
+                       nic_bytes(rates, seconds), std::move(is_hot)};
     const auto is_any = [](const auto& values) {
         return std::ranges::any_of(values, [](auto value) { return value != 0; });
     };
     const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
-    if (is_even && !is_any(targets.hot_ends) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
+    if (is_even && !is_any(targets.is_hot) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
     return targets;
 }
 

@@ -365,10 +365,9 @@ std::vector<Segment> tiles_at(const Tiles& tiles, std::size_t server) {
 
 }  // namespace
 
-LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
-                   bool crosses_rails) {
+LaneTable lanes_of(const Tiles& tiles, const NicTargets& targets, Pace pace, bool crosses_rails) {
     if (targets.are_equal()) return {tiles.servers, tiles.width, {}, {}, {}};
-    if (crosses_rails) return cross_lanes(demand_bytes, tiles, targets);
+    if (crosses_rails) return cross_lanes(tiles, targets);
     return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
 }
 
@@ -389,7 +388,7 @@ DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates
 
 DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDecision& decision, std::int32_t rank)
     : tiles_(tiles_of(demand, decision)),
-      lanes_(lanes_of(demand, tiles_, decision.targets, decision.pace, decision.crosses_rails)),
+      lanes_(lanes_of(tiles_, decision.targets, decision.pace, decision.crosses_rails)),
       plan_{decision.servers,
             decision.width,
             decision.segments,

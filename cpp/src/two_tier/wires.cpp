@@ -17,7 +17,7 @@ constexpr std::int64_t kWaves = 48;  // of a typical lane
 constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
 constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
-constexpr std::int64_t kHeadShare = 2, kShortHeadShare = 4;  // helped bytes join a lane after this part of it
+constexpr std::int64_t kHeadShare = 2;  // helped bytes join a lane after this part of it
 
 /// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends,
 /// where nothing else hides them.
@@ -56,7 +56,7 @@ private:
 std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
     if (load.helped_bytes == 0) return 0;
     const std::int64_t all = load.own_bytes + load.helped_bytes;
-    const std::int64_t head = std::min(load.own_bytes, load.hurries ? all / kShortHeadShare : all / kHeadShare);
+    const std::int64_t head = std::min(load.own_bytes, all / kHeadShare);
     const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
     return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
                       std::min(position, load.helped_bytes));

@@ -16,13 +16,13 @@ struct LaneTable {
     std::size_t servers = 0, width = 0;
     std::vector<std::int64_t> offsets;  ///< [servers * servers + 1], or empty: equal shares
     std::vector<Lane> lanes;
-    std::vector<std::uint8_t> hot_ends;  ///< [ranks], or empty: whose ports have hardly any time to spare
+    std::vector<std::uint8_t> is_hot;  ///< [ranks], or empty: whose ports have hardly any time to receive
 
     [[nodiscard]] bool is_hot_receiver(std::size_t rank) const {
-        return !hot_ends.empty() && (hot_ends[rank] & kHotReceiver) != 0;
+        return !is_hot.empty() && is_hot[rank] != 0;
     }
 
-    /// Those of the two servers of a tile whose ports have hardly any time to spare.
+    /// Those of the two servers of a tile whose ports have hardly any time to receive.
     [[nodiscard]] HotEnds hot(std::size_t src_server, std::size_t dst_server) const;
 
     /// The lanes of a tile of `tile_bytes`; `scratch` holds them where they are not listed.
@@ -39,8 +39,8 @@ enum class ShareRule {
 /// Lanes along rails, GPU k to GPU k, with NIC loads in proportion to their targets.
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule);
 
-/// Straight lanes between GPUs whose scale-up ports both have no time to spare, then along rails as far as the targets
-/// of both ends agree, and across them for the rest: every NIC meets its target.
-LaneTable cross_lanes(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets);
+/// Lanes along rails as far as the targets of both ends agree, and across them for the rest: every NIC meets its
+/// target.
+LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets);
 
 }  // namespace interlock

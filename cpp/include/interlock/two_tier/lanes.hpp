@@ -28,34 +28,17 @@ struct LaneLoad {
     std::vector<Parcel> helped;  ///< moved there from other GPUs; those for the lane's own receiver last
     std::int64_t own_bytes = 0;
     std::int64_t helped_bytes = 0;
-    bool hurries = false;  ///< whether helped bytes are for a receiver that should get them all the time
 };
 
-/// Which ports of a rank inside its server have hardly any time to spare, as bits.
-inline constexpr std::uint8_t kHotReceiver = 1;
-inline constexpr std::uint8_t kHotSender = 2;   ///< by traffic inside its server alone
-inline constexpr std::uint8_t kFullSender = 4;  ///< by that and by what other NICs must carry for it
-inline constexpr std::uint8_t kOverSender = 8;  ///< the same, to the last
-
-/// The GPUs at both ends of a tile whose ports have hardly any time to spare; empty where there are none.
+/// The GPUs at both ends of a tile whose ports have hardly any time to receive; empty where there are none.
 struct HotEnds {
-    std::span<const std::uint8_t> of_senders, of_receivers;  ///< [width] bits of each GPU
-    [[nodiscard]] bool sends(std::int32_t gpu) const {
-        return (of_senders[static_cast<std::size_t>(gpu)] & kHotSender) != 0;
-    }
-    [[nodiscard]] bool is_over(std::int32_t gpu) const {
-        return (of_senders[static_cast<std::size_t>(gpu)] & kOverSender) != 0;
-    }
+    std::span<const std::uint8_t> of_senders, of_receivers;  ///< [width] whether a GPU is one
     /// Whether a sender's own port has no time to receive what its lanes might lack.
     [[nodiscard]] bool is_short(std::int32_t gpu) const {
-        return (of_senders[static_cast<std::size_t>(gpu)] & kHotReceiver) != 0;
-    }
-    /// Whether a receiver's bytes should leave before others: not those of a sender that cannot hurry.
-    [[nodiscard]] bool hurries(std::int32_t sender, std::int32_t receiver) const {
-        return receives(receiver) && (of_senders[static_cast<std::size_t>(sender)] & kFullSender) == 0;
+        return of_senders[static_cast<std::size_t>(gpu)] != 0;
     }
     [[nodiscard]] bool receives(std::int32_t gpu) const {
-        return (of_receivers[static_cast<std::size_t>(gpu)] & kHotReceiver) != 0;
+        return of_receivers[static_cast<std::size_t>(gpu)] != 0;
     }
     [[nodiscard]] bool is_any() const;  ///< whether any receiver is hot
 };
@@ -73,7 +56,7 @@ public:
 
     /// @param tile row-major with `stride` between rows: bytes from GPU i to GPU j, [width, width]
     /// @param lanes whose bytes add up to the tile's
-    /// @param hot receivers' lanes are for their own bytes, and hot senders' bytes are not moved to fill them
+    /// @param hot receivers' lanes are for their own bytes
     /// @returns loads per lane, valid until the next call
     std::span<LaneLoad> assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes,
                                const HotEnds& hot);

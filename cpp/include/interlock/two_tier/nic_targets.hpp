@@ -33,7 +33,7 @@ double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, 
 /// server without targets, all 0, may share as they like up to what they can carry.
 struct NicTargets {
     std::vector<std::int64_t> out_bytes, in_bytes, most_bytes;
-    std::vector<std::uint8_t> hot_ends;  ///< bits: whose scale-up ports have hardly any time to spare
+    std::vector<std::uint8_t> is_hot;  ///< whether a rank's scale-up port has hardly any time to receive
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
 

@@ -109,8 +109,7 @@ DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates
                          const Ports& ports);
 
 /// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
-LaneTable lanes_of(std::span<const std::int64_t> demand_bytes, const Tiles& tiles, const NicTargets& targets, Pace pace,
-                   bool crosses_rails);
+LaneTable lanes_of(const Tiles& tiles, const NicTargets& targets, Pace pace, bool crosses_rails);
 
 /// The earlier decision for new traffic: shares follow the demand, stages are stretched to it.
 TwoTierDecision scaled(const TwoTierDecision& decision, std::span<const std::int64_t> demand_bytes);
