@@ -15,7 +15,6 @@
 namespace interlock {
 namespace {
 
-constexpr std::size_t kStreams = 2;  // of balance out of one GPU that do not wait for each other
 // Of what is redistributed to a GPU, from which what it is given counts as much.
 constexpr std::int64_t kGivenParts = 20;
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
@@ -349,21 +348,16 @@ private:
             std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
         };
         const std::vector<std::uint32_t> order = balance_.ordered();
-        // Helpers that have hardly any time to receive do not stop the others; with links of their own none does.
-        const std::size_t streams = plan_.has_links ? width_ : kStreams;
+        // With links of their own no helper stops the others.
+        const std::size_t streams = plan_.has_links ? width_ : 1;
         const std::size_t first_rank = balance_.first_rank, ranks = plan_.only_rank == kEveryone ? ranks_ : width_;
         std::vector<Waves> waves(streams * ranks);
         std::size_t next = 0;
-        std::vector<std::uint8_t> is_to_slow;  // per message, whether its helper has hardly any time to receive
-        is_to_slow.reserve(balance_.messages());
-        const std::int32_t first_id = next_id_;
         for (std::size_t message = 0; message < balance_.messages(); ++message) {
             const std::int32_t id = to_int32(balance_.first_id + message);
             const std::int32_t sender = table_.pieces[order[next]].sender;
             const Wire& wire = table_.wires[to_size(table_.pieces[order[next]].wire)];
-            const bool is_slow = plan_.lanes.is_hot_receiver(to_size(wire.src));
-            is_to_slow.push_back(is_slow);
-            const std::size_t stream = plan_.has_links ? to_size(wire.src) % width_ : is_slow ? 1 : 0;
+            const std::size_t stream = to_size(wire.src) % streams;
             Waves& sent = waves[streams * (to_size(sender) - first_rank) + stream];
             if (std::exchange(sent.current, wire.balance_wave) != wire.balance_wave) {
                 std::ranges::copy_backward(sent.ids.begin(), sent.ids.end() - 1, sent.ids.end());
@@ -372,9 +366,7 @@ private:
             sent.ids.front().last = id + 1;
             const Ids& over = sent.ids[kBalanceWaves];
             begin(sender, wire.src);
-            for (std::int32_t dep = over.first; dep < over.last; ++dep) {
-                if ((is_to_slow[to_size(dep - first_id)] != 0) == is_slow) add_dep(dep);
-            }
+            for (std::int32_t dep = over.first; dep < over.last; ++dep) add_dep(dep);
             while (next < balance_.first[message + 1]) add_piece(table_.pieces[order[next++]]);
             end(MessagePhase::kBalance, wire.stage, wire.slice, 0);
         }
