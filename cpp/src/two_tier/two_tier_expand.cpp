@@ -18,7 +18,6 @@ namespace {
 // Of what is redistributed to a GPU, from which what it is given counts as much.
 constexpr std::int64_t kGivenParts = 20;
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
-constexpr std::int64_t kLoopParts = 4;  // of what takes NICs inside a server without a hop
 constexpr std::int32_t kNone = -1;
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
@@ -293,8 +292,7 @@ private:
                 leg(route.out, route.in, MessagePhase::kScaleOut);
                 leg(route.in, route.to, MessagePhase::kLocal);
             }
-            const std::int64_t slices = relay_slices(taken, route, plan_.hop_costs);
-            const std::int64_t parts = num_legs == 1 ? std::min<std::int64_t>(slices, kLoopParts) : slices;
+            const std::int64_t parts = relay_slices(taken, route, plan_.hop_costs);
             std::array<std::int32_t, to_size(kRelayFlows)> before;  // first legs of the slices before
             before.fill(kNone);
             for (std::int64_t slice = 0; slice < parts; ++slice) {

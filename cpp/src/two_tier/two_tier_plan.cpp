@@ -17,8 +17,6 @@
 namespace interlock {
 namespace {
 
-constexpr std::int64_t kMostNearFlows = 16;  // of one pair inside a server
-constexpr double kFlowsCost = 0.005;  // of a NIC's time that the messages of these may cost
 constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
 constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
 
@@ -220,8 +218,6 @@ private:
         const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0 || may_be_timed(tiles_.width);
         decision.assignment =
             assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
-        // Where nothing hops between neighbours and NICs, what stays inside servers has the ports for itself.
-        if (!decision.assignment.has_hops) decision.near_pairs = near_flows();
         decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
         decision.pair_bytes = slices_.pair_bytes();
@@ -269,32 +265,6 @@ private:
     }
     [[nodiscard]] bool crosses_rails() const {
         return ledger_.joins_own() && is_even() && costs_.fan_in == 0;
-    }
-
-    /// Pairs inside servers, all at once: flows share ports evenly, so each is cut in parts of about equal size.
-    [[nodiscard]] std::vector<NearPair> near_flows() const {
-        const std::size_t ranks = rates_.nic.size();
-        std::int64_t largest = 0;
-        std::vector<NearPair> pairs;
-        const auto each = [&](auto visit) {
-            for (std::size_t src = 0; src < ranks; ++src) {
-                for (std::size_t dst = src / rates_.width * rates_.width; dst < (src / rates_.width + 1) * rates_.width;
-                     ++dst) {
-                    if (src != dst) visit(src, dst, demand_[src * ranks + dst]);
-                }
-            }
-        };
-        each([&](std::size_t, std::size_t, std::int64_t bytes) { largest = std::max(largest, bytes); });
-        const std::int64_t flow = std::max<std::int64_t>(
-            {1, largest / kMostNearFlows,
-             static_cast<std::int64_t>(costs_.message_overhead_s / kFlowsCost * rates_.scale_up)});
-        each([&](std::size_t src, std::size_t dst, std::int64_t bytes) {
-            const std::int64_t parts = (bytes + flow / 2) / flow;
-            if (parts > 1)
-                pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst),
-                                 static_cast<std::int32_t>(parts), 0});
-        });
-        return pairs;
     }
 
     /// Whether every two servers that must talk have a GPU index whose NICs work at both.
