@@ -10,9 +10,6 @@ namespace {
 // Of the NICs' time, that ports inside servers take before anything waits for them, and from which a NIC with a single
 // partner at a time idles for them.
 constexpr double kPortsMatter = 0.3, kPortsBind = 0.75;
-// Of the NICs' time, that redistribution to one GPU takes where so many send to it that the last moves of a burst pile
-// up, and what that costs. Above, its port sets the time and is served first.
-constexpr double kManyPartners = 56, kBusyReceiver = 0.3, kShortReceiver = 0.75, kBusyReceiverLoss = 1.03;
 constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
 constexpr std::int64_t kParts = 1 << 20;    // of a lane, to tell how much of it a slice is
 
@@ -312,13 +309,8 @@ bool Ledger::ports_matter() const {
     return ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_;
 }
 
-bool Ledger::has_busy_receiver() const {
-    const double share = restore_seconds() / std::max(cut_s_, 1e-12);
-    return mean_partners() >= kManyPartners && share > kBusyReceiver && share < kShortReceiver && !ports_.is_mesh;
-}
-
 double Ledger::burst_seconds(const Slicing& cut, double ports_s) const {
-    const double wire = balanced_seconds(cut, true) * (has_busy_receiver() ? kBusyReceiverLoss : 1.0);
+    const double wire = balanced_seconds(cut, true);
     if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
     // The last slice of a lane leaves when the one before it has arrived, with a single partner those before it too.

@@ -88,7 +88,7 @@ public:
         // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
         const bool may_take_turns =
             only >= 0 || (tiles_.largest_far > 0 &&
-                          (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind() || ledger_.has_busy_receiver()));
+                          (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind()));
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged.decision = make_staged(stages_s);

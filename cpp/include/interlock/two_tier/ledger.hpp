@@ -44,8 +44,6 @@ public:
     /// Whether ports inside servers may set the time of balanced traffic, so that they must be counted.
     [[nodiscard]] bool ports_matter() const;
 
-    /// Whether many servers send so much to one GPU that its last moves may come all at once at the end of a burst.
-    [[nodiscard]] bool has_busy_receiver() const;
     /// Whether they may set it alone.
     [[nodiscard]] bool ports_bind() const;
     /// What the busiest scale-up port needs at most for balanced traffic, without counting lanes.
