@@ -18,8 +18,8 @@ import numpy as np
 
 import interlock as il
 from common import arguments, report
-from interlock.lab import LabSpec, Network, ranks_in
-from interlock.lab.ranks import Ranks, Seat
+from interlock.lab import LabNetwork, LabSpec, ranks_in
+from interlock.lab.ranks import RankProcesses, Seat
 from interlock.schedule import Phase
 from rank_faults import Fault, Verdict, pull_link, try_fault
 
@@ -59,14 +59,14 @@ def main() -> None:
 def _signalled(fault: Fault, algorithm: str, seed: int) -> Verdict:
     cluster = il.cluster("h200", servers=4, gpus_per_server=2, fan_in=2)
     demand = il.traffic.zipf(cluster, skew=1.0, bytes_per_gpu="400 kB", seed=seed)
-    with Ranks([Seat()] * 8, timeout_s=TIMEOUT_S) as ranks:
+    with RankProcesses([Seat()] * 8, timeout_s=TIMEOUT_S) as ranks:
         return try_fault(ranks, cluster, demand, algorithm, fault, TIMEOUT_S)
 
 
 def _pulled(victim: int) -> Verdict:
     spec = LabSpec(3, 2, 100e6 / 8, 1000e6 / 8)
     demand = il.traffic.uniform(spec.to_cluster(), "300 kB")
-    with Network(spec) as network, ranks_in(network, timeout_s=TIMEOUT_S) as ranks:
+    with LabNetwork(spec) as network, ranks_in(network, timeout_s=TIMEOUT_S) as ranks:
         return pull_link(ranks, network, demand, "adaptive", victim, TIMEOUT_S)
 
 

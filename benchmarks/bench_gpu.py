@@ -18,7 +18,7 @@ import torch
 import interlock as il
 from common import arguments, report
 from interlock.gpu.costs import measure_costs
-from interlock.gpu.rows import Kind
+from interlock.gpu.rows import ChunkAction
 from interlock.schedule.link_orders import levels
 
 REPEATS = 20
@@ -71,7 +71,7 @@ def runner(plan: il.Plan) -> tuple[Callable[[], object], il.gpu.Executor, list[t
 def moved_bytes(executor: il.gpu.Executor) -> int:
     """Bytes that the device reads and writes for a launch, each copy once."""
     chunks = executor.launcher.work.chunks
-    return int(chunks["bytes"][chunks["kind"] != Kind.NOTHING].sum())
+    return int(chunks["bytes"][chunks["kind"] != ChunkAction.NOTHING].sum())
 
 
 def copying(size_bytes: int) -> Callable[[], object]:
@@ -125,7 +125,7 @@ def skewed_adaptive(row_bytes: int) -> dict[str, object]:
     name = f"adaptive, 32 ranks, Zipf 0.8, 2 GB, {rows}"
     made = row(name, "torch copy_ of the bytes it moves", ours, copy, plan.compact.num_messages)
     chunks = executor.launcher.work.chunks
-    ends = chunks[chunks["kind"] == Kind.COPY]
+    ends = chunks[chunks["kind"] == ChunkAction.COPY]
     made["unaligned"] = float(np.mean((ends["source"] | ends["target"]) % 16 != 0))
     return made
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 import interlock as il
 import interlock.torch as ilt
 from common import arguments, report
-from interlock.lab import LabSpec, Network, RankContext, compare_in_lab, ranks_in
+from interlock.lab import LabNetwork, LabSpec, RankContext, compare_in_lab, ranks_in
 from interlock.lab.jobs import slowest, start_together
 from interlock.traffic import parse
 
@@ -33,7 +33,7 @@ def main() -> None:
     rows, small = [], []
     for servers, gpus in SHAPES:
         spec = LabSpec(servers, gpus, 50e6 / 8, 500e6 / 8)
-        with Network(spec) as network, ranks_in(network) as ranks:
+        with LabNetwork(spec) as network, ranks_in(network) as ranks:
             for words in TRAFFIC:
                 demand = parse(words, spec.to_cluster(), options.size, options.seed)
                 native, ours = compare_in_lab(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 
 from common import arguments, report
-from interlock.lab import LabSpec, Network, compare_in_lab, ranks_in
+from interlock.lab import LabNetwork, LabSpec, compare_in_lab, ranks_in
 from interlock.traffic import parse
 
 QUEUES_KB = [16, 24, 50, 150, 400]
@@ -23,7 +23,7 @@ def main() -> None:
         for queue_kb in QUEUES_KB:
             spec = LabSpec(4, 4, 50e6 / 8, 500e6 / 8, port_queue_bytes=1000 * queue_kb)
             demand = parse(options.traffic, spec.to_cluster(), options.size, options.seed)
-            with Network(spec) as network:
+            with LabNetwork(spec) as network:
                 set_congestion_control(network, control)
                 with ranks_in(network) as ranks:
                     native, ours = compare_in_lab(ranks, spec, demand, ["native", "adaptive"], repeat=options.repeats)
@@ -43,7 +43,7 @@ def main() -> None:
     report("lab_queues", rows, options)
 
 
-def set_congestion_control(network: Network, control: str) -> None:
+def set_congestion_control(network: LabNetwork, control: str) -> None:
     """Use it for every connection over shaped links that is made from now on."""
     for rank in range(network.spec.num_ranks):
         inside = ["ip", "-n", network.namespace(rank), "route"]

@@ -6,7 +6,7 @@ python benchmarks/bench_lab_step.py --repeats 5
 from __future__ import annotations
 
 from common import arguments, report
-from interlock.lab import LabSpec, Network, compare_step_in_lab, ranks_in
+from interlock.lab import LabNetwork, LabSpec, compare_step_in_lab, ranks_in
 
 NETWORKS = [(10, 750_000), (20, 1_000_000), (50, 1_500_000)]  # NICs in Mb/s, bytes each rank dispatches
 SEEDS = 2
@@ -18,7 +18,7 @@ def main() -> None:
     rows = []
     for nic_mbit, size_bytes in NETWORKS:
         spec = LabSpec(4, 4, nic_mbit * 1e6 / 8, nic_mbit * 1e7 / 8, port_queue_bytes=1_000_000)
-        with Network(spec) as network, ranks_in(network) as ranks:
+        with LabNetwork(spec) as network, ranks_in(network) as ranks:
             for seed in range(options.seed, options.seed + SEEDS):
                 told = compare_step_in_lab(
                     ranks,

@@ -9,7 +9,7 @@ import time
 
 import interlock as il
 from common import arguments, report
-from interlock.lab.ranks import Ranks, Seat
+from interlock.lab.ranks import RankProcesses, Seat
 from interlock.torch import AllToAll
 from rank_soak import soak, soak_under_way
 
@@ -31,7 +31,7 @@ def main() -> None:
             continue
         count = options.count // 10 if ways == "no-stage" else options.count
         start_s = time.perf_counter()
-        with Ranks([Seat()] * options.ranks, timeout_s=300.0) as ranks:
+        with RankProcesses([Seat()] * options.ranks, timeout_s=300.0) as ranks:
             if ways in UNDER_WAY:
                 arguments_of = (soak_under_way, AllToAll, cluster, count, *UNDER_WAY[ways], options.seed)
             else:

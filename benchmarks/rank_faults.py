@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from interlock.collectives import Collective
 from interlock.execution import open_session
-from interlock.lab.network import Network
-from interlock.lab.ranks import RankContext, Ranks
-from interlock.runtime import PeerFailed, Placement
+from interlock.lab.network import LabNetwork
+from interlock.lab.ranks import RankContext, RankProcesses
+from interlock.runtime import GroupPlacement, PeerFailed
 from interlock.schedule import Phase
 from interlock.topology import Cluster
 from interlock.traffic import Demand
@@ -60,7 +60,9 @@ class _Report:
     took_s: float  # of the call that failed
 
 
-def pull_link(ranks: Ranks, network: Network, demand: Demand, algorithm: str, victim: int, timeout_s: float) -> Verdict:
+def pull_link(
+    ranks: RankProcesses, network: LabNetwork, demand: Demand, algorithm: str, victim: int, timeout_s: float
+) -> Verdict:
     """Pull the NIC of a rank in the middle of its calls, plug it in again once everyone has reported."""
     spec = network.spec
     ranks.post(_call_until_error, spec.to_cluster(), demand.bytes_matrix, algorithm, Fault(victim), timeout_s)
@@ -73,7 +75,7 @@ def pull_link(ranks: Ranks, network: Network, demand: Demand, algorithm: str, vi
 
 
 def try_fault(
-    ranks: Ranks, cluster: Cluster, demand: Demand, algorithm: str, fault: Fault, timeout_s: float
+    ranks: RankProcesses, cluster: Cluster, demand: Demand, algorithm: str, fault: Fault, timeout_s: float
 ) -> Verdict:
     """Run calls until the fault happens; afterwards the victim is gone and `ranks` must be closed."""
     ranks.post(_call_until_error, cluster, demand.bytes_matrix, algorithm, fault, timeout_s)
@@ -82,7 +84,7 @@ def try_fault(
 
 
 def _verdict(
-    ranks: Ranks, survivors: list[int], victim: int, timeout_s: float, after: Callable[[], None] = lambda: None
+    ranks: RankProcesses, survivors: list[int], victim: int, timeout_s: float, after: Callable[[], None] = lambda: None
 ) -> Verdict:
     outcomes = ranks.collect(2 * timeout_s + 60, survivors)
     reports = [outcome.value for outcome in outcomes if isinstance(outcome.value, _Report)]
@@ -106,7 +108,7 @@ def _call_until_error(
 ) -> _Report:
     import torch
 
-    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False, timeout_s=timeout_s)
     row, column = matrix[context.rank], matrix[:, context.rank]
     source, target = (torch.zeros(int(part.sum()), dtype=torch.uint8) for part in (row, column))
@@ -127,7 +129,7 @@ def _call_until_error(
 
 
 def try_collective_fault(
-    ranks: Ranks, cluster: Cluster, wanted: Collective, algorithm: str, fault: Fault, timeout_s: float
+    ranks: RankProcesses, cluster: Cluster, wanted: Collective, algorithm: str, fault: Fault, timeout_s: float
 ) -> Verdict:
     """The same while ranks run a collective."""
     ranks.post(_collective_until_error, cluster, wanted, algorithm, fault, timeout_s)
@@ -176,7 +178,7 @@ def _meet_again(context: RankContext, survivors: list[int]) -> bool:
     group = dist.group.WORLD
     assert group is not None
     cluster = Cluster("again", servers=len(survivors), gpus_per_server=1)
-    placement = Placement.in_order(len(survivors), 1)
+    placement = GroupPlacement.in_order(len(survivors), 1)
     session = open_session(group, cluster, placement, algorithm="direct", fallback=False)
     sizes = [100] * len(survivors)
     target = torch.zeros(sum(sizes), dtype=torch.uint8)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from interlock.execution import open_session
 from interlock.lab.jobs import bytes_of
 from interlock.lab.ranks import RankContext
-from interlock.runtime import Placement
+from interlock.runtime import GroupPlacement
 from interlock.topology import Cluster
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def soak(context: RankContext, cluster: Cluster, algorithm: str, count: int, see
     """Move `count` random demands; the first tenth is warm-up for what is compared."""
     import torch
 
-    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
     rng = np.random.default_rng(seed)
     num_wrong, early = 0, _looks()

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 import interlock as il
 import interlock.torch as ilt
-from interlock.lab import LabSpec, Network, RankContext, Ranks, Seat, ranks_in
+from interlock.lab import LabNetwork, LabSpec, RankContext, RankProcesses, Seat, ranks_in
 
 VOCABULARY, HEADS = 64, 4
 WAYS = ("torch", "interlock")
@@ -244,7 +244,7 @@ def main() -> None:
     if options.lab:
         spec = LabSpec(4, 4, 50e6 / 8, 500e6 / 8)
         sizes = Sizes(options.steps, sequences=4, length=32, hidden=128, inner=64, experts=32, top_k=4)
-        with Network(spec) as network, ranks_in(network) as ranks:
+        with LabNetwork(spec) as network, ranks_in(network) as ranks:
             results = ranks.call(train, spec.to_cluster(), sizes)
     elif options.cuda:
         shape = {"hidden": 1024, "inner": 512, "experts": 32, "blocks": 2}
@@ -252,7 +252,7 @@ def main() -> None:
         results = on_gpus(sizes)
     else:
         sizes = Sizes(options.steps, sequences=4, length=32, hidden=64, inner=32, experts=8)
-        with Ranks([Seat()] * 4) as ranks:
+        with RankProcesses([Seat()] * 4) as ranks:
             results = ranks.call(train, None, sizes)
     if results and not tell(results, sizes):
         raise SystemExit(1)

@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,25 @@ def test_files_that_the_architecture_names_exist() -> None:
     named = re.findall(r"`((?:src|cpp|docs)/[\w./-]+)`", (ROOT / "ARCHITECTURE.md").read_text())
     assert len(named) > 40
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_the_architecture_names_the_layers_that_import_linter_holds() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    held = [re.findall(r"\w+", layer) for layer in layers]
+    paragraph = re.search(r"high to low:\n\n(.*?)\n\n", (ROOT / "ARCHITECTURE.md").read_text(), re.S)
+    assert paragraph
+    assert [re.findall(r"\w+", layer) for layer in paragraph[1].split("·")] == held
+
+
+def test_every_source_of_the_core_has_a_header_of_its_name_in_the_same_room() -> None:
+    sources = {source.relative_to(ROOT / "cpp/src").with_suffix("") for source in ROOT.glob("cpp/src/**/*.cpp")}
+    headers = {
+        header.relative_to(ROOT / "cpp/include/interlock").with_suffix("")
+        for header in ROOT.glob("cpp/include/**/*.hpp")
+    }
+    assert len(sources) > 50
+    assert sources - headers == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -15,7 +15,7 @@ from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan, planner, synthesize
 from interlock.problem import Problem, Step, StepTasks, demand_problem
-from interlock.runtime import Choice, CollectiveSession, Placement, Runner, Session
+from interlock.runtime import CollectiveSession, GroupPlacement, PlanOrNative, Runner, Session
 from interlock.runtime.buffers import combining
 from interlock.schedule import Kind, Schedule
 from interlock.topology import Cluster, Fault, MissingGpu
@@ -48,7 +48,7 @@ SUMS_ONCE = ("hierarchical", "ring", "direct")
 def open_session(
     group: dist.ProcessGroup,
     cluster: Cluster,
-    placement: Placement,
+    placement: GroupPlacement,
     *,
     algorithm: str = "adaptive",
     fallback: bool = True,
@@ -68,7 +68,7 @@ def open_session(
         tuple[Cluster, Callable[[Demand], NativeCall], dict[int, Callable[[Demand], Plan]]]
     ] = []  # the cluster of the last demand
 
-    def choose(where: Cluster, demand: Demand) -> Choice:
+    def choose(where: Cluster, demand: Demand) -> PlanOrNative:
         if not on or on[0][0] is not where:
             on[:] = [(where, native_calls(where), {})]
         _, price, makers = on[0]
@@ -78,12 +78,12 @@ def open_session(
         if where.faults and (reason := chosen.supports(demand_problem(where, demand))) is not None:
             if not fallback:
                 raise InvalidInput(f"algorithm {algorithm!r} does not support this cluster: {reason}")
-            return Choice(None, f"{algorithm} cannot plan this: {reason}")
+            return PlanOrNative(None, f"{algorithm} cannot plan this: {reason}")
         grain = align(demand)
         if grain not in makers:
             makers[grain] = planner(where, algorithm, align=grain)
         made = makers[grain](demand)
-        return Choice(made, f"planned by {algorithm}") if native is None else native.or_faster(made)
+        return PlanOrNative(made, f"planned by {algorithm}") if native is None else native.or_faster(made)
 
     return Session(group, cluster, placement, choose, f"{algorithm} {fallback}", timeout_s)
 
@@ -96,24 +96,24 @@ class NativeCall:
     least_s: float  # of any plan
     agree_s: float  # until ranks have compared digests of a plan
 
-    def at_once(self) -> Choice | None:
+    def at_once(self) -> PlanOrNative | None:
         """The call, without planning and without comparing, where no plan could gain what it costs to agree on it.
 
         Only where that is so by more than arithmetic on different machines could differ.
         """
         if self.seconds > self._worth_s(self.least_s) * (1 - SURELY):
             return None
-        return Choice(None, f"a plan gains nothing: {self.least_s:.3g} s at the very least, {self}", is_sure=True)
+        return PlanOrNative(None, f"a plan gains nothing: {self.least_s:.3g} s at the very least, {self}", is_sure=True)
 
-    def or_faster(self, plan: Plan) -> Choice:
+    def or_faster(self, plan: Plan) -> PlanOrNative:
         """A plan, or the call where the plan is not predicted to gain.
 
         A plan whose algorithm predicts nothing counts as the best imaginable one.
         """
         planned_s = self.least_s if plan.predicted_s is None else plan.predicted_s
         if self.seconds > self._worth_s(planned_s):
-            return Choice(plan, f"planned by {plan.algorithm}")
-        return Choice(None, f"a plan gains nothing: {planned_s:.3g} s predicted, {self}")
+            return PlanOrNative(plan, f"planned by {plan.algorithm}")
+        return PlanOrNative(None, f"a plan gains nothing: {planned_s:.3g} s predicted, {self}")
 
     def _worth_s(self, planned_s: float) -> float:
         """Seconds of the call from which a plan of so many is taken instead."""
@@ -134,7 +134,7 @@ def native_calls(cluster: Cluster) -> Callable[[Demand], NativeCall]:
 def open_collectives(
     group: dist.ProcessGroup,
     cluster: Cluster,
-    placement: Placement,
+    placement: GroupPlacement,
     *,
     algorithm: str = "auto",
     timeout_s: float | None = None,
@@ -222,7 +222,7 @@ def _copied_bytes(rows: Schedule) -> int:
     return int(distinct[:, 3].sum())
 
 
-def with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
+def with_gaps(cluster: Cluster | None, placement: GroupPlacement) -> Cluster:
     """The cluster, with places that no rank plays marked as missing GPUs."""
     servers, width = max(placement.server_of) + 1, placement.ranks_per_server
     where = cluster_preset("h200", servers=servers, gpus_per_server=width) if cluster is None else cluster
@@ -231,8 +231,8 @@ def with_gaps(cluster: Cluster | None, placement: Placement) -> Cluster:
     return where.with_(faults=(*where.faults, *gaps)) if gaps else where
 
 
-def _always_native(where: Cluster, demand: Demand) -> Choice:
-    return Choice(None, "the backend's own call was asked for", is_sure=True)
+def _always_native(where: Cluster, demand: Demand) -> PlanOrNative:
+    return PlanOrNative(None, "the backend's own call was asked for", is_sure=True)
 
 
 def execute(

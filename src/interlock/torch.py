@@ -29,7 +29,7 @@ from interlock.execution import execute, native_calls, open_session, with_gaps
 from interlock.gpu.all_to_all import find_mover
 from interlock.gpu.device import missing
 from interlock.planning import Plan
-from interlock.runtime import Corrupted, Disagreement, PeerFailed, Placement, Prepared, find_hosts
+from interlock.runtime import Corrupted, Disagreement, GroupPlacement, PeerFailed, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate as measure_network
 from interlock.runtime.peers import gather_bytes
 from interlock.runtime.pending import Pending, Worker, turns_of
@@ -53,7 +53,7 @@ __all__ = [
     "Experts",
     "PeerFailed",
     "Pending",
-    "Report",
+    "CallReport",
     "Step",
     "all_gather_into_tensor",
     "all_reduce",
@@ -68,7 +68,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CallReport:
     """What the last call did. Times in seconds; measured ones are this rank's."""
 
     algorithm: str  # "native" where the backend's own call was taken
@@ -152,7 +152,7 @@ class AllToAll:
         self.group = group_or_default(group)
         self._turns = turns_of(self.group)
         with self._turns.next():
-            placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
+            placement = GroupPlacement.by_host(find_hosts(self.group) if hosts is None else hosts)
             self.session = open_session(
                 self.group,
                 with_gaps(cluster, placement),
@@ -384,13 +384,13 @@ class AllToAll:
         self._last = prepared, max(0.0, agree_s - plan_s), plan_s, move_s
 
     @property
-    def report(self) -> Report | None:
+    def report(self) -> CallReport | None:
         """What the last call did; None before the first."""
         if self._last is None:
             return None
         prepared, exchange_s, plan_s, measured_s = self._last
         plan = cast(Plan | None, prepared.choice.plan)
-        return Report(
+        return CallReport(
             algorithm="native" if plan is None else plan.algorithm,
             reason=prepared.choice.reason,
             measured_s=measured_s,
@@ -612,7 +612,7 @@ def _all_to_all(handle: AllToAll, outputs: Sequence[torch.Tensor], inputs: Seque
         tensor.detach().copy_(part.view(tensor.dtype).view(tensor.shape))
 
 
-def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
+def last_report(group: dist.ProcessGroup | None = None) -> CallReport | None:
     """What the last drop-in call on the group did; None before the first."""
     handle = _handles.get(id(dist.group.WORLD if group is None else group))
     return None if handle is None else handle.report

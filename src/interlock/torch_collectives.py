@@ -17,7 +17,7 @@ from interlock.collectives import CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, open_collectives, with_gaps
 from interlock.planning import Plan
-from interlock.runtime import Placement, find_hosts
+from interlock.runtime import GroupPlacement, find_hosts
 from interlock.runtime.pending import Pending, Worker, turns_of
 from interlock.runtime.placement import group_or_default
 from interlock.runtime.tensors import flat
@@ -74,7 +74,7 @@ class Collectives:
         if self._is_native:
             return
         with self._turns.next():
-            placement = Placement.by_host(find_hosts(self.group) if hosts is None else hosts)
+            placement = GroupPlacement.by_host(find_hosts(self.group) if hosts is None else hosts)
             where = with_gaps(cluster, placement)
             self.session = open_collectives(self.group, where, placement, algorithm=algorithm, timeout_s=timeout_s)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from interlock.gpu.moe.layer import experts as run_experts
-from interlock.runtime.experts import Dispatched, ExpertRows, Layout
+from interlock.runtime.experts import Dispatched, DispatchLayout, ExpertRows
 from interlock.runtime.experts import Experts as Dispatch
 
-__all__ = ["Dispatched", "ExpertRows", "Experts", "Layout"]
+__all__ = ["Dispatched", "ExpertRows", "Experts", "DispatchLayout"]
 
 
 class Experts(Dispatch):

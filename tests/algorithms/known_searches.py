@@ -15,7 +15,7 @@ import numpy as np
 
 import interlock as il
 from interlock.algorithms.guided import COPIES, IN_SWITCH, SUMS_FOR_ALL
-from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.budget import Budget, SearchBound
 from interlock.algorithms.synthesis.goal import Direction, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.problem import Problem, collective_problem, demand_problem
@@ -100,7 +100,7 @@ def looked_at(problem: Problem) -> Looked:
         if not way.fits(goal, graph):
             continue
         for limit in LIMITS:
-            diary = Diary(limit, Bound(0.0), seed=3)
+            diary = Diary(limit, SearchBound(0.0), seed=3)
             told: list[float] = []
             for answer in way.search(goal, graph, diary):
                 told += [len(answer.chunks), round(answer.makespan_s * 1e6, 5)]

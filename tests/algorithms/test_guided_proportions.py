@@ -8,7 +8,7 @@ from interlock._native import _core
 from interlock.algorithms import guided
 from interlock.algorithms.synthesis import proportioned_trees
 from interlock.algorithms.synthesis.arcs import arcs_of
-from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.budget import Budget, SearchBound
 from interlock.algorithms.synthesis.goal import goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.cost.lp import fluid_optimum_s
@@ -85,7 +85,7 @@ def test_chunks_cover_every_item_once(collective: object) -> None:
     problem = collective_problem(unlike(1), collective(1_000_003))  # type: ignore[operator]
     goal = goal_of(problem)
     assert not isinstance(goal, str)
-    budget = Budget(limit=10**7, bound=Bound(0.0))
+    budget = Budget(limit=10**7, bound=SearchBound(0.0))
     answers = list(proportioned_trees.proportioned_trees(goal, graph_of(problem.topology), budget))
     assert answers
     for answer in answers:
@@ -107,7 +107,9 @@ def test_ways_of_trees_are_counted_there_and_back() -> None:
         assert not isinstance(goal, str)
         arcs = arcs_of(line)
         ticks = arcs.ticks(10**6, 1e12)
-        found = proportioned_trees._solve(goal, arcs, ticks, ticks.per_byte, Budget(limit=10**7, bound=Bound(0.0)))
+        found = proportioned_trees._solve(
+            goal, arcs, ticks, ticks.per_byte, Budget(limit=10**7, bound=SearchBound(0.0))
+        )
         assert found is not None
         assert proportioned_trees._hops(found, arcs) == pytest.approx(hops)
 

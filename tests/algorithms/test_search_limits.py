@@ -15,7 +15,7 @@ from interlock.algorithms.compared import _Contest
 from interlock.algorithms.synthesis import packed_pairs, packed_trees, proportioned_trees
 from interlock.algorithms.synthesis.answers import SlotAnswer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import Ticks, arcs_of
-from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.budget import Budget, SearchBound
 from interlock.algorithms.synthesis.forests import Forest, copying_tasks, summing_and_copying_tasks
 from interlock.algorithms.synthesis.goal import TreeGoal, cut, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
@@ -125,7 +125,7 @@ def test_large_trees_are_laid_in_fewer_passes(
     monkeypatch.setattr(packed_trees, "QUICK_TRANSFERS", most_quick)
     topology = il.topology.mesh(2, 3, bandwidth="1 GB/s", message_overhead="1 us")
     goal = goal_on(topology, il.broadcast("8 MB"))
-    search = packed_trees.packed_trees(goal, graph_of(topology), Budget(10**6, Bound(0.0)))
+    search = packed_trees.packed_trees(goal, graph_of(topology), Budget(10**6, SearchBound(0.0)))
     next(iter(search))
     assert seen == [(passes, slack) for slack in slacks]
 
@@ -277,7 +277,7 @@ def test_a_tree_per_chunk_is_worthwhile_within_its_budget_and_above_a_cache_line
     chunks = cut(np.full(4, 64 * 100), 100)
 
     def is_worthwhile(transfers: int = 10, limit: int = 10**9, chunks: Any = chunks, parts: int = 100) -> bool:
-        return _is_worthwhile(arcs, chunks, parts, transfers, Budget(limit, Bound(0.0)))
+        return _is_worthwhile(arcs, chunks, parts, transfers, Budget(limit, SearchBound(0.0)))
 
     assert is_worthwhile() and is_worthwhile(limit=120) and not is_worthwhile(limit=119)
     assert is_worthwhile(10**6, 10**8) and not is_worthwhile(10**6 + 1, 10**8)
@@ -327,7 +327,7 @@ def test_a_table_is_as_good_as_it_gets_where_trees_save_no_more_than_a_slot() ->
 
 def test_a_fair_effort_is_60000_transfers_and_fair_is_5_percent_above_the_proof() -> None:
     def ends(effort: int, seconds: float) -> bool:
-        return Budget(10**6, Bound(1.0, lambda: 2.0), spent=effort).is_enough(seconds)
+        return Budget(10**6, SearchBound(1.0, lambda: 2.0), spent=effort).is_enough(seconds)
 
     assert ends(60_000, 2.11) and not ends(59_999, 2.11) and not ends(60_000, 2.1101)
     assert ends(0, 1.003) and not ends(0, 1.0031)
@@ -337,7 +337,7 @@ def test_the_first_cut_is_tried_however_many_paths_there_are(monkeypatch: pytest
     monkeypatch.setattr("interlock.algorithms.synthesis.paths.MANY_PATHS", 0)
     ring = il.topology.ring(3, bandwidth="1 GB/s")
     goal = goal_on(ring, il.all_to_all("3 MB"))
-    made = [len(answer.chunks) for answer in balanced_paths(goal, graph_of(ring), Budget(10**6, Bound(0.0)))]
+    made = [len(answer.chunks) for answer in balanced_paths(goal, graph_of(ring), Budget(10**6, SearchBound(0.0)))]
     assert made == [6]
 
 

@@ -16,7 +16,7 @@ from interlock.algorithms.synthesis import budget as budgets
 from interlock.algorithms.synthesis import greedy_rounds
 from interlock.algorithms.synthesis.answers import SlotAnswer
 from interlock.algorithms.synthesis.arcs import arcs_of
-from interlock.algorithms.synthesis.budget import Bound, Budget, check_counts, in_order
+from interlock.algorithms.synthesis.budget import Budget, SearchBound, check_counts, in_order
 from interlock.algorithms.synthesis.list_schedule import ListScheduler, Merging, _stages
 from interlock.errors import InvalidInput
 from interlock.schedule import Chunks
@@ -24,7 +24,7 @@ from interlock.schedule import Chunks
 
 def test_a_budget_counts_what_is_spent_and_tells_the_share() -> None:
     told: list[float] = []
-    budget = Budget(100, Bound(1.0), spent_before=100, report=told.append)
+    budget = Budget(100, SearchBound(1.0), spent_before=100, report=told.append)
     assert budget.affords(100) and not budget.affords(101) and not budget.is_spent
     budget.spend(60)
     assert budget.affords(40) and not budget.affords(41) and not budget.is_spent
@@ -32,15 +32,15 @@ def test_a_budget_counts_what_is_spent_and_tells_the_share() -> None:
     assert budget.is_spent
     budget.spend(40)
     assert told == [0.8, 1.0, 1.0]
-    assert Budget(0, Bound(1.0)).is_spent
+    assert Budget(0, SearchBound(1.0)).is_spent
     started: list[float] = []
-    Budget(0, Bound(1.0), report=started.append).spend(1)
+    Budget(0, SearchBound(1.0), report=started.append).spend(1)
     assert started == [1.0]
 
 
 def test_a_search_ends_at_the_bound_or_near_it_after_a_fair_effort() -> None:
     def made(spent: int) -> Budget:
-        return Budget(10**6, Bound(1.0, lambda: 2.0), spent_before=spent // 2, spent=spent - spent // 2)
+        return Budget(10**6, SearchBound(1.0, lambda: 2.0), spent_before=spent // 2, spent=spent - spent // 2)
 
     assert made(0).is_enough(budgets.AT_THE_BOUND) and not made(0).is_enough(budgets.AT_THE_BOUND + 1e-9)
     fair_s = 2.0 * budgets.FAIR  # of what is proven, not of what is quick
@@ -60,9 +60,9 @@ def test_a_bound_is_proven_once_and_never_below_the_quick_one() -> None:
         asked.append(1)
         return 3.0
 
-    bound = Bound(2.0, prove)
+    bound = SearchBound(2.0, prove)
     assert [bound.proven_s(), bound.proven_s()] == [3.0, 3.0] and len(asked) == 1
-    assert Bound(4.0, prove).proven_s() == 4.0 and Bound(0.5).proven_s() == 0.5
+    assert SearchBound(4.0, prove).proven_s() == 4.0 and SearchBound(0.5).proven_s() == 0.5
 
 
 @pytest.mark.parametrize("name", ["parts", "starts", "threads"])
@@ -83,7 +83,7 @@ def test_attempts_come_back_in_their_order_whatever_the_threads(threads: int, at
 
 
 def test_short_work_stays_on_one_thread() -> None:
-    budget = Budget(1, Bound(1.0), threads=2)
+    budget = Budget(1, SearchBound(1.0), threads=2)
     for transfers, is_apart in ((budgets.WORTH_A_THREAD - 1, False), (budgets.WORTH_A_THREAD, True)):
         made = list(budget.each([threading.get_ident, threading.get_ident], transfers))
         assert all((who != threading.get_ident()) is is_apart for who in made)

@@ -9,7 +9,7 @@ import pytest
 
 import interlock as il
 from bench_faulty_clusters import demand_on, faulty_cluster
-from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.budget import Budget, SearchBound
 from interlock.algorithms.synthesis.goal import TreeGoal, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.algorithms.synthesis.paths import sharing_paths
@@ -107,7 +107,7 @@ def test_messages_that_share_links_take_as_long_as_planned(seed: int) -> None:
     problem = demand_problem(fabric, il.traffic.matrix(weights.astype(np.int64)))
     goal = goal_of(problem)
     assert isinstance(goal, TreeGoal)
-    answers = list(sharing_paths(goal.in_pairs(), graph_of(fabric), Budget(100_000, Bound(0.0))))
+    answers = list(sharing_paths(goal.in_pairs(), graph_of(fabric), Budget(100_000, SearchBound(0.0))))
     assert answers
     for answer in answers:
         took_s = simulate(answer.compact(staged=True, reason=""), fabric).makespan_s

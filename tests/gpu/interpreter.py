@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.gpu.rows import NUM_BUFFERS, Kind
+from interlock.gpu.rows import NUM_BUFFERS, ChunkAction
 from interlock.gpu.work import WorkList
 
 Bytes = NDArray[np.uint8]
@@ -48,17 +48,17 @@ class Machine:
     def _read(self, work: WorkList, number: int) -> Bytes:
         chunk = work.chunks[number]
         size = int(chunk["bytes"])
-        if chunk["kind"] in (Kind.NOTHING, Kind.ZERO):
+        if chunk["kind"] in (ChunkAction.NOTHING, ChunkAction.ZERO):
             return np.zeros(size, np.uint8)
         source = self.spaces[chunk["source_space"]][int(chunk["source"]) :][:size]
         assert len(source) == size
-        if chunk["kind"] == Kind.COPY:
+        if chunk["kind"] == ChunkAction.COPY:
             return source.copy()
         return source + self.spaces[chunk["target_space"]][int(chunk["target"]) :][:size]
 
     def _write(self, work: WorkList, number: int, values: Bytes) -> None:
         chunk = work.chunks[number]
-        if chunk["kind"] != Kind.NOTHING:
+        if chunk["kind"] != ChunkAction.NOTHING:
             self.spaces[chunk["target_space"]][int(chunk["target"]) :][: len(values)] = values
         if chunk["signal"] >= 0:
             self.flags[int(chunk["rank"])][chunk["signal"]] += 1

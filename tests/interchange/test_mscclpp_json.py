@@ -336,19 +336,19 @@ def test_a_threadblock_goes_on_after_posting_a_put_to_a_port(kind: str, name: st
 
 
 def test_slices_of_a_lane_follow_each_other_over_threadblocks(tmp_path: Path) -> None:
-    """Each threadblock that goes on with a lane waits for the one before, and the plan's time survives."""
+    """Each threadblock that goes on with a stream waits for the one before, and the plan's time survives."""
     cluster = il.cluster("h200", servers=3, gpus_per_server=2)
     traffic = il.traffic.hot_expert(cluster, skew=1.0, bytes_per_gpu="256 MB", seed=0)
     plan = il.plan(cluster, traffic)
     plan.export("mscclpp-json", tmp_path / "a.json")
     longest = 0
     for gpu in json.loads((tmp_path / "a.json").read_text())["gpus"]:
-        lanes: dict[int, list[list[str]]] = {}
+        streams: dict[int, list[list[str]]] = {}
         for block in gpu["threadblocks"]:
             puts = [op for op in block["ops"] if op["name"] in ("put", "pws") and op["channel_type"] == "port"]
             for peer in {_peer(gpu, block, op) for op in puts}:
-                lanes.setdefault(peer, []).append([op["name"] for op in block["ops"]])
-        for first, *others in lanes.values():
+                streams.setdefault(peer, []).append([op["name"] for op in block["ops"]])
+        for first, *others in streams.values():
             longest = max(longest, 1 + len(others))
             assert "sem_acquire" not in first
             assert all("sem_acquire" in operations for operations in others)

@@ -17,7 +17,7 @@ import pytest
 
 import interlock as il
 from interlock.algorithms import registry
-from interlock.lab import LabSpec, Network, check_available, compare_in_lab, ranks_in, reap, running
+from interlock.lab import LabNetwork, LabSpec, check_available, compare_in_lab, ranks_in, reap, running
 from interlock.lab.network import BURST_BYTES, LabUnavailable
 from interlock.problem import demand_problem
 
@@ -45,7 +45,7 @@ def small_spec() -> LabSpec:
 @needs_lab
 def test_a_lab_leaves_nothing_behind(small_spec: LabSpec) -> None:
     before = set(namespaces())
-    with Network(small_spec) as network:
+    with LabNetwork(small_spec) as network:
         made = set(namespaces()) - before
         assert {network.hub, network.namespace(0), network.namespace(3)} <= made
     assert not set(namespaces()) & made
@@ -53,7 +53,7 @@ def test_a_lab_leaves_nothing_behind(small_spec: LabSpec) -> None:
 
 @needs_lab
 def test_a_lab_that_fails_half_way_is_removed(small_spec: LabSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = Network(small_spec)
+    network = LabNetwork(small_spec)
     monkeypatch.setattr(network, "_rank_links", lambda rank: ["link set nosuch up"])
     with pytest.raises(LabUnavailable, match="nosuch"):
         network.up()
@@ -63,8 +63,8 @@ def test_a_lab_that_fails_half_way_is_removed(small_spec: LabSpec, monkeypatch: 
 @needs_lab
 def test_a_lab_whose_owner_was_killed_is_reaped(small_spec: LabSpec) -> None:
     code = (
-        "import os, signal; from interlock.lab import LabSpec, Network\n"
-        "network = Network(LabSpec(1, 2, 1e6, 1e7)); network.up(); print(network.name, flush=True)\n"
+        "import os, signal; from interlock.lab import LabNetwork, LabSpec\n"
+        "network = LabNetwork(LabSpec(1, 2, 1e6, 1e7)); network.up(); print(network.name, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
@@ -106,10 +106,10 @@ def test_a_lab_is_removed_where_work_goes_on_after_ctrl_c() -> None:
     script = """if True:
         import time
         from interlock.interrupts import cleaned_up, watch
-        from interlock.lab import LabSpec, Network
+        from interlock.lab import LabNetwork, LabSpec
 
         watch()
-        network = Network(LabSpec(1, 2, 1e6, 1e7))
+        network = LabNetwork(LabSpec(1, 2, 1e6, 1e7))
         with cleaned_up("removing", network.down), network:
             print(network.name, flush=True)
             while True:
@@ -131,7 +131,7 @@ def test_a_lab_is_removed_where_work_goes_on_after_ctrl_c() -> None:
 @needs_lab
 def test_links_are_as_fast_as_declared_and_servers_use_scale_up() -> None:
     spec = LabSpec(2, 2, 40e6 / 8, 400e6 / 8, {3: 20e6 / 8}, port_queue_bytes=64_000)
-    with Network(spec) as network:
+    with LabNetwork(spec) as network:
         port = subprocess.run(["tc", "-n", network.hub, "-json", "qdisc", "show", "dev", "nic0"], capture_output=True)
         assert json.loads(port.stdout)[0]["options"]["lat"] == (64_000 - BURST_BYTES) * 8 / 40  # in microseconds
         for rank, rate in ((0, "40Mbit"), (3, "20Mbit")):
@@ -165,7 +165,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[tuple[LabSpec, object]]:
     """A running lab with ranks."""
     pytest.importorskip("torch")
     spec = LabSpec(*request.param, 400e6 / 8, 2000e6 / 8)
-    with Network(spec) as network, ranks_in(network) as ranks:
+    with LabNetwork(spec) as network, ranks_in(network) as ranks:
         yield spec, ranks
 
 
@@ -254,7 +254,7 @@ def test_termination_removes_the_lab() -> None:
 
 @needs_lab
 def test_removing_a_lab_ends_what_runs_in_it(small_spec: LabSpec) -> None:
-    with Network(small_spec) as network:
+    with LabNetwork(small_spec) as network:
         inside = subprocess.Popen(["ip", "netns", "exec", network.namespace(1), "sleep", "120"])
         deadline_s = time.monotonic() + 20
         while str(inside.pid) not in pids_in(network.namespace(1)) and time.monotonic() < deadline_s:
@@ -305,7 +305,7 @@ def test_a_pulled_link_is_named_by_everyone() -> None:
 
     spec = LabSpec(3, 2, 100e6 / 8, 1000e6 / 8)
     demand = il.traffic.uniform(spec.to_cluster(), "300 kB")
-    with Network(spec) as network, ranks_in(network, timeout_s=6.0) as ranks:
+    with LabNetwork(spec) as network, ranks_in(network, timeout_s=6.0) as ranks:
         verdict = pull_link(ranks, network, demand, "adaptive", victim=2, timeout_s=6.0)
     assert verdict.num_hanging == 0, verdict.words
     assert verdict.num_naming == verdict.num_survivors, verdict.words
@@ -331,9 +331,9 @@ def test_collectives_run_beside_gloos_own(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.slow
 def test_a_killed_rank_is_called_what_it_is() -> None:
     pytest.importorskip("torch")
-    from interlock.lab.ranks import RankFailed, Ranks, Seat
+    from interlock.lab.ranks import RankFailed, RankProcesses, Seat
 
-    with Ranks([Seat()] * 3) as ranks:
+    with RankProcesses([Seat()] * 3) as ranks:
         ranks._processes[1].kill()
         with pytest.raises(RankFailed, match=r"^rank 1: its process was killed by SIGKILL$"):
             ranks.call(id)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from interlock.lab.ranks import Ranks, Seat
+from interlock.lab.ranks import RankProcesses, Seat
 
 
 @pytest.fixture(scope="session")
-def group_of() -> Iterator[Callable[[int], Ranks]]:
+def group_of() -> Iterator[Callable[[int], RankProcesses]]:
     """Give the number of ranks, get the group."""
     pytest.importorskip("torch")
-    made: dict[int, Ranks] = {}
+    made: dict[int, RankProcesses] = {}
 
-    def start(num_ranks: int) -> Ranks:
+    def start(num_ranks: int) -> RankProcesses:
         if num_ranks not in made:
-            made[num_ranks] = Ranks([Seat()] * num_ranks, timeout_s=60.0)
+            made[num_ranks] = RankProcesses([Seat()] * num_ranks, timeout_s=60.0)
         return made[num_ranks]
 
     yield start

@@ -14,7 +14,7 @@ import torch
 import interlock as il
 from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
-from interlock.runtime import Placement
+from interlock.runtime import GroupPlacement
 from interlock.runtime.connections import SO_MAX_PACING_RATE, UNPACED, _sockets, connect
 from interlock.runtime.peers import MoveFailed
 from rank_soak import random_demand
@@ -23,7 +23,7 @@ from runtime.jobs import expected, filled
 
 def paced_rates(context: RankContext, cluster: il.Cluster) -> tuple[bool, list[float], list[int], int]:
     """Whether bytes arrive, rates of the program, rates that sockets are held to, and how many still are in the end."""
-    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     session = open_session(context.group, cluster, placement, algorithm="direct", fallback=False)
     matrix = random_demand(np.random.default_rng(3), context.num_ranks) + 1000
     row, column = matrix[context.rank], matrix[:, context.rank]

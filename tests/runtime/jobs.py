@@ -19,7 +19,7 @@ from interlock.execution import execute, open_session
 from interlock.lab.ranks import RankContext
 from interlock.planning import Plan, solve
 from interlock.problem import Problem
-from interlock.runtime import Layout, Placement
+from interlock.runtime import GroupPlacement, Layout
 from interlock.runtime.batches import Batches, batches
 from runtime.flipping import MARK, ProxiedStore, ask
 
@@ -50,7 +50,7 @@ def move_all(
     context: RankContext, cluster: il.Cluster, matrices: list[NDArray[np.int64]], algorithms: list[str]
 ) -> dict[str, list[bool]]:
     """By algorithm, whether each demand arrives byte for byte; nothing falls back."""
-    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     right: dict[str, list[bool]] = {}
     for algorithm in algorithms:
         session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
@@ -349,7 +349,7 @@ def disagree(context: RankContext, cluster: il.Cluster) -> str:
 
 def different_plans(context: RankContext, cluster: il.Cluster) -> str:
     """What each rank is told when rank 1's planner gives another plan for the same demand."""
-    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     algorithm = "forward" if context.rank == 1 else "direct"
     session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
     session._settings = 0
@@ -537,7 +537,7 @@ class LazyStaging:
 
 def move_staged(context: RankContext, cluster: il.Cluster, matrix: NDArray[np.int64]) -> dict[str, tuple[bool, bool]]:
     """By algorithm, whether staged bytes arrive, and each of them once."""
-    placement, rank = Placement.in_order(context.num_ranks, cluster.gpus_per_server), context.rank
+    placement, rank = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server), context.rank
     right = {}
     for algorithm in ("adaptive", "pxn", "fast", "native"):
         session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)

@@ -8,19 +8,19 @@ import pytest
 
 pytest.importorskip("torch")
 
-from interlock.lab.ranks import Ranks, Seat
+from interlock.lab.ranks import RankProcesses, Seat
 from runtime import connection_jobs
 
 pytestmark = pytest.mark.torch
 
 
-def test_a_rank_may_close_them_while_another_still_connects(group_of: Callable[[int], Ranks]) -> None:
+def test_a_rank_may_close_them_while_another_still_connects(group_of: Callable[[int], RankProcesses]) -> None:
     group_of(4).call(connection_jobs.open_and_close, 100)
 
 
 def test_nobody_waits_for_a_rank_that_died_longer_than_it_said() -> None:
     victim, timeout_s = 0, 5.0
-    with Ranks([Seat()] * 4, timeout_s=timeout_s) as ranks:
+    with RankProcesses([Seat()] * 4, timeout_s=timeout_s) as ranks:
         ranks.post(connection_jobs.open_beside_a_death, victim)
         told = ranks.collect(60, [1, 2, 3])
     assert all(outcome.error is None for outcome in told), told

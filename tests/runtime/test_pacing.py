@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 import interlock as il
-from interlock.lab.ranks import Ranks
+from interlock.lab.ranks import RankProcesses
 from interlock.runtime.pacing import FULL, LEAST, may_pace, sending_rates
 from interlock.runtime.posting import PART_BYTES, Posting
 from runtime import connection_jobs
@@ -103,7 +103,9 @@ def test_pacing_is_for_fabrics_that_drop_and_ranks_that_all_have_a_nic(lossy_3x2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="rates are set on Linux")
-def test_sockets_are_held_to_the_programs_rates(group_of: Callable[[int], Ranks], lossy_3x2: il.Cluster) -> None:
+def test_sockets_are_held_to_the_programs_rates(
+    group_of: Callable[[int], RankProcesses], lossy_3x2: il.Cluster
+) -> None:
     for right, wanted, found, left in group_of(6).call(connection_jobs.paced_rates, lossy_3x2):
         assert right
         assert len(wanted) == 4

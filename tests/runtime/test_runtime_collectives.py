@@ -15,7 +15,7 @@ import interlock as il  # noqa: E402
 import interlock.torch as ilt  # noqa: E402
 from interlock.execution import _sums_once, plan_collective  # noqa: E402
 from interlock.lab.collectives import collective_of  # noqa: E402
-from interlock.lab.ranks import Ranks, Seat  # noqa: E402
+from interlock.lab.ranks import RankProcesses, Seat  # noqa: E402
 from interlock.schedule import Phase  # noqa: E402
 from rank_faults import Fault, try_collective_fault  # noqa: E402
 from rank_soak import soak_collectives  # noqa: E402
@@ -23,7 +23,7 @@ from runtime import collective_jobs as jobs  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-Groups = Callable[[int], Ranks]
+Groups = Callable[[int], RankProcesses]
 TIMEOUT_S = 6.0
 DTYPES = [torch.uint8, torch.bool, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float32]
 DTYPES += [torch.float64, torch.complex64, torch.complex128]
@@ -80,7 +80,7 @@ def test_many_mixed_collectives_stay_right(group_of: Groups) -> None:
 @pytest.mark.parametrize(("victim", "phase"), [(1, Phase.REDUCE), (2, Phase.SPREAD)])
 def test_survivors_name_the_rank_that_failed(victim: int, phase: Phase) -> None:
     wanted = collective_of("all-reduce", 400_000, 4)
-    with Ranks([Seat()] * 4, timeout_s=TIMEOUT_S) as ranks:
+    with RankProcesses([Seat()] * 4, timeout_s=TIMEOUT_S) as ranks:
         verdict = try_collective_fault(ranks, small(), wanted, "ring", Fault(victim, phase), TIMEOUT_S)
     assert verdict.num_hanging == 0, verdict.words
     assert verdict.num_naming == 3, verdict.words

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 import interlock as il
-from interlock.lab.ranks import Ranks, Seat
+from interlock.lab.ranks import RankProcesses, Seat
 from interlock.schedule import Phase
 from rank_faults import Fault, try_fault
 
@@ -34,7 +34,7 @@ CASES = [
 def test_survivors_name_the_rank_that_failed(fault: Fault) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     demand = il.traffic.zipf(cluster, skew=1.0, bytes_per_gpu="400 kB", seed=1)
-    with Ranks([Seat()] * 4, timeout_s=TIMEOUT_S) as ranks:
+    with RankProcesses([Seat()] * 4, timeout_s=TIMEOUT_S) as ranks:
         verdict = try_fault(ranks, cluster, demand, "no-stage", fault, TIMEOUT_S)
     assert verdict.num_hanging == 0, verdict.words
     assert verdict.num_naming == 3, verdict.words

@@ -14,7 +14,7 @@ import interlock as il  # noqa: E402
 import interlock.torch as ilt  # noqa: E402
 from interlock.algorithms import registry  # noqa: E402
 from interlock.interchange import Intent, read_foreign  # noqa: E402
-from interlock.lab.ranks import RankFailed, Ranks, Seat  # noqa: E402
+from interlock.lab.ranks import RankFailed, RankProcesses, Seat  # noqa: E402
 from interlock.planning import Plan, solve  # noqa: E402
 from interlock.problem import collective_problem, demand_problem  # noqa: E402
 from interlock.runtime import Layout  # noqa: E402
@@ -24,7 +24,7 @@ from runtime.flipping import Wire  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-Groups = Callable[[int], Ranks]
+Groups = Callable[[int], RankProcesses]
 
 DTYPES = [torch.uint8, torch.bool, torch.int16, torch.bfloat16, torch.float32, torch.float64, torch.complex128]
 
@@ -97,7 +97,7 @@ def test_verifying_names_who_received_changed_bytes_on_every_rank(group_of: Grou
 def test_bits_flipped_on_the_wire_are_found_where_that_is_asked_for_and_cost_nothing_elsewhere(algorithm: str) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     wire = Wire()
-    with Ranks([Seat()] * 4, timeout_s=60.0) as ranks:
+    with RankProcesses([Seat()] * 4, timeout_s=60.0) as ranks:
         told = ranks.call(jobs.over_a_wire_that_flips, cluster, algorithm, wire.port)
     wire.close()
     wrong = sorted((src, dst) for dst, one in enumerate(told) for src in one["wrong"])
@@ -269,7 +269,7 @@ def test_many_random_collectives_leave_no_wear(group_of: Groups, algorithm: str,
 
 @pytest.mark.parametrize(("most_under_way", "num_threads"), [(0, 2), (8, 1), (8, 2)])
 def test_calls_run_in_the_order_in_which_they_were_made(
-    group_of: Callable[[int], Ranks], most_under_way: int, num_threads: int
+    group_of: Callable[[int], RankProcesses], most_under_way: int, num_threads: int
 ) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     for wear in group_of(4).call(soak_under_way, ilt.AllToAll, cluster, 120, most_under_way, num_threads, 7):

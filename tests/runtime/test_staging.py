@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 import torch
 
 import interlock as il
-from interlock.lab.ranks import Ranks
+from interlock.lab.ranks import RankProcesses
 from interlock.runtime import watch as watch_module
 from interlock.runtime.heartbeat import Verdict
 from interlock.runtime.peers import MoveFailed
@@ -27,7 +27,9 @@ from runtime import jobs
 pytestmark = pytest.mark.torch
 
 
-def test_staged_bytes_are_asked_for_before_they_leave_and_told_of_once(group_of: Callable[[int], Ranks]) -> None:
+def test_staged_bytes_are_asked_for_before_they_leave_and_told_of_once(
+    group_of: Callable[[int], RankProcesses],
+) -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     rng = np.random.default_rng(0)
     matrix = rng.integers(0, 400_000, (4, 4)) * rng.integers(0, 2, (4, 4))

@@ -17,7 +17,7 @@ from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.synthesis.answers import Answer, TimedAnswer, TranslatedAnswer
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_in_and_out
-from interlock.algorithms.synthesis.budget import Bound, Budget, check_counts
+from interlock.algorithms.synthesis.budget import Budget, SearchBound, check_counts
 from interlock.algorithms.synthesis.connections import unreachable
 from interlock.algorithms.synthesis.goal import Direction, TreeGoal, goal_of
 from interlock.algorithms.synthesis.graph import Graph, graph_of
@@ -247,7 +247,7 @@ def guided(
     proves = problem.num_ranks <= MOST_RANKS_TO_PROVE
     budget = Budget(
         limit=MOST_TRANSFERS,
-        bound=Bound(_least_s(goal, graph), (lambda: lower_bound(problem).seconds) if proves else None),
+        bound=SearchBound(_least_s(goal, graph), (lambda: lower_bound(problem).seconds) if proves else None),
         seed=seed % MOST_SEEDS,
         threads=threads or os.cpu_count() or 1,
         table_file=None if table_file is None else Path(table_file),
@@ -307,7 +307,9 @@ def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[
 
 def _for_half(goal: TreeGoal, graph: Graph, budget: Budget) -> Budget:
     limit = MOST_TRANSFERS if budget.limit else 0
-    return replace(budget, limit=limit, bound=Bound(_least_s(goal, graph)), best_s=np.inf, spent=0, spent_before=0)
+    return replace(
+        budget, limit=limit, bound=SearchBound(_least_s(goal, graph)), best_s=np.inf, spent=0, spent_before=0
+    )
 
 
 def _least_s(goal: TreeGoal, graph: Graph) -> float:

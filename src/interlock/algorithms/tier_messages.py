@@ -14,13 +14,13 @@ from interlock.ragged import Ragged, ranges
 from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
 from interlock.topology.lowering import TwoTierRoutes
 
-__all__ = ["Moves", "Pass", "by_single", "schedule_parts"]
+__all__ = ["TierMoves", "Pass", "by_single", "schedule_parts"]
 
 ROUNDS_UNDER_WAY = 3  # of messages to or from all other servers at a NIC: sums, copies, and what is next
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moves:
+class TierMoves:
     """Part `part[i]` between rank `near[i]` and rank `far[i]`, in turn `turn[i]` of its phase: outward from near to
     far, or inward. A fan serves all members of near's server but itself and `far`, in the switch."""
 
@@ -41,16 +41,16 @@ class Pass:
 
     kind: Kind
     is_inward: bool
-    moves: Sequence[Moves]
+    moves: Sequence[TierMoves]
 
 
-def by_single(moves: Moves, members: NDArray[np.bool_], width: int) -> Moves:
+def by_single(moves: TierMoves, members: NDArray[np.bool_], width: int) -> TierMoves:
     """A fan written out as messages to one member each; `members` of all ranks."""
     peers = (moves.near // width * width)[:, None] + np.arange(width)
     wanted = members[peers] & (peers != moves.near[:, None]) & (peers != moves.far[:, None])
     row, gpu = np.nonzero(wanted)
     turn = (gpu - moves.near[row]) % width  # each GPU begins with its neighbour: one-to-one at every turn
-    return Moves(moves.part[row], moves.near[row], peers[row, gpu], turn, moves.slice[row])
+    return TierMoves(moves.part[row], moves.near[row], peers[row, gpu], turn, moves.slice[row])
 
 
 def schedule_parts(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.rounds import Parts, group_members, refuses_missing
-from interlock.algorithms.tier_messages import Moves, Pass, by_single, schedule_parts
+from interlock.algorithms.tier_messages import Pass, TierMoves, by_single, schedule_parts
 from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Tier, ramp, slices_s
@@ -531,7 +531,7 @@ def _trees(scene: Scene, way: TierWay) -> Trees:
     return Trees(parent, number, turn)
 
 
-def _hand(scene: Scene, placed: Placed) -> list[Moves]:
+def _hand(scene: Scene, placed: Placed) -> list[TierMoves]:
     """From the origin to who carries it, or hands it on, in its server; what a Scatter leaves in the root's server goes
     straight there."""
     to = placed.spreader
@@ -540,14 +540,14 @@ def _hand(scene: Scene, placed: Placed) -> list[Moves]:
         to = np.where(stays, _other_ends(scene, placed), to)
     part = np.flatnonzero(to != placed.origin)
     near, far = placed.origin[part], to[part]
-    return [Moves(part, near, far, (far - near) % scene.cluster.gpus_per_server, placed.slice[part])]
+    return [TierMoves(part, near, far, (far - near) % scene.cluster.gpus_per_server, placed.slice[part])]
 
 
 def _other_ends(scene: Scene, placed: Placed) -> Ids:
     return _line_ends(scene, placed.origin)[placed.parts.item]
 
 
-def _between_servers(scene: Scene, placed: Placed, trees: Trees) -> list[list[Moves]]:
+def _between_servers(scene: Scene, placed: Placed, trees: Trees) -> list[list[TierMoves]]:
     """Carrier to carrier along the tree, round by round."""
     made = []
     for round_ in range(int(trees.round.max(initial=0)) + 1):
@@ -559,11 +559,11 @@ def _between_servers(scene: Scene, placed: Placed, trees: Trees) -> list[list[Mo
         # Stand-ins come last in a turn: their messages are short, and the long ones all fit one-to-one before them.
         across = (far - near) % scene.cluster.gpus_per_server != 0
         turn = 2 * trees.turn[tree, server] + across
-        made.append([Moves(part, near, far, turn, placed.slice[part])])
+        made.append([TierMoves(part, near, far, turn, placed.slice[part])])
     return made
 
 
-def _inside(scene: Scene, placed: Placed, way: TierWay) -> tuple[list[Moves], list[Moves]]:
+def _inside(scene: Scene, placed: Placed, way: TierWay) -> tuple[list[TierMoves], list[TierMoves]]:
     """From the carrier in each server to all members there: at home as soon as it may be, in other servers after the
     last round. What stays at home of an All-Gather or Reduce-Scatter fills the time when NICs have nothing to give, or
     to take: it is one slice, the first or the last."""
@@ -573,7 +573,7 @@ def _inside(scene: Scene, placed: Placed, way: TierWay) -> tuple[list[Moves], li
         carrier = placed.carrier[np.arange(len(end)), placed.tree]
         part = np.flatnonzero((carrier != end) & (placed.tree != placed.home))
         near, far = carrier[part], end[part]
-        return [], [Moves(part, near, far, (far - near) % width, placed.slice[part])]
+        return [], [TierMoves(part, near, far, (far - near) % width, placed.slice[part])]
     part = np.repeat(np.arange(len(placed.home)), count)
     server = np.tile(np.arange(count), len(placed.home))
     origin, is_home = placed.origin[part], server == placed.home[part]
@@ -591,8 +591,8 @@ def _inside(scene: Scene, placed: Placed, way: TierWay) -> tuple[list[Moves], li
     for chosen in (is_home, ~is_home):
         fan, single = np.flatnonzero(chosen & fans), np.flatnonzero(chosen & ~fans & (ends > 0))
         turn = near % width
-        several = Moves(part[fan], near[fan], spared[fan], turn[fan], number[fan], is_fan=True)
-        rest = Moves(part[single], near[single], spared[single], turn[single], number[single])
+        several = TierMoves(part[fan], near[fan], spared[fan], turn[fan], number[fan], is_fan=True)
+        rest = TierMoves(part[single], near[single], spared[single], turn[single], number[single])
         made.append([several, by_single(rest, scene.members, width)])
     return made[0], made[1]
 

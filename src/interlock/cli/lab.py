@@ -20,7 +20,7 @@ from interlock.interrupts import cleaned_up, keep
 from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
-    from interlock.lab import LabRow, LabSpec, Network
+    from interlock.lab import LabNetwork, LabRow, LabSpec
     from interlock.traffic import Demand
 
 __all__ = ["app"]
@@ -272,9 +272,9 @@ def up(
 
       interlock lab up --servers 2 --gpus 4
     """
-    from interlock.lab import Network
+    from interlock.lab import LabNetwork
 
-    network = Network(_Asked(servers, gpus, nic, scale_up, nic_of, port_queue).spec(), name)
+    network = LabNetwork(_Asked(servers, gpus, nic, scale_up, nic_of, port_queue).spec(), name)
     network.up()
     num_ranks = network.spec.num_ranks
     made = {"name": name, "hub": network.hub, "namespaces": [network.namespace(rank) for rank in range(num_ranks)]}
@@ -295,13 +295,13 @@ def down(
 
       interlock lab down
     """
-    from interlock.lab import Network, check_available, reap, running
+    from interlock.lab import LabNetwork, check_available, reap, running
 
     check_available()
     gone = reap()
     labs = running()
     if name in labs:
-        Network(labs[name], name).down()
+        LabNetwork(labs[name], name).down()
         gone.append(name)
     if as_json:
         print_json({"removed": gone})
@@ -370,9 +370,9 @@ def _network_name(spec: LabSpec) -> str:
 
 
 @contextmanager
-def _network(name: str | None, asked: _Asked, rates: tuple[str, str, str] = NETWORK) -> Iterator[Network]:
+def _network(name: str | None, asked: _Asked, rates: tuple[str, str, str] = NETWORK) -> Iterator[LabNetwork]:
     """A lab that is up: the named one, or one for this command that goes whatever ends the command."""
-    from interlock.lab import Network, check_available, reap, running
+    from interlock.lab import LabNetwork, check_available, reap, running
 
     if name is not None:
         said = {f"--{field.replace('_', '-')}": value for field, value in asdict(asked).items() if value != []}
@@ -384,9 +384,9 @@ def _network(name: str | None, asked: _Asked, rates: tuple[str, str, str] = NETW
         labs = running()
         if name not in labs:
             raise InvalidInput(f"no lab named {name!r} is up; `interlock lab up --name {name}` makes one")
-        yield Network(labs[name], name)
+        yield LabNetwork(labs[name], name)
         return
-    network = Network(spec)
+    network = LabNetwork(spec)
     keep("nothing of the lab is left")
     with _signals_raise(), cleaned_up("interlock: ending the ranks and removing their network", network.down), network:
         yield network

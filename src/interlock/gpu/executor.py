@@ -24,7 +24,7 @@ from interlock.gpu.work import CHUNK_BYTES, WorkList, landings, make_work
 if TYPE_CHECKING:
     from interlock.planning import Plan
 
-__all__ = ["ELEMENTS", "OPERATIONS", "Bound", "Executor", "Launcher", "Stuck", "check_elements"]
+__all__ = ["ELEMENTS", "OPERATIONS", "BufferedPlan", "Executor", "Launcher", "Stuck", "check_elements"]
 
 ELEMENTS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.int32: 3}  # as the kernel numbers them
 OPERATIONS = {"sum": 0, "max": 1, "min": 2}
@@ -143,7 +143,7 @@ class Launcher:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bound:
+class BufferedPlan:
     """A plan with its buffers. Calling it launches the plan on the current stream and returns the outputs at once."""
 
     launcher: Launcher
@@ -208,7 +208,7 @@ class Executor:
             memory=(self._scratch, self._flags),
         )
 
-    def bind(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor] | None = None) -> Bound:
+    def bind(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor] | None = None) -> BufferedPlan:
         """The plan with these buffers, to be launched any number of times.
 
         `inputs` has what each rank contributes and `outputs` what it ends with, contiguous on the device, end to end in
@@ -228,7 +228,7 @@ class Executor:
                 check_tensor(tensor, size, f"{name}[{rank}]", device)
                 spaces[NUM_BUFFERS * rank + buffer] = tensor.data_ptr()
         spaces[SCRATCH::NUM_BUFFERS] = self._scratch_at
-        return Bound(self.launcher, self.launcher.upload_spaces(spaces), tuple(inputs), tuple(outputs))
+        return BufferedPlan(self.launcher, self.launcher.upload_spaces(spaces), tuple(inputs), tuple(outputs))
 
     def __call__(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor] | None = None

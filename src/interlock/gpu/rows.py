@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from interlock.ragged import Ragged
 
-__all__ = ["NUM_BUFFERS", "OUTPUT", "SCRATCH", "Columns", "Flags", "Ints", "Kind", "Landing", "ints", "rank_rows"]
+__all__ = [
+    "NUM_BUFFERS",
+    "OUTPUT",
+    "SCRATCH",
+    "Columns",
+    "Flags",
+    "Ints",
+    "ChunkAction",
+    "Landing",
+    "ints",
+    "rank_rows",
+]
 
 Columns = Mapping[str, NDArray[np.generic]]
 Ints = NDArray[np.int64]
@@ -91,7 +102,7 @@ class Flags:
         return f"flag {flag}, which does not exist"
 
 
-class Kind(IntEnum):
+class ChunkAction(IntEnum):
     """What is done with a chunk."""
 
     NOTHING = 0  # only waits and signals
@@ -192,7 +203,7 @@ class _Builder:
         columns = self._columns
         self._add(
             Ragged.empty(len(columns["start_from"])),
-            kind=Kind.COPY,
+            kind=ChunkAction.COPY,
             source=columns["start_from"],
             target=columns["start_to"],
             bytes=columns["start_bytes"],
@@ -203,7 +214,7 @@ class _Builder:
         )
         self._add(
             Ragged.empty(len(columns["zero_start"])),
-            kind=Kind.ZERO,
+            kind=ChunkAction.ZERO,
             target=columns["zero_start"],
             bytes=columns["zero_bytes"],
             signal=self._flags.started,
@@ -223,7 +234,7 @@ class _Builder:
         columns, send = self._columns, self._packs.row_of_value
         self._add(
             self._waiting.take(send),
-            kind=Kind.COPY,
+            kind=ChunkAction.COPY,
             source=columns["pack_start"],
             target=columns["pack_to"],
             bytes=columns["pack_bytes"],
@@ -242,7 +253,7 @@ class _Builder:
         waits = Ragged.either(is_packed, Ragged.from_counts(is_packed.astype(np.int64), packed), self._waiting)
         self._add(
             _with(waits, flags.ready + peers) if meets else waits,
-            kind=Kind.COPY,
+            kind=ChunkAction.COPY,
             source=columns["send_start"],
             target=landing.start,
             bytes=ints(columns["send_bytes"]),
@@ -264,7 +275,7 @@ class _Builder:
             waits = _joined(waits, Ragged.from_pairs(after, flags.placed + before, self._num_receives))
         self._add(
             waits.take(receive),
-            kind=np.where(columns["receive_adds"], Kind.COMBINE, Kind.COPY)[receive],
+            kind=np.where(columns["receive_adds"], ChunkAction.COMBINE, ChunkAction.COPY)[receive],
             source=columns["unpack_start"],
             target=columns["unpack_to"],
             bytes=columns["unpack_bytes"],
@@ -290,7 +301,7 @@ class _Builder:
         columns = self._columns
         self._add(
             Ragged.empty(len(columns["own_from"])),
-            kind=Kind.COPY,
+            kind=ChunkAction.COPY,
             source=columns["own_from"],
             target=columns["own_to"],
             bytes=columns["own_bytes"],

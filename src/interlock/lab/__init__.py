@@ -1,8 +1,8 @@
 """A real two-tier network on one Linux machine: namespaces, shaped links, ranks over real sockets."""
 
 from interlock.lab.collectives import collective_of, compare_collective_in_lab
-from interlock.lab.network import LabSpec, LabUnavailable, Network, check_available, reap, running
-from interlock.lab.ranks import RankContext, RankFailed, Ranks, Seat
+from interlock.lab.network import LabNetwork, LabSpec, LabUnavailable, check_available, reap, running
+from interlock.lab.ranks import RankContext, RankFailed, RankProcesses, Seat
 from interlock.lab.run import LabRow, compare_in_lab, ranks_in
 from interlock.lab.steps import StepRow, compare_step_in_lab, dispatched
 
@@ -10,10 +10,10 @@ __all__ = [
     "LabRow",
     "LabSpec",
     "LabUnavailable",
-    "Network",
+    "LabNetwork",
     "RankContext",
     "RankFailed",
-    "Ranks",
+    "RankProcesses",
     "Seat",
     "StepRow",
     "check_available",

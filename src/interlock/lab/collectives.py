@@ -14,7 +14,7 @@ from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, plan_collective
 from interlock.lab.jobs import Timings, own_groups, slowest, start_together
 from interlock.lab.network import LabSpec
-from interlock.lab.ranks import RankContext, Ranks
+from interlock.lab.ranks import RankContext, RankProcesses
 from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, as_measured, check_native, with_message_cost
 from interlock.problem import collective_problem
 from interlock.topology import Cluster
@@ -50,7 +50,7 @@ def collective_of(kind: str, bytes_per_rank: int, num_ranks: int) -> Collective:
 
 
 def compare_collective_in_lab(
-    ranks: Ranks,
+    ranks: RankProcesses,
     spec: LabSpec,
     wanted: Collective,
     algorithms: Sequence[str],

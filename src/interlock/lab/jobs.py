@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
-from interlock.runtime import Placement, Prepared, Session
+from interlock.runtime import GroupPlacement, Prepared, Session
 from interlock.runtime.runner import timeout_of
 from interlock.topology import Cluster
 
@@ -50,7 +50,7 @@ def measure(
 
     Every algorithm has connections of its own: what TCP learns from one must not help or hurt the next.
     """
-    placement = Placement.in_order(context.num_ranks, cluster.gpus_per_server)
+    placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     timings = {name: Timings() for name in algorithms}
     with own_groups(context, algorithms) as groups, ExitStack() as opened:
         sessions = {

@@ -24,7 +24,7 @@ from pathlib import Path
 from interlock.errors import InterlockError, InvalidInput
 from interlock.topology import Cluster, Fabric, NicFault
 
-__all__ = ["LabSpec", "LabUnavailable", "Network", "check_available", "reap", "running"]
+__all__ = ["LabSpec", "LabUnavailable", "LabNetwork", "check_available", "reap", "running"]
 
 MAX_RANKS = 128
 PREFIX = "ilk-"
@@ -104,7 +104,7 @@ class LabSpec:
         return base.with_(**changes)
 
 
-class Network:
+class LabNetwork:
     """A lab's namespaces; use as a context manager, or `up` and `down` by name."""
 
     def __init__(self, spec: LabSpec, name: str | None = None) -> None:
@@ -138,7 +138,7 @@ class Network:
         """End what runs in the lab's namespaces, and remove them, and with them their interfaces."""
         _remove(self.name)
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> LabNetwork:
         self.up()
         return self
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from torch._C._distributed_c10d import Store
 
-__all__ = ["Outcome", "RankContext", "RankFailed", "Ranks", "Seat"]
+__all__ = ["CallOutcome", "RankContext", "RankFailed", "RankProcesses", "Seat"]
 
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
@@ -66,7 +66,7 @@ class RankContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """What became of a call on one rank: a value, or the words of its error; `None` for both if it never answered."""
 
     rank: int
@@ -75,7 +75,7 @@ class Outcome:
     answered: bool = True
 
 
-class Ranks:
+class RankProcesses:
     """Rank processes, one per seat.
 
     Examples
@@ -144,11 +144,11 @@ class Ranks:
 
     def collect(
         self, timeout_s: float, ranks: Sequence[int] | None = None, *, after_a_death_s: float = float("inf")
-    ) -> list[Outcome]:
+    ) -> list[CallOutcome]:
         """Wait for the outcome of the last `post`; once a process has ended, only so long for the others."""
         deadline_s = time.monotonic() + timeout_s
         asked = list(range(self.num_ranks)) if ranks is None else list(ranks)
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, CallOutcome] = {}
         rank_by_pipe = {id(self._pipes[rank]): rank for rank in asked}
         while len(outcomes) < len(asked) and (left_s := deadline_s - time.monotonic()) > 0:
             pending = [self._pipes[rank] for rank in asked if rank not in outcomes]
@@ -156,12 +156,12 @@ class Ranks:
                 rank = rank_by_pipe[id(ready)]
                 try:
                     value, error = self._pipes[rank].recv()
-                    outcomes[rank] = Outcome(rank, value, error)
+                    outcomes[rank] = CallOutcome(rank, value, error)
                 except (EOFError, ConnectionResetError):
                     deadline_s = min(deadline_s, time.monotonic() + after_a_death_s)
-                    outcomes[rank] = Outcome(rank, error=_how_it_ended(self._processes[rank]), answered=False)
-        silent = Outcome(0, error=f"no answer within {timeout_s:g} s", answered=False)
-        return [outcomes.get(rank, Outcome(rank, error=silent.error, answered=False)) for rank in asked]
+                    outcomes[rank] = CallOutcome(rank, error=_how_it_ended(self._processes[rank]), answered=False)
+        silent = CallOutcome(0, error=f"no answer within {timeout_s:g} s", answered=False)
+        return [outcomes.get(rank, CallOutcome(rank, error=silent.error, answered=False)) for rank in asked]
 
     def close(self) -> None:
         """End every process."""
@@ -177,13 +177,13 @@ class Ranks:
         for pipe in self._pipes:
             pipe.close()
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> RankProcesses:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _raise_errors(self, outcomes: Sequence[Outcome]) -> None:
+    def _raise_errors(self, outcomes: Sequence[CallOutcome]) -> None:
         failed = sorted((outcome for outcome in outcomes if outcome.error is not None), key=lambda one: one.answered)
         if failed:
             others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""

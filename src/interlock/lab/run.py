@@ -14,8 +14,8 @@ from interlock.comparison import nccl_size
 from interlock.cost import lower_bound
 from interlock.errors import InvalidInput
 from interlock.lab.jobs import Timings, calibrated, measure
-from interlock.lab.network import LabSpec, Network
-from interlock.lab.ranks import Ranks, Seat
+from interlock.lab.network import LabNetwork, LabSpec
+from interlock.lab.ranks import RankProcesses, Seat
 from interlock.planning import Plan, solve
 from interlock.problem import demand_problem
 from interlock.simulate import simulate
@@ -90,18 +90,20 @@ class LabRow:
 
 
 @contextmanager
-def ranks_in(network: Network, *, timeout_s: float = TIMEOUT_S) -> Iterator[Ranks]:
+def ranks_in(network: LabNetwork, *, timeout_s: float = TIMEOUT_S) -> Iterator[RankProcesses]:
     """Rank processes, one in each namespace of a lab that is up."""
     spec = network.spec
     seats = [Seat(network.namespace(rank), "nic0", "ctl0") for rank in range(spec.num_ranks)]
     # With a dead NIC not every pair can connect: connections are made when first used.
     is_lazy = any(spec.nic_rate(rank) <= 0 for rank in range(spec.num_ranks))
-    with Ranks(seats, store_seat=Seat(network.hub), store_host=STORE_HOST, timeout_s=timeout_s, lazy=is_lazy) as ranks:
+    with RankProcesses(
+        seats, store_seat=Seat(network.hub), store_host=STORE_HOST, timeout_s=timeout_s, lazy=is_lazy
+    ) as ranks:
         yield ranks
 
 
 def compare_in_lab(
-    ranks: Ranks,
+    ranks: RankProcesses,
     spec: LabSpec,
     demand: Demand,
     algorithms: Sequence[str],
@@ -142,7 +144,7 @@ def check_native(declared: Cluster, algorithms: Sequence[str]) -> None:
         raise InvalidInput("algorithm 'native' needs every NIC: torch's own call cannot go around a dead one")
 
 
-def as_measured(declared: Cluster, ranks: Ranks, seconds: float, progress: Callable[[str], None]) -> Cluster:
+def as_measured(declared: Cluster, ranks: RankProcesses, seconds: float, progress: Callable[[str], None]) -> Cluster:
     """The declared cluster with what so many seconds per tier measure of it; what a NIC fault declares stays."""
     if seconds <= 0:
         return declared
@@ -151,7 +153,7 @@ def as_measured(declared: Cluster, ranks: Ranks, seconds: float, progress: Calla
     return declared.with_(**{field: getattr(measured, field) for field in MEASURED})
 
 
-def with_trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> Cluster:
+def with_trial(ranks: RankProcesses, cluster: Cluster, demand: Demand) -> Cluster:
     """The cluster with NICs as fast as planned exchanges find them: one of equal parts, one of random ones.
 
     Links measured one by one do not show what it costs that all ranks share this machine's processors. The more NICs
@@ -167,7 +169,7 @@ def with_trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> Cluster:
     return cluster.with_(scale_out_bandwidth_bytes_per_s=bandwidth)
 
 
-def with_message_cost(ranks: Ranks, cluster: Cluster) -> Cluster:
+def with_message_cost(ranks: RankProcesses, cluster: Cluster) -> Cluster:
     """The cluster with what a message costs while all ranks send and receive, which is mostly processors' time.
 
     Every rank sends a few bytes to every other. What it costs to start is in it.
@@ -189,7 +191,7 @@ def _busy(cluster: Cluster, demand: Demand) -> float:
     return float(load.mean() / max(1, load.max()))
 
 
-def _trial(ranks: Ranks, cluster: Cluster, demand: Demand) -> float:
+def _trial(ranks: RankProcesses, cluster: Cluster, demand: Demand) -> float:
     """Predicted over measured time of a demand."""
     told = ranks.call(measure, cluster, demand.bytes_matrix, [TRIAL_ALGORITHM], TRIALS, 1)[0][TRIAL_ALGORITHM]
     plan = solve(demand_problem(cluster, demand), TRIAL_ALGORITHM)

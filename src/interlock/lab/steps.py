@@ -16,7 +16,7 @@ from interlock.execution import plan_step
 from interlock.lab.collectives import ELEMENT_BYTES, values_of
 from interlock.lab.jobs import slowest, start_together
 from interlock.lab.network import LabSpec
-from interlock.lab.ranks import RankContext, Ranks
+from interlock.lab.ranks import RankContext, RankProcesses
 from interlock.lab.run import TIMEOUT_S, TRIALS, as_measured
 from interlock.planning import Plan
 from interlock.problem import Problem, Step, Task
@@ -93,7 +93,7 @@ def _move_gradients(step: Step, size_bytes: int) -> None:
 
 
 def compare_step_in_lab(
-    ranks: Ranks,
+    ranks: RankProcesses,
     spec: LabSpec,
     bytes_per_rank: int,
     algorithms: Sequence[str],
@@ -136,7 +136,7 @@ def compare_step_in_lab(
     return tuple(rows)
 
 
-def with_message_cost(ranks: Ranks, cluster: Cluster) -> Cluster:
+def with_message_cost(ranks: RankProcesses, cluster: Cluster) -> Cluster:
     """The cluster with what a message costs while all ranks send and receive, which is mostly processors' time.
 
     Every rank sends a few bytes to every other, several times at once. What it costs to start is in it.
@@ -155,7 +155,7 @@ def _equal(cluster: Cluster, pair_bytes: int) -> Demand:
     return matrix(each * (1 - np.eye(cluster.num_ranks, dtype=np.int64)), "equal")
 
 
-def _tried(ranks: Ranks, step: Step) -> tuple[Plan, float]:
+def _tried(ranks: RankProcesses, step: Step) -> tuple[Plan, float]:
     """A plan of a step, and the median of the seconds it takes."""
     plan = plan_step(step, "concurrent", ELEMENT_BYTES)
     told = ranks.call(measure_step, {"trial": (plan.problem, plan.schedule)}, TRIALS, timeout_s=TIMEOUT_S * TRIALS)

@@ -25,7 +25,7 @@ from interlock.errors import named
 from interlock.moe.constants import PAPER, Machine
 from interlock.moe.fluid import loads
 from interlock.moe.layer import Layer, LayerTraffic
-from interlock.moe.tiles import Chunks, Ints, LayerTime, Seconds, Tasks, Tiles, cut_chunks, cut_tiles
+from interlock.moe.tiles import ExpertTiles, Ints, LayerTime, Seconds, TaskRun, TokenChunks, cut_chunks, cut_tiles
 from interlock.ragged import Ragged
 
 __all__ = ["SCHEMES", "Scheme", "layer_time", "scheme"]
@@ -130,7 +130,7 @@ def _chunk_tokens(how: Scheme, layer: Layer, num_gpus: int, machine: Machine) ->
     return machine.tile_tokens
 
 
-def _waves(how: Scheme, chunks: Chunks) -> Ints:
+def _waves(how: Scheme, chunks: TokenChunks) -> Ints:
     """Wave of each chunk place: tiles do not span waves."""
     place = np.arange(chunks.per_gpu)
     if how.waves is not None:
@@ -138,14 +138,14 @@ def _waves(how: Scheme, chunks: Chunks) -> Ints:
     return place if how.flushes else np.zeros(chunks.per_gpu, np.int64)
 
 
-def _to_everyone(chunks: Chunks) -> Chunks:
+def _to_everyone(chunks: TokenChunks) -> TokenChunks:
     """Every chunk goes whole to every other GPU."""
     num_chunks, gpus = len(chunks.size), chunks.num_gpus
     chunk = np.repeat(np.arange(num_chunks), gpus)
     gpu = np.tile(np.arange(gpus), num_chunks)
     away = gpu != chunk // chunks.per_gpu
     chunk, gpu = chunk[away], gpu[away]
-    return Chunks(
+    return TokenChunks(
         gpus,
         chunks.per_gpu,
         chunks.size,
@@ -169,9 +169,9 @@ class _Build:
     how: Scheme
     layer: Layer
     machine: Machine
-    chunks: Chunks
-    tiles: Tiles
-    tasks: Tasks
+    chunks: TokenChunks
+    tiles: ExpertTiles
+    tasks: TaskRun
     backward: bool
 
     @classmethod
@@ -181,7 +181,7 @@ class _Build:
         if how.to_everyone:
             chunks = _to_everyone(chunks)
         tiles = cut_tiles(chunks, machine.tile_tokens, _waves(how, chunks))
-        return cls(how, layer, machine, chunks, tiles, Tasks(traffic.num_gpus), backward)
+        return cls(how, layer, machine, chunks, tiles, TaskRun(traffic.num_gpus), backward)
 
     def tile_s(self) -> Seconds:
         """Time of the two GEMMs of each tile on all SMs that compute, [2, num_tiles]; partial tiles cost whole rows."""

@@ -17,7 +17,7 @@ from interlock.moe.constants import list_flits
 from interlock.moe.layer import LayerTraffic
 from interlock.ragged import Ragged, before_in_group, ranges, run_starts
 
-__all__ = ["Chunks", "Ints", "Seconds", "LayerTime", "Tasks", "cut_chunks", "cut_tiles"]
+__all__ = ["TokenChunks", "Ints", "Seconds", "LayerTime", "TaskRun", "cut_chunks", "cut_tiles"]
 
 Ints = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -42,7 +42,7 @@ PARTS = ("dispatch up", "dispatch down", "gemm-1", "gemm-2", "combine up", "comb
 
 
 @dataclass(slots=True)
-class Tasks:
+class TaskRun:
     """Collects tasks block by block, then runs them."""
 
     num_gpus: int
@@ -98,7 +98,7 @@ class Tasks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunks:
+class TokenChunks:
     """Tokens gathered into chunks, and what each chunk owes each GPU and each expert slot."""
 
     num_gpus: int
@@ -126,12 +126,12 @@ class Chunks:
         return np.arange(len(self.size)) % self.per_gpu
 
 
-def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
+def cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> TokenChunks:
     """Gather tokens into chunks of `chunk_tokens`, in the order in which each GPU holds them."""
     return traffic.keep((cut_chunks, chunk_tokens), lambda: _cut_chunks(traffic, chunk_tokens))
 
 
-def _cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
+def _cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> TokenChunks:
     gpus = traffic.num_gpus
     held = np.bincount(traffic.gpu_of_token, minlength=gpus)
     per_gpu = max(1, -(-int(held.max(initial=1)) // chunk_tokens))
@@ -152,7 +152,7 @@ def _cut_chunks(traffic: LayerTraffic, chunk_tokens: int) -> Chunks:
     slot = piece // num_chunks
     gpu_of_slot = np.zeros(num_slots, np.int64)
     gpu_of_slot[traffic.slots.reshape(-1)] = traffic.targets.reshape(-1)
-    return Chunks(
+    return TokenChunks(
         num_gpus=gpus,
         per_gpu=per_gpu,
         size=np.bincount(chunk, minlength=num_chunks),
@@ -184,7 +184,7 @@ def _sums(keys: Ints, values: Ints | None, limit: int) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tiles:
+class ExpertTiles:
     """Expert tiles, and which pieces each one holds tokens of."""
 
     slot_gpu: Ints  # [num_tiles]
@@ -196,7 +196,7 @@ class Tiles:
     piece: Ints
 
 
-def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
+def cut_tiles(chunks: TokenChunks, tile_tokens: int, wave_of_place: Ints) -> ExpertTiles:
     """Fill tiles of `tile_tokens` in arrival order; a new wave of chunks starts a new tile."""
     wave = wave_of_place[chunks.piece_chunk % chunks.per_gpu]
     key = chunks.piece_slot * (int(wave_of_place.max(initial=0)) + 1) + wave
@@ -224,4 +224,4 @@ def cut_tiles(chunks: Chunks, tile_tokens: int, wave_of_place: Ints) -> Tiles:
     of_slot = np.bincount(chunks.piece_slot, weights=chunks.piece_tokens).astype(np.int64)
     slot_tokens = of_slot[chunks.piece_slot[lead]]
     wave_tokens = np.bincount(run, weights=chunks.piece_tokens).astype(np.int64)[run_of_tile]
-    return Tiles(chunks.piece_gpu[lead], tokens, slot_tokens, wave_tokens, wave[lead], tile, piece)
+    return ExpertTiles(chunks.piece_gpu[lead], tokens, slot_tokens, wave_tokens, wave[lead], tile, piece)

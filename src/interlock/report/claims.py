@@ -14,7 +14,7 @@ __all__ = [
     "Published",
     "Source",
     "Status",
-    "Verdict",
+    "ClaimVerdict",
     "counts",
     "faster_than",
     "judge",
@@ -83,7 +83,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """A badge and, where it is not good, why."""
 
     status: Status
@@ -139,21 +139,21 @@ class Claim:
         return "-" if self.slack is None else f"{100 * self.slack:.0f} %"
 
 
-def judge(ours: float, published: Published, slack: float, *, fitted: bool = False) -> Verdict:
+def judge(ours: float, published: Published, slack: float, *, fitted: bool = False) -> ClaimVerdict:
     """Reproduced (or fitted) inside the published band widened by `slack`, else not reached; on either side.
 
     >>> judge(1.25, Published(1.2, 1.3), 0.1).status, judge(2.0, Published(1.2, 1.3), 0.1).why
     (<Status.REPRODUCED: 'reproduced'>, 'ours is 54 % above')
     """
     if published.low * (1 - slack) <= ours <= published.high * (1 + slack):
-        return Verdict(Status.FITTED if fitted else Status.REPRODUCED)
+        return ClaimVerdict(Status.FITTED if fitted else Status.REPRODUCED)
     edge, side = (published.low, "below") if ours < published.low else (published.high, "above")
-    return Verdict(Status.NOT_REACHED, f"ours is {100 * abs(ours / edge - 1):.0f} % {side}")
+    return ClaimVerdict(Status.NOT_REACHED, f"ours is {100 * abs(ours / edge - 1):.0f} % {side}")
 
 
 def judge_together(
     names: Sequence[str], ours: Sequence[float], published: Sequence[Published], slack: float, fitted: Sequence[bool]
-) -> list[Verdict]:
+) -> list[ClaimVerdict]:
     """Verdicts on systems that were run against each other: none is reproduced whose place among them is reversed.
 
     Systems whose published bands overlap have no order.
@@ -169,20 +169,20 @@ def judge_together(
             below, above = (i, j) if published[i].high < published[j].low else (j, i)
             if published[below].high < published[above].low and ours[below] > ours[above]:
                 why = f"order reversed: ours puts {names[below]} above {names[above]}"
-                verdict = Verdict(Status.NOT_REACHED, f"{verdict.why}; {why}" if verdict.why else why)
+                verdict = ClaimVerdict(Status.NOT_REACHED, f"{verdict.why}; {why}" if verdict.why else why)
                 break
         made.append(verdict)
     return made
 
 
-def faster_than(ours: float, theirs: Published, slack: float = 0.0) -> Verdict:
+def faster_than(ours: float, theirs: Published, slack: float = 0.0) -> ClaimVerdict:
     """The verdict on a time for the same job: beaten below theirs, reproduced within `slack`, else not reached.
 
     >>> faster_than(5.0, Published.figure(10.0)).status, faster_than(20.0, Published.figure(10.0)).why
     (<Status.BEATEN: 'beaten'>, 'ours is 100 % above')
     """
     if ours < theirs.low * (1 - slack):
-        return Verdict(Status.BEATEN)
+        return ClaimVerdict(Status.BEATEN)
     return judge(ours, theirs, slack)
 
 

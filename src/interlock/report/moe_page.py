@@ -16,7 +16,7 @@ from interlock.report.detail import detail_html
 from interlock.report.drawing import SCALE, loads, ports_svg
 from interlock.report.page import COLOURS, Page, render, table
 from interlock.report.problem_facts import add_traffic
-from interlock.report.timeline import MAX_BARS, Bars, Group, View, merged, timeline
+from interlock.report.timeline import MAX_BARS, BarColumns, BarGroup, View, merged, timeline
 from interlock.traffic.routing import Routing
 from interlock.units import format_seconds
 
@@ -24,7 +24,7 @@ __all__ = ["layer_page", "moe_page"]
 
 TRACKS = ("uplink", "downlink", "SMs", "SMs, second group")
 GROUPS = tuple(
-    Group(part, COLOURS[colour], band)
+    BarGroup(part, COLOURS[colour], band)
     for part, colour, band in zip(PARTS[:-1], (0, 5, 1, 3, 2, 4), (0, 1, 2, 3, 0, 1), strict=True)
 )
 CAPTION = "What links and SMs do when (simulated)."
@@ -105,7 +105,7 @@ def _timeline(time: LayerTime) -> dict[str, object]:
     gpus = len(time.up_busy_s)
     kept = np.flatnonzero(time.resource < 4 * gpus)  # all but barriers, which take no time
     resource = time.resource[kept]
-    whole = Bars(time.start_s[kept], time.finish_s[kept], time.part[kept], {})
+    whole = BarColumns(time.start_s[kept], time.finish_s[kept], time.part[kept], {})
     rows = {"GPU": ("gpu", Ragged.single(resource % gpus)), "link or SMs": ("track", Ragged.single(resource))}
     if len(kept) > MAX_BARS:
         note = f"{len(kept)} chunks and tiles; those of a row and part that start about together are one bar."

@@ -27,7 +27,7 @@ FITTED_LOADS = {"direct": ("random", "skewed", "balanced"), "no-stage": ("balanc
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PublishedLead:
     """A system that the paper measured, the algorithm that stands for it, and FAST's published lead over it."""
 
     system: str
@@ -37,14 +37,14 @@ class Row:
 
 
 NVIDIA = (
-    Row("NCCL with PXN", "pxn", Published(1.01, 1.1), Published(1.2, 1.3)),
-    Row("DeepEP", "forward", Published(1.5, 1.9), Published(1.2, 1.5)),
-    Row("TACCL, padded", "padded", Published(1.5, 1.7), Published(3.0, math.inf)),
+    PublishedLead("NCCL with PXN", "pxn", Published(1.01, 1.1), Published(1.2, 1.3)),
+    PublishedLead("DeepEP", "forward", Published(1.5, 1.9), Published(1.2, 1.5)),
+    PublishedLead("TACCL, padded", "padded", Published(1.5, 1.7), Published(3.0, math.inf)),
 )
 AMD = (
-    Row("SpreadOut", "spreadout", Published(1.9, 2.1), Published(2.5, 2.8)),
-    Row("RCCL", "direct", Published(1.1, 10.0), Published(1.3, 2.6)),
-    Row("TACCL, padded", "padded", Published(1.3, 1.8), Published(2.9, 3.8)),
+    PublishedLead("SpreadOut", "spreadout", Published(1.9, 2.1), Published(2.5, 2.8)),
+    PublishedLead("RCCL", "direct", Published(1.1, 10.0), Published(1.3, 2.6)),
+    PublishedLead("TACCL, padded", "padded", Published(1.3, 1.8), Published(2.9, 3.8)),
 )
 # Balanced traffic, GB/s per GPU: (system, our algorithm, published).
 BALANCED_NVIDIA = (
@@ -110,7 +110,7 @@ def _seconds(where: Cluster, demand: Demand, algorithm: str) -> float:
     return float(solve(demand_problem(where, demand), algorithm).simulate(1e-3).makespan_s)
 
 
-def _speedups(where: Cluster, demand: Demand, name: str, load: str, rows: tuple[Row, ...]) -> list[Claim]:
+def _speedups(where: Cluster, demand: Demand, name: str, load: str, rows: tuple[PublishedLead, ...]) -> list[Claim]:
     fast_s, ours_s = _seconds(where, demand, "fast"), _seconds(where, demand, "adaptive")
     lossy = where.fabric.fan_in is not None
     published = [row.random if load == "random" else row.skewed for row in rows]

@@ -9,7 +9,7 @@ from interlock.moe.iteration import ACHIEVED_FLOPS_PER_S, expert_demand, iterati
 from interlock.moe.models import model
 from interlock.planning import solve
 from interlock.problem import demand_problem
-from interlock.report.claims import Claim, Constants, Published, Verdict, judge
+from interlock.report.claims import Claim, ClaimVerdict, Constants, Published, judge
 from interlock.topology import Cluster, cluster
 from interlock.traffic import Demand, sparse, zipf
 
@@ -54,7 +54,7 @@ def _bands(where: Cluster) -> list[Claim]:
         for (which, (end, place)), verdict in zip(ends.items(), verdicts, strict=True):
             theirs, value = Published.figure(end), float(values.reshape(-1)[place])
             if missed and not verdict.why:
-                verdict = Verdict(missed[0].status, "one end of a band alone may agree by chance")
+                verdict = ClaimVerdict(missed[0].status, "one end of a band alone may agree by chance")
             note = f"simulated, {where.servers} servers of {where.gpus_per_server}: {cases[place]}; {UNKNOWN}"
             note += f"; {verdict.why}" if verdict.why else ""
             made.append(

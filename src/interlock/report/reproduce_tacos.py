@@ -6,7 +6,7 @@ import time
 
 from interlock.collectives import Collective, all_gather, all_reduce
 from interlock.planning import Plan, synthesize
-from interlock.report.claims import Claim, Constants, Published, Source, Verdict, faster_than, judge
+from interlock.report.claims import Claim, ClaimVerdict, Constants, Published, Source, faster_than, judge
 from interlock.topology import Topology, hypercube, mesh, torus
 
 __all__ = ["claims"]
@@ -75,7 +75,7 @@ def _row(
     theirs: Published,
     ours: float,
     unit: str,
-    verdict: Verdict,
+    verdict: ClaimVerdict,
     slack: float,
     constants: Constants = Constants.DATA_SHEET,
     note: str = f"synthesized and validated here; {ALIKE}",

@@ -16,8 +16,8 @@ from interlock.topology.lowering import TwoTierRoutes
 
 __all__ = [
     "MAX_BARS",
-    "Bars",
-    "Group",
+    "BarColumns",
+    "BarGroup",
     "View",
     "heat_map",
     "is_thinned",
@@ -45,7 +45,7 @@ KEYS = "Arrow keys move, + and - zoom in time, shift and arrows zoom rows, n and
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class BarGroup:
     """Bars of one colour; where a row has several bands, each gets its part of the height."""
 
     name: str
@@ -54,7 +54,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bars:
+class BarColumns:
     """Bars as columns. `columns` is what hovering tells, by name: encoded numbers or a list of words."""
 
     start_s: NDArray[np.float64]
@@ -83,7 +83,7 @@ class View:
 
     rows: str
     row_by_bar: Ragged
-    bars: Bars | None = None
+    bars: BarColumns | None = None
     heat: Mapping[str, object] | None = None  # what is drawn where rows are too many for bars; see `heat_map`
 
     def encoded(self) -> dict[str, object]:
@@ -99,7 +99,9 @@ class View:
         }
 
 
-def timeline(groups: Sequence[Group], views: Mapping[str, View], bars: Bars | None, note: str) -> dict[str, object]:
+def timeline(
+    groups: Sequence[BarGroup], views: Mapping[str, View], bars: BarColumns | None, note: str
+) -> dict[str, object]:
     """A timeline as `timeline.js` reads it."""
     return {
         "groups": [asdict(made) for made in groups],
@@ -114,12 +116,12 @@ def message_timeline(result: Result) -> dict[str, object]:
     schedule = result.schedule
     phases = np.unique(schedule.phase).tolist()
     groups = [
-        Group(Phase(p).name.lower().replace("_", "-"), COLOUR_BY_PHASE[Phase(p)], int(p == Phase.SCALE_OUT))
+        BarGroup(Phase(p).name.lower().replace("_", "-"), COLOUR_BY_PHASE[Phase(p)], int(p == Phase.SCALE_OUT))
         for p in phases
     ]
     critical = np.zeros(schedule.num_messages, np.bool_)
     critical[[step.message for step in result.critical_path()]] = True
-    whole = Bars(result.start_s, result.finish_s, np.searchsorted(phases, schedule.phase), {}, critical)
+    whole = BarColumns(result.start_s, result.finish_s, np.searchsorted(phases, schedule.phase), {}, critical)
     parts = {
         "sending rank": ("rank", schedule.src),
         "receiving rank": ("rank", schedule.dst),
@@ -149,7 +151,7 @@ def is_thinned(result: Result) -> bool:
     return result.schedule.num_messages > MAX_BARS
 
 
-def heat_map(result: Result, part: Ragged, whole: Bars, groups: Sequence[Group]) -> dict[str, object] | None:
+def heat_map(result: Result, part: Ragged, whole: BarColumns, groups: Sequence[BarGroup]) -> dict[str, object] | None:
     """Part of its port that each rank uses for each phase over time; None where there is room for bars.
 
     A message's bytes are spread evenly over the time it is under way. Ports are NICs for scale-out, what joins GPUs
@@ -211,7 +213,7 @@ def _port_rates(result: Result, is_scale_out: bool) -> NDArray[np.float64]:
     return np.asarray(rates, np.float64)
 
 
-def merged(rows: str, part: Ragged, whole: Bars, size_bytes: NDArray[np.int64] | None = None) -> View:
+def merged(rows: str, part: Ragged, whole: BarColumns, size_bytes: NDArray[np.int64] | None = None) -> View:
     """Bars of one row and group that start in the same span of time as one; spans as short as `MAX_BARS` allows.
 
     Parameters
@@ -238,7 +240,7 @@ def merged(rows: str, part: Ragged, whole: Bars, size_bytes: NDArray[np.int64] |
     critical = None
     if whole.is_critical is not None:
         critical = np.bincount(bar, weights=whole.is_critical[message]) > 0
-    bars = Bars(first, last, row_and_group % num_groups, columns, critical)
+    bars = BarColumns(first, last, row_and_group % num_groups, columns, critical)
     return View(rows, Ragged.single((row_and_group // num_groups).astype(np.int32)), bars)
 
 

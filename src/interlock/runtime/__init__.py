@@ -1,19 +1,19 @@
 """Moves real bytes: any schedule over torch.distributed, checked and agreed on before anything is sent."""
 
 from interlock.runtime.collective import CollectiveSession, PreparedCollective
-from interlock.runtime.placement import Placement, find_hosts
+from interlock.runtime.placement import GroupPlacement, find_hosts
 from interlock.runtime.runner import Corrupted, Disagreement, PeerFailed, Planned, Runner
-from interlock.runtime.session import Choice, Prepared, Session
+from interlock.runtime.session import PlanOrNative, Prepared, Session
 from interlock.schedule.layout import Layout
 
 __all__ = [
-    "Choice",
+    "PlanOrNative",
     "CollectiveSession",
     "Corrupted",
     "Disagreement",
     "Layout",
     "PeerFailed",
-    "Placement",
+    "GroupPlacement",
     "Planned",
     "Prepared",
     "PreparedCollective",

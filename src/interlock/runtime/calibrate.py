@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.runtime.peers import FIRST_TAG, gather_bytes
-from interlock.runtime.placement import Placement, find_hosts, group_or_default
+from interlock.runtime.placement import GroupPlacement, find_hosts, group_or_default
 from interlock.topology import Cluster, Fabric, NicFault
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def calibrate(
         How the fabric bears several senders at one receiver, which is not measured.
     """
     where = group_or_default(group)
-    placement = Placement.by_host(find_hosts(where) if hosts is None else hosts)
+    placement = GroupPlacement.by_host(find_hosts(where) if hosts is None else hosts)
     return _measure(where, placement, seconds, fabric or Fabric(name="tcp", fan_in=4, loss_per_sender=0.15))
 
 
-def _measure(group: dist.ProcessGroup, placement: Placement, seconds: float, fabric: Fabric) -> Cluster:
+def _measure(group: dist.ProcessGroup, placement: GroupPlacement, seconds: float, fabric: Fabric) -> Cluster:
     width, servers = placement.ranks_per_server, max(placement.server_of) + 1
     own = placement.rank_of[group.rank()]
     server, gpu = divmod(own, width)

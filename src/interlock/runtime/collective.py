@@ -16,8 +16,8 @@ import numpy as np
 from interlock.collectives import Collective, CollectiveKind
 from interlock.runtime.buffers import combining
 from interlock.runtime.pacing import may_pace
-from interlock.runtime.placement import Placement
-from interlock.runtime.runner import Disagreement, Lowered, Planned, digest_of_words
+from interlock.runtime.placement import GroupPlacement
+from interlock.runtime.runner import Disagreement, LoweredRank, Planned, digest_of_words
 from interlock.runtime.session import runner_on
 from interlock.topology import Cluster
 
@@ -37,7 +37,7 @@ class PreparedCollective:
     """A collective that every rank agreed on, planned and lowered for this rank."""
 
     plan: Planned
-    lowered: Lowered
+    lowered: LoweredRank
     prepare_s: float
 
 
@@ -56,7 +56,7 @@ class CollectiveSession:
         self,
         group: dist.ProcessGroup,
         cluster: Cluster,
-        placement: Placement,
+        placement: GroupPlacement,
         choose: ChooseCollective,
         settings: str,
         timeout_s: float | None = None,

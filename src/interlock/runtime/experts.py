@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.ragged import Ragged
-from interlock.runtime.placement import Placement
+from interlock.runtime.placement import GroupPlacement
 from interlock.traffic import Placement as ExpertPlacement
 from interlock.traffic import contiguous_placement
 
-__all__ = ["Dispatched", "ExpertRows", "Experts", "Layout", "Mover"]
+__all__ = ["Dispatched", "ExpertRows", "Experts", "DispatchLayout", "Mover"]
 
 
 class Mover(Protocol):
     """An All-to-All of rows, such as `interlock.torch.AllToAll`."""
 
     rank: int
-    placement: Placement
+    placement: GroupPlacement
 
     def share_rows(self, input_split_sizes: Sequence[int]) -> NDArray[np.int64]:
         """Rows that every rank has for every rank, ``[num_ranks, num_ranks]``."""
@@ -45,7 +45,7 @@ class Mover(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DispatchLayout:
     """Where the tokens of this rank go."""
 
     tokens_per_rank: torch.Tensor  # [num_ranks], a token once for each rank it goes to
@@ -215,12 +215,12 @@ class Experts:
         self._is_two_tier = 1 < servers < self._num_ranks
         self._least_s = mover.native_s(np.zeros((self._num_ranks,) * 2, np.int64))
 
-    def layout(self, topk_idx: torch.Tensor) -> Layout:
+    def layout(self, topk_idx: torch.Tensor) -> DispatchLayout:
         """Where tokens would go, without sending any."""
         ranks = self._ranks_of(self._choose(topk_idx))
         wanted = self._wanted(ranks).T
         known = topk_idx[topk_idx >= 0]
-        return Layout(wanted.sum(0), torch.bincount(known, minlength=self.placement.num_experts), wanted)
+        return DispatchLayout(wanted.sum(0), torch.bincount(known, minlength=self.placement.num_experts), wanted)
 
     def dispatch(
         self,
@@ -408,7 +408,7 @@ def _slots_of(experts: ExpertPlacement, held: Ragged, width: int) -> torch.Tenso
     return torch.from_numpy(made)
 
 
-def _carriers(placement: Placement, rank: int) -> list[int]:
+def _carriers(placement: GroupPlacement, rank: int) -> list[int]:
     """The rank through which a rank's tokens enter each server: the one of its own index, or the server's first."""
     width = placement.ranks_per_server
     carriers = []

@@ -19,7 +19,7 @@ from interlock.topology import Cluster
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Placement", "find_hosts", "group_or_default"]
+__all__ = ["GroupPlacement", "find_hosts", "group_or_default"]
 
 
 def group_or_default(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
@@ -33,7 +33,7 @@ def group_or_default(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class GroupPlacement:
     """Ranks of a group and the cluster's ranks they play. Cluster ranks without a member stay empty."""
 
     server_of: tuple[int, ...]  # by rank of the group
@@ -41,7 +41,7 @@ class Placement:
     num_places: int  # ranks of the cluster
 
     @classmethod
-    def in_order(cls, num_ranks: int, ranks_per_server: int) -> Placement:
+    def in_order(cls, num_ranks: int, ranks_per_server: int) -> GroupPlacement:
         """Ranks server by server, every server full."""
         if num_ranks % ranks_per_server:
             raise InvalidInput(
@@ -52,7 +52,7 @@ class Placement:
         return cls(tuple(rank // ranks_per_server for rank in ranks), tuple(ranks), num_ranks)
 
     @classmethod
-    def by_host(cls, hosts: Sequence[str]) -> Placement:
+    def by_host(cls, hosts: Sequence[str]) -> GroupPlacement:
         """Ranks that name the same host share a server; servers are numbered by their first rank."""
         server_by_host = {host: server for server, host in enumerate(dict.fromkeys(hosts))}
         server_of = [server_by_host[host] for host in hosts]

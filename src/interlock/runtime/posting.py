@@ -15,7 +15,7 @@ from interlock.runtime.pacing import PortLoads, sending_rates
 from interlock.schedule import Phase, Program
 from interlock.topology import Cluster
 
-__all__ = ["Parts", "Posting"]
+__all__ = ["MessageParts", "Posting"]
 
 PART_BYTES = 64 * 1024  # the most that is sent at a time between servers whose fabric bears few senders
 
@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class MessageParts:
     """Messages cut into parts, as plain lists because they are read one by one; message m has those from `first[m]`."""
 
     first: list[int]  # [messages + 1]
@@ -36,7 +36,7 @@ class Parts:
     length: list[int]
 
     @classmethod
-    def of(cls, program: Program, end: str, num_parts: Ints) -> Parts:
+    def of(cls, program: Program, end: str, num_parts: Ints) -> MessageParts:
         """Nearly equal parts of what the program sends or receives."""
         peer, start, size_bytes = (program.columns[f"{end}_{name}"] for name in ("peer", "start", "bytes"))
         first = np.concatenate([[0], np.cumsum(num_parts)])
@@ -56,8 +56,8 @@ class Posting:
 
     program: Program
     columns: Mapping[str, list[int]]
-    sent: Parts
-    arrivals: Parts
+    sent: MessageParts
+    arrivals: MessageParts
     first: list[int]  # steps that wait for nothing, most urgent first
     later: list[int]  # sends that wait for nothing and nothing waits for: they fill gaps
     queues: list[list[int]]  # arrivals that are let in a few at a time, each queue in its order
@@ -72,7 +72,7 @@ class Posting:
     ) -> Posting:
         """`is_paced` where senders keep to rates, on every rank alike; `loads` is asked only where it matters."""
         columns = program.columns
-        sent, arrivals = (Parts.of(program, end, _num_parts(program, end, cluster, is_paced)) for end in ENDS)
+        sent, arrivals = (MessageParts.of(program, end, _num_parts(program, end, cluster, is_paced)) for end in ENDS)
         crosses = _crosses_limited_fabric(cluster, program.rank, columns["receive_peer"])
         takes_turns = not is_paced or cluster is None or loads().must_take_turns(cluster.fabric.fan_in)
         queues, awaited, rest = _order(program, arrivals, crosses, is_paced=is_paced, takes_turns=takes_turns)
@@ -130,7 +130,7 @@ def _ready_steps(program: Program) -> tuple[list[int], list[int]]:
 
 
 def _order(
-    program: Program, arrivals: Parts, crosses: Flags, *, is_paced: bool, takes_turns: bool
+    program: Program, arrivals: MessageParts, crosses: Flags, *, is_paced: bool, takes_turns: bool
 ) -> tuple[list[list[int]], list[list[int]], list[int]]:
     """Queues of arrivals to be let in a few at a time, arrivals to wait for by peer, and the rest.
 
@@ -164,7 +164,7 @@ def _grouped(values: Ints, key: Ints) -> list[list[int]]:
     return [part.tolist() for part in np.split(values[order], ends)] if len(values) else []
 
 
-def _shares(arrivals: Parts, queues: list[list[int]], loads: PortLoads | None) -> list[float]:
+def _shares(arrivals: MessageParts, queues: list[list[int]], loads: PortLoads | None) -> list[float]:
     """What each queue brings, as a part of what the busiest rank sends or receives between servers.
 
     If all bytes flow in these proportions nobody is done early, and the busiest rank never waits for bytes that others

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Corrupted",
     "Disagreement",
-    "Lowered",
+    "LoweredRank",
     "PeerFailed",
     "Planned",
     "Runner",
@@ -102,7 +102,7 @@ class Planned(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lowered:
+class LoweredRank:
     """What one rank runs of a plan."""
 
     program: Program
@@ -183,14 +183,14 @@ class Runner:
             name = f"apart{self._number}"
             self.collectives = self.guard(lambda: connect(self.group, name), "opening connections")
 
-    def lower(self, plan: Planned, rank: int, layout: Layout | None = None) -> Lowered:
+    def lower(self, plan: Planned, rank: int, layout: Layout | None = None) -> LoweredRank:
         """The program of a rank of the plan; without a layout its bytes lie end to end in item order."""
         program = plan.program(rank, layout, rounds=self.uses_batches)
         if self.uses_batches:
-            return Lowered(program, None)
+            return LoweredRank(program, None)
         cluster = plan.cluster
         is_paced = self._connections is not None and may_pace(cluster)
-        return Lowered(program, Posting.of(program, cluster, lambda: plan.port_loads, is_paced=is_paced))
+        return LoweredRank(program, Posting.of(program, cluster, lambda: plan.port_loads, is_paced=is_paced))
 
     def compare(self, plan: Planned | None) -> None:
         """Raise on every rank unless all have the same plan (or all none)."""
@@ -202,7 +202,7 @@ class Runner:
 
     def run(
         self,
-        lowered: Lowered,
+        lowered: LoweredRank,
         source: torch.Tensor,
         target: torch.Tensor,
         combine: Combine | None = None,

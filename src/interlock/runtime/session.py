@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.runtime.pacing import may_pace
-from interlock.runtime.placement import Placement
+from interlock.runtime.placement import GroupPlacement
 from interlock.runtime.runner import (
     Corrupted,
     Disagreement,
-    Lowered,
+    LoweredRank,
     Planned,
     Runner,
     digest_of_bytes,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from interlock.runtime.slot_exchange import SlotExchange
     from interlock.runtime.staging import Staging
 
-__all__ = ["Choice", "Choose", "Prepared", "Session", "runner_on"]
+__all__ = ["PlanOrNative", "Choose", "Prepared", "Session", "runner_on"]
 
 MAX_PLANS = 64  # kept for demands that come again
 _FINE, _BAD_ARGUMENTS = 0, 1
@@ -47,7 +47,7 @@ _UNSAID = -1  # in place of the bytes a rank expects, where it only asks
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PlanOrNative:
     """What to run for a demand: a plan, or None for the backend's own call; `reason` says why."""
 
     plan: Planned | None
@@ -55,19 +55,19 @@ class Choice:
     is_sure: bool = False  # whether every rank comes to the same choice whatever its arithmetic rounds to
 
 
-Choose = Callable[[Cluster, Demand], Choice]
+Choose = Callable[[Cluster, Demand], PlanOrNative]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A demand that every rank agreed on, planned and lowered for this rank."""
 
-    choice: Choice
+    choice: PlanOrNative
     matrix: NDArray[np.int64]  # by rank of the group
     demand_bytes: NDArray[np.int64]  # the same by rank of the cluster
     sends: list[int]  # bytes for each rank of the group
     receives: list[int]  # bytes from each
-    lowered: Lowered | None  # None: the backend's own call
+    lowered: LoweredRank | None  # None: the backend's own call
     prepare_s: float  # until this rank can run: planning, comparing plans, its program
     program_s: float = 0.0  # of that, making the program
 
@@ -87,7 +87,7 @@ class Session:
         self,
         group: dist.ProcessGroup,
         cluster: Cluster,
-        placement: Placement,
+        placement: GroupPlacement,
         choose: Choose,
         settings: str,
         timeout_s: float | None = None,
@@ -160,7 +160,7 @@ class Session:
         matrix = self._check(rows)
         if matrix.max() > room_bytes:
             return self.prepare(matrix), False
-        choice = Choice(None, f"no part is above {room_bytes} bytes: sent along with the demand")
+        choice = PlanOrNative(None, f"no part is above {room_bytes} bytes: sent along with the demand")
         sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
         prepared = Prepared(choice, matrix, self.placement.to_cluster_order(matrix), sends, receives, None, 0.0)
         self._last_small = rows.copy(), prepared
@@ -301,14 +301,14 @@ def _digests(values: torch.Tensor, sizes: Sequence[int]) -> list[int]:
     return [digest_of_bytes(part) for part in parts]
 
 
-def runner_on(group: dist.ProcessGroup, cluster: Cluster, placement: Placement, timeout_s: float | None) -> Runner:
+def runner_on(group: dist.ProcessGroup, cluster: Cluster, placement: GroupPlacement, timeout_s: float | None) -> Runner:
     """What runs programs of a cluster's plans on a group whose ranks have these places."""
     placement.check_cluster(cluster)
     leaders = _leaders_of(cluster, placement)
     return Runner(group, timeout_s, peers=placement.group_rank, server_of=placement.server_of, leaders=leaders)
 
 
-def _leaders_of(cluster: Cluster, placement: Placement) -> list[int]:
+def _leaders_of(cluster: Cluster, placement: GroupPlacement) -> list[int]:
     """The first rank of each server that has a NIC, or else the first."""
     alive = cluster.nic_bandwidth_bytes_per_s > 0
     leaders = []

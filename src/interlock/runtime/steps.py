@@ -11,8 +11,8 @@ beyond what it has sent: TCP otherwise takes hundreds of kilobytes at once, a se
 wire, and messages that the schedule lets follow each other go together.
 
 A thread for every message would cost more than the message. What a task sends to one peer, or receives from it, has one
-thread, a lane, that waits for its messages in an order that respects everything a message of the step waits for: the
-first message in that order that has not ended can always end, so no lane waits for what stands behind it.
+thread, a queue, that waits for its messages in an order that respects everything a message of the step waits for: the
+first message in that order that has not ended can always end, so no queue waits for what stands behind it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Memory:
         return places
 
 
-class _Lane:
+class _Queue:
     """Waits for what one task sends to one peer, or receives from it, in order, in every run of the step."""
 
     def __init__(self, numbers: list[int], name: str) -> None:
@@ -184,11 +184,11 @@ class StepRunner:
             lambda: {number: _connected(group, f"{name}/{number}", share, rates) for number in moves},
             "opening connections",
         )
-        self._actions, lanes = _actions(schedule, problem, self.rank)
+        self._actions, queues = _actions(schedule, problem, self.rank)
         self._memory = self._memories()
         self._bytes = {n: torch.empty(memory.num_bytes, dtype=torch.uint8) for n, memory in self._memory.items()}
-        self._lanes = [_Lane(numbers, "interlock-step") for numbers in lanes]
-        self._lane_of = {n: lane for numbers, lane in zip(lanes, self._lanes, strict=True) for n in numbers}
+        self._queues = [_Queue(numbers, "interlock-step") for numbers in queues]
+        self._queue_of = {n: queue for numbers, queue in zip(queues, self._queues, strict=True) for n in numbers}
         self._call: _Call | None = None
 
     def begin(self, tensors: Mapping[str, Tensors]) -> None:
@@ -238,8 +238,8 @@ class StepRunner:
 
     def close(self) -> None:
         """End the threads and let go of the connections."""
-        for lane in self._lanes:
-            lane.close()
+        for queue in self._queues:
+            queue.close()
         self._runner.close()
 
     def _under_way(self) -> _Call:
@@ -390,7 +390,7 @@ class _Call:
                 else:
                     self.expected[number] = action.peer
                     work = group.recv([bytes_], action.peer, tag)
-            self.runner._lane_of[number].put(self, number, work, bytes_)
+            self.runner._queue_of[number].put(self, number, work, bytes_)
         except Exception as error:
             self._fail(error)
 
@@ -466,9 +466,9 @@ class _Call:
 
 
 def _actions(schedule: Schedule, problem: Problem, rank: int) -> tuple[list[_Action], list[list[int]]]:
-    """What a rank does, row by row: sends, receives, its own computation, and all meeting points and times; and lanes.
+    """What a rank does, row by row: sends, receives, its own computation, and all meeting points and times; and queues.
 
-    A lane lists what one task sends to one peer or receives from it, in an order of rows that respects all waits.
+    A queue lists what one task sends to one peer or receives from it, in an order of rows that respects all waits.
     """
     assert schedule.tasks is not None
     actions: list[_Action] = []
@@ -505,13 +505,13 @@ def _actions(schedule: Schedule, problem: Problem, rank: int) -> tuple[list[_Act
                 if not _is_kept_by_sender(actions[before], action):
                     actions[before].releases.append(number)
                     action.open += 1
-    lanes: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
+    queues: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
     for row in order:
         for number in of_row.get(row, ()):
             action = actions[number]
             if action.peer >= 0:
-                lanes[action.task, action.peer, action.sends].append(number)
-    return actions, list(lanes.values())
+                queues[action.task, action.peer, action.sends].append(number)
+    return actions, list(queues.values())
 
 
 def _latest_here(waits: Sequence[Sequence[int]], order: Sequence[int], here: Mapping[int, object]) -> list[int]:

@@ -90,9 +90,9 @@ def ordered_links(schedule: Schedule, path: Ragged, num_links: int) -> OrderedLi
     first = (ends.values[ends.offsets[row[own]]] for ends in (schedule.src, schedule.dst))
     named = np.stack([*first, schedule.slice[row[own]]]).astype(np.int64)
     connection = np.unique(named, axis=1, return_inverse=True)[1].reshape(-1)
-    key, lane = np.unique(connection * len(link) + values[own], return_inverse=True)
+    key, kept = np.unique(connection * len(link) + values[own], return_inverse=True)
     beyond = path.values >= num_links
-    values[own] = len(link) + lane
+    values[own] = len(link) + kept
     link = np.concatenate([link, link[key % max(1, len(link))]])
     values[beyond] = path.values[beyond] + np.int64(len(link) - num_links)
     return OrderedLinks(Ragged(path.offsets, values.astype(np.int32)), link, schedule.exclusive | in_turn)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from interlock.errors import InvalidInput
 
-__all__ = ["Bound", "Budget", "check_counts", "in_order"]
+__all__ = ["SearchBound", "Budget", "check_counts", "in_order"]
 
 Made = TypeVar("Made")
 
@@ -29,7 +29,7 @@ def check_counts(**given: int | None) -> None:
 
 
 @dataclass(slots=True)
-class Bound:
+class SearchBound:
     """What no schedule can be faster than: a quick estimate, and a proof that is asked for only where it may help."""
 
     quick_s: float
@@ -48,7 +48,7 @@ class Budget:
     """What one way may spend, what it has spent, and whether the search it is part of can end."""
 
     limit: int  # transfers; 0: no more than the first schedule, whatever it takes
-    bound: Bound
+    bound: SearchBound
     best_s: float = float("inf")  # of all schedules so far, those of other ways too
     spent_before: int = 0  # by other ways
     spent: int = 0

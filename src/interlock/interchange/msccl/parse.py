@@ -9,12 +9,12 @@ from pathlib import Path
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.msccl import limits
 from interlock.interchange.msccl.flavors import FLAVORS, Header, refusals
-from interlock.interchange.shared.chunks.execution import Program
+from interlock.interchange.shared.chunks.execution import ThreadblockProgram
 from interlock.interchange.shared.chunks.goal import ChunkBuffers
 from interlock.interchange.shared.files import read_bytes
 from interlock.interchange.shared.xml_text import Element, parse_xml, whole_number
 
-__all__ = ["ADDS", "RECEIVES", "SENDS", "Block", "Instruction", "parse_msccl_xml"]
+__all__ = ["ADDS", "RECEIVES", "SENDS", "Threadblock", "Instruction", "parse_msccl_xml"]
 
 MAX_GPUS = 4096
 SENDS = ("s", "rcs", "rrs", "rrcs")
@@ -36,7 +36,7 @@ class Instruction:
 
 
 @dataclass(slots=True)
-class Block:
+class Threadblock:
     """A threadblock."""
 
     gpu: int
@@ -47,7 +47,7 @@ class Block:
     steps: list[Instruction] = field(default_factory=list)
 
 
-def parse_msccl_xml(path: Path) -> Program[Block]:
+def parse_msccl_xml(path: Path) -> ThreadblockProgram[Threadblock]:
     """The program in a file, checked."""
     document = parse_xml(read_bytes(path), path)
     root = document.root
@@ -76,7 +76,7 @@ def parse_msccl_xml(path: Path) -> Program[Block]:
     _check_channels(path, blocks)
     buffers = ChunkBuffers(str(path), inputs, outputs, limits.COLLECTIVE_BY_NAME[name], _chunk_bytes(document.comments))
     notes = _notes(root, blocks, per_loop, buffers)
-    return Program(buffers, in_place, [c[2] for c in counts], blocks, notes)
+    return ThreadblockProgram(buffers, in_place, [c[2] for c in counts], blocks, notes)
 
 
 def _buffers(counts: list[tuple[int, int]], collective: str, *, in_place: bool) -> tuple[list[int], list[int]]:
@@ -111,8 +111,8 @@ def _chunk_bytes(comments: tuple[str, ...]) -> int | None:
 
 def _gpu_blocks(
     path: Path, gpu: int, element: Element, chunks: tuple[int, int, int], num_gpus: int, channels: int
-) -> list[Block]:
-    blocks: dict[int, Block] = {}
+) -> list[Threadblock]:
+    blocks: dict[int, Threadblock] = {}
     nodes = 1 + num_gpus
     for tb in element.all("tb"):
         number = whole_number(tb, "id", f"{path}: gpu {gpu}", 0, limits.MAX_THREADBLOCKS - 1)
@@ -124,7 +124,7 @@ def _gpu_blocks(
             raise InvalidInput(f"{where} sends to or receives from its own gpu")
         channel = whole_number(tb, "chan", where, 0, channels - 1)
         send, receive = (None if peer < 0 else peer for peer in peers)
-        block = Block(gpu, number, send, receive, channel)
+        block = Threadblock(gpu, number, send, receive, channel)
         for s, step in enumerate(tb.all("step")):
             if s >= limits.MAX_STEPS:
                 raise LimitExceeded(f"{where} has more than {limits.MAX_STEPS} steps")
@@ -144,7 +144,7 @@ def _gpu_blocks(
     return made
 
 
-def _parse_step(where: str, s: int, element: Element, block: Block, chunks: tuple[int, int, int]) -> Instruction:
+def _parse_step(where: str, s: int, element: Element, block: Threadblock, chunks: tuple[int, int, int]) -> Instruction:
     if whole_number(element, "s", where) != s:
         raise InvalidInput(f"{where}: s={element.attributes['s']}; steps must be numbered 0, 1, 2, …")
     kind = element.attributes.get("type", "")
@@ -187,7 +187,7 @@ def _size(sizes: dict[str, int], buffer: str) -> int:
     return max(sizes["i"], sizes["o"]) if buffer in "io" and 0 in (sizes["i"], sizes["o"]) else sizes[buffer]
 
 
-def _check_nops(where: str, block: Block) -> None:
+def _check_nops(where: str, block: Threadblock) -> None:
     """Executors fold nops into the next step: each must wait for something, and so must the step after them."""
     for s, step in enumerate(block.steps):
         if step.type != "nop":
@@ -201,7 +201,7 @@ def _check_nops(where: str, block: Block) -> None:
             )
 
 
-def _check_dependencies(path: Path, gpu: int, blocks: list[Block]) -> None:
+def _check_dependencies(path: Path, gpu: int, blocks: list[Threadblock]) -> None:
     for block in blocks:
         for s, step in enumerate(block.steps):
             if step.waits_for is None:
@@ -219,10 +219,10 @@ def _check_dependencies(path: Path, gpu: int, blocks: list[Block]) -> None:
                 )
 
 
-def _check_channels(path: Path, blocks: list[list[Block]]) -> None:
+def _check_channels(path: Path, blocks: list[list[Threadblock]]) -> None:
     """Per channel, one threadblock sends to a given peer and one receives from it, and both ends exist."""
-    sends: dict[tuple[int, int, int], Block] = {}
-    receives: dict[tuple[int, int, int], Block] = {}
+    sends: dict[tuple[int, int, int], Threadblock] = {}
+    receives: dict[tuple[int, int, int], Threadblock] = {}
     for gpu, mine in enumerate(blocks):
         count: dict[tuple[bool, int], int] = {}
         for block in mine:
@@ -251,7 +251,7 @@ def _check_channels(path: Path, blocks: list[list[Block]]) -> None:
             )
 
 
-def _notes(root: Element, blocks: list[list[Block]], per_loop: int, buffers: ChunkBuffers) -> list[str]:
+def _notes(root: Element, blocks: list[list[Threadblock]], per_loop: int, buffers: ChunkBuffers) -> list[str]:
     """What some readers would refuse or ignore, though the file is sound."""
     header = Header(
         root.attributes,

@@ -6,8 +6,8 @@ from collections import deque
 from pathlib import Path
 
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.msccl.parse import ADDS, RECEIVES, SENDS, Block, Instruction, parse_msccl_xml
-from interlock.interchange.shared.chunks.execution import Execution, Program, read_program
+from interlock.interchange.msccl.parse import ADDS, RECEIVES, SENDS, Instruction, Threadblock, parse_msccl_xml
+from interlock.interchange.shared.chunks.execution import Execution, ThreadblockProgram, read_program
 from interlock.interchange.shared.chunks.goal import Goal
 from interlock.interchange.shared.chunks.memory import Clock, Thread, Value
 
@@ -21,10 +21,10 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     return read_program("msccl-xml", program, _Run, intent, adds=adds)
 
 
-class _Run(Execution[Block]):
+class _Run(Execution[Threadblock]):
     """Threadblocks wait for messages of connections, and for steps of other threadblocks."""
 
-    def __init__(self, program: Program[Block], goal: Goal, chunk_bytes: int) -> None:
+    def __init__(self, program: ThreadblockProgram[Threadblock], goal: Goal, chunk_bytes: int) -> None:
         super().__init__(program, goal, chunk_bytes)
         self.mail: dict[tuple[int, int, int], deque[tuple[int, list[Value | None], Clock]]] = {}
         self.done: dict[tuple[int, int], list[tuple[int, Clock, int | None]]] = {}  # (gpu, tb) -> posted steps
@@ -38,7 +38,7 @@ class _Run(Execution[Block]):
                     f"{len(waiting)} sends from gpu {src} to gpu {dst} on channel {channel} are never received"
                 )
 
-    def step(self, thread: Thread, block: Block) -> bool:
+    def step(self, thread: Thread, block: Threadblock) -> bool:
         step = block.steps[thread.at]
         awaited: tuple[int, Clock, int | None] | None = None
         if step.waits_for is not None:
@@ -81,7 +81,7 @@ class _Run(Execution[Block]):
     def _move(
         self,
         thread: Thread,
-        block: Block,
+        block: Threadblock,
         step: Instruction,
         arrived: list[Value | None] | None,
         waits: list[int | None],
@@ -110,7 +110,7 @@ class _Run(Execution[Block]):
             self.wake((gpu, block.send, block.channel))
             thread.send(number)
 
-    def stuck(self, thread: Thread, block: Block) -> str:
+    def stuck(self, thread: Thread, block: Threadblock) -> str:
         step, what = block.steps[thread.at], f"{thread.name}, step {thread.at} never runs"
         if step.waits_for is not None and not any(
             posted[0] >= step.waits_for[1] for posted in self.done.get((block.gpu, step.waits_for[0]), [])

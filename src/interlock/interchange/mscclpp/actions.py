@@ -43,8 +43,8 @@ class Action:
     brings: list[Arrival] = field(default_factory=list)
     is_paced: bool = False
     is_far: bool = False  # puts to another server
-    lane: tuple[int | None, int] | None = None  # phase and peer of a put: what its plan sends one by one
-    follows: bool = False  # its plan holds it back until others of the lane have gone
+    stream: tuple[int | None, int] | None = None  # phase and peer of a put: what its plan sends one by one
+    follows: bool = False  # its plan holds it back until others of the stream have gone
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class _Collector:
         is_direct = run.added_to is None and not self.program.waits_for[run.receive_event]
         target = run.target if is_direct else ("s", self._scratch(transfer.dst, run.count))
         put = Action(transfer.src, "put", (run.source,), target, run.count, peer=transfer.dst)
-        put.lane = (None if transfer.message is None else self.phase[transfer.message], transfer.dst)
+        put.stream = (None if transfer.message is None else self.phase[transfer.message], transfer.dst)
         put.follows = transfer.message in self.follows
         put.is_far = is_far(self.problem, transfer.src, transfer.dst)
         arrival = Arrival(transfer.dst, put)

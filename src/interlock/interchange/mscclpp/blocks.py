@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from interlock.errors import LimitExceeded
 from interlock.interchange.mscclpp import limits
 from interlock.interchange.mscclpp.actions import Action, Actions, Arrival, is_far
-from interlock.interchange.mscclpp.place import BlockId, Placed, place_actions
+from interlock.interchange.mscclpp.place import BlockId, PlacedActions, place_actions
 from interlock.interchange.shared.chunks.program import Place
 from interlock.problem import Problem
 
@@ -104,7 +104,7 @@ class _State:
 class _Writer(Blocks):
     """Fills them, action by action."""
 
-    def __init__(self, actions: Actions, problem: Problem, placed: Placed) -> None:
+    def __init__(self, actions: Actions, problem: Problem, placed: PlacedActions) -> None:
         super().__init__(problem.num_ranks)
         self.problem, self.placed, self.waiters = problem, placed.block, placed.waiters
         self.states: dict[BlockId, _State] = defaultdict(_State)
@@ -127,7 +127,7 @@ class _Writer(Blocks):
         self._chain(placed.goes_on)
 
     def _chain(self, goes_on: dict[Action, Action]) -> None:
-        """Let lanes go on one by one, as far as semaphores that nothing else needs allow."""
+        """Let streams go on one by one, as far as semaphores that nothing else needs allow."""
         pairs = {(self.placed[earlier], block) for earlier, blocks in self.awaited_by.items() for block in blocks}
         used = Counter(block[0] for block, _ in pairs)
         for earlier, action in goes_on.items():

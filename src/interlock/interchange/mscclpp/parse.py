@@ -8,11 +8,11 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.interchange.mscclpp import limits
-from interlock.interchange.shared.chunks.execution import Program
+from interlock.interchange.shared.chunks.execution import ThreadblockProgram
 from interlock.interchange.shared.chunks.goal import ChunkBuffers
 from interlock.interchange.shared.json_text import Json, entries, number, read_json, table, text
 
-__all__ = ["Block", "Channel", "Operation", "MscclppPlan", "Stretch", "parse_mscclpp"]
+__all__ = ["Threadblock", "Channel", "Operation", "MscclppPlan", "Stretch", "parse_mscclpp"]
 
 MAX_GPUS = 4096
 MAX_CHUNKS = 1 << 20
@@ -59,7 +59,7 @@ class Operation:
 
 
 @dataclass(slots=True)
-class Block:
+class Threadblock:
     """A threadblock."""
 
     gpu: int
@@ -68,7 +68,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MscclppPlan(Program[Block]):
+class MscclppPlan(ThreadblockProgram[Threadblock]):
     """Its chunks are counted in the smallest pieces that groups of threadblocks divide them into."""
 
     semaphores: list[list[int]]  # initial values, per GPU
@@ -145,7 +145,7 @@ class _Parser:
         found = entries(self.gpus[gpu], "semaphores", where, limits.MAX_SEMAPHORES, default=[])
         return [number(table(s, f"{where}: semaphore"), "init_value", f"{where}: semaphore", 1 << 20) for s in found]
 
-    def blocks(self, gpu: int) -> list[Block]:
+    def blocks(self, gpu: int) -> list[Threadblock]:
         """A GPU's threadblocks."""
         made = []
         for k, entry in enumerate(entries(self.gpus[gpu], "threadblocks", f"{self.path}: gpu {gpu}", 1024)):
@@ -197,7 +197,7 @@ class _Parser:
             made.append((rank, text(buffer, "type", where, ("i", "o", "s")), tuple(str(kind) for kind in access)))
         return made
 
-    def _block(self, gpu: int, k: int, where: str, block: dict[str, Json]) -> Block:
+    def _block(self, gpu: int, k: int, where: str, block: dict[str, Json]) -> Threadblock:
         channels: dict[str, list[int]] = {"memory": [], "port": [], "switch": []}
         for entry in entries(block, "channels", where, 16):
             channel = table(entry, f"{where}: channel")
@@ -216,7 +216,7 @@ class _Parser:
         for kind, ids in [*channels.items(), *((f"{kind} buffer", ids) for kind, ids in buffers.items())]:
             if len(ids) > limits.MAX_CHANNELS:
                 raise LimitExceeded(f"{where} has {len(ids)} {kind} channels; at most {limits.MAX_CHANNELS} fit")
-        made = Block(gpu, k)
+        made = Threadblock(gpu, k)
         count = 0
         for o, entry in enumerate(entries(block, "ops", where, 4 * limits.MAX_OPERATIONS)):
             op = table(entry, f"{where}, operation {o}")

@@ -1,8 +1,8 @@
 """Which threadblock of an MSCCL++ plan does an action, and which ones wait for what it brings.
 
 An action goes where the actions it follows are, if there is room; those that share a link's order go together; puts go
-by lane: what a plan sends one by one, from a GPU to a peer in a phase, stays one by one. A lane that outgrows a
-threadblock goes on in the next, which waits for the one before where the plan has the lane's puts wait.
+by stream: what a plan sends one by one, from a GPU to a peer in a phase, stays one by one. A stream that outgrows a
+threadblock goes on in the next, which waits for the one before where the plan has the stream's puts wait.
 
 A signal tells of everything that its threadblock put before, so a threadblock waits only for the last of what it needs
 from another, and a GPU at its end only for the last of what a threadblock sent it.
@@ -17,21 +17,21 @@ from dataclasses import dataclass, field
 from interlock.interchange.mscclpp import limits
 from interlock.interchange.mscclpp.actions import Action, Actions, Arrival
 
-__all__ = ["BlockId", "Placed", "place_actions"]
+__all__ = ["BlockId", "PlacedActions", "place_actions"]
 
 BlockId = tuple[int, int]  # rank, threadblock
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedActions:
     """Where everything is done."""
 
     block: dict[Action, BlockId] = field(default_factory=dict)
     waiters: dict[Arrival, list[BlockId]] = field(default_factory=dict)  # threadblocks that its sender signals
-    goes_on: dict[Action, Action] = field(default_factory=dict)  # last put of a full threadblock -> next of its lane
+    goes_on: dict[Action, Action] = field(default_factory=dict)  # last put of a full threadblock -> next of its stream
 
 
-def place_actions(actions: Actions, room: int) -> Placed:
+def place_actions(actions: Actions, room: int) -> PlacedActions:
     """Threadblocks with about `room` operations each."""
     placer = _Placer(actions, room)
     for action in actions.in_order:
@@ -42,7 +42,7 @@ def place_actions(actions: Actions, room: int) -> Placed:
 
 class _Placer:
     def __init__(self, actions: Actions, room: int) -> None:
-        self.room, self.placed = room, Placed()
+        self.room, self.placed = room, PlacedActions()
         self.place_of = {action: place for place, action in enumerate(actions.in_order)}
         self.is_needed = {arrival for action in actions.in_order for arrival in action.needs}
         self.num_blocks: dict[int, int] = defaultdict(int)  # by rank
@@ -121,10 +121,10 @@ class _Placer:
 
 
 def _key(action: Action) -> object:
-    """Which actions share threadblocks: those paced on one link, those of one lane, those fed by the same senders."""
+    """Which actions share threadblocks: those paced on one link, those of one stream, those fed by the same senders."""
     if action.is_paced or action.kind in ("multicast", "switch-sum"):
         return action.kind
-    if action.lane is not None:
-        return action.lane
+    if action.stream is not None:
+        return action.stream
     feeders = sorted({arrival.sender.rank for arrival in action.needs})
     return "from", tuple(feeders) if len(feeders) <= 2 else None

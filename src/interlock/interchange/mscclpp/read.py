@@ -9,8 +9,8 @@ from pathlib import Path
 
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.mscclpp.parse import Block, Operation, Stretch, parse_mscclpp
-from interlock.interchange.shared.chunks.execution import Execution, Program, read_program
+from interlock.interchange.mscclpp.parse import Operation, Stretch, Threadblock, parse_mscclpp
+from interlock.interchange.shared.chunks.execution import Execution, ThreadblockProgram, read_program
 from interlock.interchange.shared.chunks.goal import Goal
 from interlock.interchange.shared.chunks.memory import Clock, Thread, Value, all_seen, later
 
@@ -39,10 +39,12 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
     return read_program("mscclpp-json", plan, run, intent, adds=adds)
 
 
-class _Run(Execution[Block]):
+class _Run(Execution[Threadblock]):
     """Threadblocks wait for signals, semaphores, packets and barriers."""
 
-    def __init__(self, semaphores: list[list[int]], program: Program[Block], goal: Goal, chunk_bytes: int) -> None:
+    def __init__(
+        self, semaphores: list[list[int]], program: ThreadblockProgram[Threadblock], goal: Goal, chunk_bytes: int
+    ) -> None:
         super().__init__(program, goal, chunk_bytes)
         self.semaphores = semaphores
         # Signals on their way, by channel pair and receiving rank.
@@ -53,7 +55,7 @@ class _Run(Execution[Block]):
         self.posted: dict[tuple[int, int], tuple[int | None, int]] = {}  # (thread, peer) -> last two puts on ports
         self.barriers: dict[tuple[int, int], list[int]] = {}  # (gpu, barrier) -> threads that have come
 
-    def step(self, thread: Thread, block: Block) -> bool:
+    def step(self, thread: Thread, block: Threadblock) -> bool:
         op = block.steps[thread.at]
         thread.where = f"{thread.name}, operation {thread.at}"
         if op.barrier is not None:
@@ -69,7 +71,7 @@ class _Run(Execution[Block]):
         thread.at += 1
         return True
 
-    def stuck(self, thread: Thread, block: Block) -> str:
+    def stuck(self, thread: Thread, block: Threadblock) -> str:
         return f"{thread.name}, operation {thread.at} ({block.steps[thread.at].name}) waits forever"
 
     def _blocker(self, thread: Thread, op: Operation) -> object | None:
@@ -132,7 +134,7 @@ class _Run(Execution[Block]):
                 released.append((self.memory.snapshot(thread), thread.last_transfer))
                 self.wake(("semaphore", (thread.rank, k)))
 
-    def _barrier(self, thread: Thread, block: Block, barrier: tuple[int, int]) -> bool:
+    def _barrier(self, thread: Thread, block: Threadblock, barrier: tuple[int, int]) -> bool:
         number, size = barrier
         come = self.barriers.setdefault((block.gpu, number), [])
         if thread.id not in come:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
-from interlock.interchange.shared.chunks.goal import Network, network_of
+from interlock.interchange.shared.chunks.goal import TargetNetwork, network_of
 from interlock.problem import Items, Problem, RankSets, collective_ends, demand_problem
 from interlock.ragged import before_in_group
 
@@ -76,7 +76,7 @@ def problem_of_regions(
 
 
 def _collective_problem(
-    kind: CollectiveKind, network: Network, ends: dict[tuple[int, int], int], intent: Intent, file: str
+    kind: CollectiveKind, network: TargetNetwork, ends: dict[tuple[int, int], int], intent: Intent, file: str
 ) -> tuple[Problem, dict[tuple[int, int], int]]:
     """One item per region, as large as what the file moves of it."""
     ranks = network.topology.num_ranks

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from interlock.interchange.contract import ForeignSchedule, Intent
 from interlock.interchange.shared.chunks.goal import ChunkBuffers, Goal, choose_goal, matrix_goal, network_of
 from interlock.interchange.shared.chunks.memory import Memory, Thread, Value, all_seen, chunk_name
-from interlock.interchange.shared.chunks.transfers import SWAPPED, Moves
+from interlock.interchange.shared.chunks.transfers import SWAPPED, TransferLog
 from interlock.traffic import Demand
 
-__all__ = ["Execution", "Program", "read_program"]
+__all__ = ["Execution", "ThreadblockProgram", "read_program"]
 
 AddressOf = Callable[[int, tuple[str, int]], tuple[int, str, int]]
 
@@ -33,7 +33,7 @@ BlockT = TypeVar("BlockT", bound=_Threadblock)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program(Generic[BlockT]):
+class ThreadblockProgram(Generic[BlockT]):
     """All threadblocks and what is said of the buffers."""
 
     buffers: ChunkBuffers
@@ -46,11 +46,11 @@ class Program(Generic[BlockT]):
 class Execution(ABC, Generic[BlockT]):
     """One symbolic execution: threadblocks advance as long as what they wait for is there."""
 
-    def __init__(self, program: Program[BlockT], goal: Goal, chunk_bytes: int) -> None:
+    def __init__(self, program: ThreadblockProgram[BlockT], goal: Goal, chunk_bytes: int) -> None:
         self.program, self.goal = program, goal
         self.address = _address_in(program.buffers, in_place=program.in_place)
         self.memory = Memory()
-        self.moves = Moves(goal, self.memory, chunk_bytes)
+        self.moves = TransferLog(goal, self.memory, chunk_bytes)
         self.threads: list[Thread] = []
         self.block_of: list[BlockT] = []
         self.ready: deque[int] = deque()
@@ -125,8 +125,8 @@ class Execution(ABC, Generic[BlockT]):
 
 def read_program(
     format_name: str,
-    program: Program[BlockT],
-    execution: Callable[[Program[BlockT], Goal, int], Execution[BlockT]],
+    program: ThreadblockProgram[BlockT],
+    execution: Callable[[ThreadblockProgram[BlockT], Goal, int], Execution[BlockT]],
     intent: Intent,
     *,
     adds: bool,

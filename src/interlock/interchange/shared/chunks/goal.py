@@ -22,7 +22,7 @@ from interlock.ragged import Ragged
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
-__all__ = ["ChunkBuffers", "Goal", "Network", "choose_goal", "matrix_goal", "network_of"]
+__all__ = ["ChunkBuffers", "Goal", "TargetNetwork", "choose_goal", "matrix_goal", "network_of"]
 
 SUM = -1  # origin of a chunk that is a sum
 
@@ -43,14 +43,14 @@ class Goal:
     is_sum: bool = False
 
 
-class Network(NamedTuple):
+class TargetNetwork(NamedTuple):
     """Where a file would run: a graph, and the cluster that it is made from, if it is."""
 
     topology: Topology
     cluster: Cluster | None
 
 
-def network_of(intent: Intent, num_ranks: int, file: str) -> Network:
+def network_of(intent: Intent, num_ranks: int, file: str) -> TargetNetwork:
     """The network the user names; a file without one gets a switch with every ability."""
     cluster = intent.cluster
     if cluster is None and intent.topology is None:
@@ -59,11 +59,11 @@ def network_of(intent: Intent, num_ranks: int, file: str) -> Network:
     assert topology is not None
     if topology.num_ranks != num_ranks:
         raise InvalidInput(f"{file} has {num_ranks} GPUs but {topology.name} has {topology.num_ranks}")
-    return Network(topology, cluster)
+    return TargetNetwork(topology, cluster)
 
 
 def collective_goal(
-    kind: CollectiveKind, inputs: list[int], outputs: list[int], chunk_bytes: int, network: Network, root: int = 0
+    kind: CollectiveKind, inputs: list[int], outputs: list[int], chunk_bytes: int, network: TargetNetwork, root: int = 0
 ) -> Goal:
     """The goal of a collective over all ranks, whose buffers have the given numbers of chunks."""
     ranks = len(inputs)
@@ -138,7 +138,7 @@ def _ends(keys: list[Key], wanted: list[list[Key | None]]) -> Ragged:
 
 
 def matrix_goal(
-    chunks: NDArray[np.int64], demand: Demand, chunk_bytes: int, outputs: list[int], network: Network
+    chunks: NDArray[np.int64], demand: Demand, chunk_bytes: int, outputs: list[int], network: TargetNetwork
 ) -> Goal:
     """The goal of an All-to-Allv whose buffers hold the blocks of a chunk matrix one after the other.
 

@@ -13,11 +13,11 @@ from interlock.interchange.shared.chunks.quantise import Quantised
 from interlock.problem import Problem
 from interlock.ragged import before_in_group
 
-__all__ = ["Block", "ChunkLayout", "lay_out"]
+__all__ = ["OwnShare", "ChunkLayout", "lay_out"]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class OwnShare:
     """Chunks that go from one rank's input to one rank's output and belong to no item: own shares."""
 
     src: int
@@ -36,7 +36,7 @@ class ChunkLayout:
     output_chunks: NDArray[np.int64]
     input_at: NDArray[np.int64]  # [num_items]
     output_at: NDArray[np.int64]
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[OwnShare, ...] = ()
     chunk_matrix: NDArray[np.int64] | None = None  # of an All-to-Allv
 
 
@@ -81,13 +81,13 @@ def _shares(problem: Problem, quantised: Quantised) -> ChunkLayout:
     return ChunkLayout(str(kind), large, small, owner * share + within, within, blocks)
 
 
-def _own_share(problem: Problem, share: int, at_input: int, at_output: int) -> tuple[Block, ...]:
+def _own_share(problem: Problem, share: int, at_input: int, at_output: int) -> tuple[OwnShare, ...]:
     """The root's own share of a gather or scatter is no item, yet must be copied."""
     assert problem.collective is not None
     if not problem.collective.is_rooted:
         return ()
     root = problem.collective.root
-    return (Block(root, root, at_input, at_output, share),)
+    return (OwnShare(root, root, at_input, at_output, share),)
 
 
 def _alltoall(problem: Problem, quantised: Quantised) -> ChunkLayout:
@@ -98,7 +98,7 @@ def _alltoall(problem: Problem, quantised: Quantised) -> ChunkLayout:
     share = int(np.bincount(pair, weights=chunks.astype(np.float64), minlength=1).max(initial=1))
     within = before_in_group(pair, chunks)
     total = np.full(ranks, share * ranks)
-    blocks = tuple(Block(r, r, r * share, r * share, share) for r in range(ranks))
+    blocks = tuple(OwnShare(r, r, r * share, r * share, share) for r in range(ranks))
     return ChunkLayout("all-to-all", total, total, dst * share + within, src * share + within, blocks)
 
 
@@ -114,7 +114,7 @@ def _alltoallv(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -
     input_at = np.cumsum(chunks, axis=1) - chunks
     output_at = np.cumsum(chunks, axis=0) - chunks
     blocks = tuple(
-        Block(rank, rank, int(input_at[rank, rank]), int(output_at[rank, rank]), int(own[rank]))
+        OwnShare(rank, rank, int(input_at[rank, rank]), int(output_at[rank, rank]), int(own[rank]))
         for rank in np.flatnonzero(own).tolist()
     )
     sent, received = np.maximum(chunks.sum(axis=1), 1), np.maximum(chunks.sum(axis=0), 1)

@@ -23,7 +23,7 @@ from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule
 
-__all__ = ["SWAPPED", "Lowered", "Moves"]
+__all__ = ["SWAPPED", "LoweredSchedule", "TransferLog"]
 
 SWAPPED = "ranks swap sums: contributions are followed one by one, and simulated messages count larger than they are"
 
@@ -31,7 +31,7 @@ Piece = tuple[int, int, int]  # item, offset, length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lowered:
+class LoweredSchedule:
     """A schedule, the problem in whose items it is written, and whether sums had to be taken apart."""
 
     schedule: Schedule
@@ -55,7 +55,7 @@ class _Use(NamedTuple):
     reader: int | None
 
 
-class Moves:
+class TransferLog:
     """Collects transfers while a program executes."""
 
     def __init__(self, goal: Goal, memory: Memory, chunk_bytes: int) -> None:
@@ -95,19 +95,19 @@ class Moves:
         """Note what a destination ends with."""
         self.uses[rank, value.key].append(_Use(value, None))
 
-    def lower(self) -> Lowered:
+    def lower(self) -> LoweredSchedule:
         """The schedule, with sums in accumulators if that can be, otherwise taken apart."""
         kinds, order, conflict = self._kinds()
         after = [transfer.after | extra for transfer, extra in zip(self.transfers, order, strict=True)]
         if conflict is None and _is_acyclic(after):
             rows = _Rows(self, kinds, after)
-            return Lowered(rows.build(), self.goal.problem, is_taken_apart=False)
+            return LoweredSchedule(rows.build(), self.goal.problem, is_taken_apart=False)
         if any(len(transfer.src) > 1 for transfer in self.transfers):
             self.memory.complain(conflict or "sums that ranks swap also pass through a switch: no schedule says that")
         apart = _Apart(self.goal)
         copies = dict.fromkeys(kinds, Kind.COPY)
         rows = _Rows(self, copies, [transfer.after for transfer in self.transfers], apart)
-        return Lowered(rows.build(), apart.problem, is_taken_apart=True)
+        return LoweredSchedule(rows.build(), apart.problem, is_taken_apart=True)
 
     def _kinds(self) -> tuple[dict[tuple[int, int, Key], Kind], list[set[int]], str | None]:
         """(transfer, receiving rank, chunk) -> copy or reduce, for all that are used.
@@ -183,7 +183,7 @@ class _Rows:
 
     def __init__(
         self,
-        moves: Moves,
+        moves: TransferLog,
         kinds: dict[tuple[int, int, Key], Kind],
         after: list[set[int]],
         apart: _Apart | None = None,

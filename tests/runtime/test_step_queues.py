@@ -1,4 +1,4 @@
-"""What a rank does of a step: what waits at which end, and in which order lanes wait for messages."""
+"""What a rank does of a step: what waits at which end, and in which order queues wait for messages."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_rows_stand_behind_what_they_wait_for_and_otherwise_as_they_are() -> Non
 
 
 def test_a_lane_has_the_messages_of_one_task_peer_and_direction_each_once(joint_plan: Plan) -> None:
-    actions, lanes = _actions(joint_plan.schedule, joint_plan.problem, 1)
-    for lane in lanes:
-        assert len({(actions[n].task, actions[n].peer, actions[n].sends) for n in lane}) == 1
-    assert sorted(n for lane in lanes for n in lane) == [n for n, each in enumerate(actions) if each.peer >= 0]
+    actions, queues = _actions(joint_plan.schedule, joint_plan.problem, 1)
+    for queue in queues:
+        assert len({(actions[n].task, actions[n].peer, actions[n].sends) for n in queue}) == 1
+    assert sorted(n for queue in queues for n in queue) == [n for n, each in enumerate(actions) if each.peer >= 0]
 
 
 def test_a_receiver_leaves_the_order_of_one_sender_to_the_sender(joint_plan: Plan) -> None:
@@ -70,10 +70,10 @@ def test_what_cannot_come_yet_is_not_asked_for(joint_plan: Plan, monkeypatch: py
 
 
 def test_lanes_end_whatever_they_wait_for_in(joint_plan: Plan) -> None:
-    """Every lane waits only for the first of its messages; still all messages of all ranks end."""
+    """Every queue waits only for the first of its messages; still all messages of all ranks end."""
     made = [_actions(joint_plan.schedule, joint_plan.problem, rank) for rank in range(8)]
     open_ = [[action.open for action in actions] for actions, _ in made]
-    place = [[0] * len(lanes) for _, lanes in made]
+    place = [[0] * len(queues) for _, queues in made]
     ended = [set[int]() for _ in made]
 
     def end(rank: int, number: int) -> None:
@@ -94,15 +94,15 @@ def test_lanes_end_whatever_they_wait_for_in(joint_plan: Plan) -> None:
     moved = True
     while moved:
         moved = False
-        for rank, (actions, lanes) in enumerate(made):
-            heads = [lane[place[rank][k]] for k, lane in enumerate(lanes) if place[rank][k] < len(lane)]
+        for rank, (actions, queues) in enumerate(made):
+            heads = [queue[place[rank][k]] for k, queue in enumerate(queues) if place[rank][k] < len(queue)]
             waits = [n for n, action in enumerate(actions) if action.peer < 0 and n not in ended[rank]]
             for number in [*heads, *waits]:
                 if can_end(rank, number):
                     end(rank, number)
                     moved = True
-            for k, lane in enumerate(lanes):
-                while place[rank][k] < len(lane) and lane[place[rank][k]] in ended[rank]:
+            for k, queue in enumerate(queues):
+                while place[rank][k] < len(queue) and queue[place[rank][k]] in ended[rank]:
                     place[rank][k] += 1
     assert [len(each) for each in ended] == [len(actions) for actions, _ in made]
 
