@@ -8,6 +8,10 @@ import pytest
 
 import interlock as il
 from interlock.algorithms import guided
+from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.goal import TreeGoal, goal_of
+from interlock.algorithms.synthesis.graph import graph_of
+from interlock.problem import collective_problem
 
 PAGE = Path(__file__).parents[2] / "docs/reference/guided.md"
 LINK = {"bandwidth": "50 GB/s", "message_overhead": "0.5 us"}
@@ -37,7 +41,18 @@ def test_the_lead_over_the_next_best_way_is_told() -> None:
 
 def test_what_was_tried_alone_is_said_to_be() -> None:
     reason = il.synthesize(il.topology.mesh(2, 3, **LINK), il.all_to_all("1 GB"), "guided").reason
-    assert reason.startswith("balanced paths; no other way gave a schedule; ")
+    assert reason.startswith("balanced paths; no other way was tried; ")
+
+
+def test_ways_that_gave_no_schedule_are_named() -> None:
+    """None that was tried is said not to have been."""
+    mesh = il.topology.mesh(2, 3, **LINK)
+    goal = goal_of(collective_problem(mesh, il.all_gather("1 MB")))
+    assert isinstance(goal, TreeGoal)
+    idle = guided.SearchWay("idle", "nothing", guided.always, lambda goal, graph, budget: iter(()))
+    packed = next(way for way in guided.COPIES if way.name == "packed trees")
+    found = guided.search(goal, graph_of(mesh), Budget(10_000, Bound(0.0)), (idle, packed))
+    assert found.reason.startswith("packed trees; idle gave no schedule; ")
 
 
 @pytest.mark.parametrize(

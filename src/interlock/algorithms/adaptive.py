@@ -1,10 +1,12 @@
 """Our All-to-Allv: four ways to use the NICs of every server; the one that is predicted to be fastest is taken.
 
 * direct: every pair on its own, all at once; for traffic that is balanced, or so small that overheads are most of it;
-* burst: each server's bytes spread over its NICs, all at once, in slices that hide balance and redistribution;
+* burst: each server's bytes spread over its NICs, in slices that hide balance and redistribution; all at once, or in
+  turns where ports are short of time;
 * staged: each server's bytes spread by NIC rate, every NIC with one partner or a few at a time, for fabrics that
   suffer from fan-in;
-* detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte.
+* detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte; all at once,
+  or in turns too.
 
 One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in these steps:
 
@@ -16,7 +18,9 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports, where some port may be
    waited for. `Ledger`: they are summed up elsewhere, and beyond 128 ranks. `trial_seconds`: what would win by followed
    bytes is run, up to 64 ranks;
-5. `make_stages`: one-to-one, an open shop of tiles; made, as a detour is, only where it could gain by its least price;
+5. who sends when. `make_timetable`: turns for the messages of a burst or a detour, each with its ports to itself, taken
+   where they end sooner than messages that share ports. `make_stages`: one-to-one, an open shop of tiles. Both, and
+   the detour itself, are made only where they could gain by their least price, turns only for `il.plan`;
 6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
    they are asked for.
 

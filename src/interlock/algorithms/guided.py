@@ -134,6 +134,7 @@ class Outcome:
     seconds_by_way: dict[str, float]
     spent: int
     end: str  # of the search, as `plan.reason` tells it
+    without: tuple[str, ...] = ()  # ways that were tried and gave no schedule
 
     @property
     def is_interrupted(self) -> bool:
@@ -146,7 +147,8 @@ class Outcome:
         name = f"{self.way} ({self.answer.details})" if self.answer.details else self.way
         others = {way: seconds for way, seconds in self.seconds_by_way.items() if way != self.way}
         if not others:
-            return f"{name}; no other way gave a schedule; {self.end}"
+            tried = f"{', '.join(self.without)} gave no schedule" if self.without else "no other way was tried"
+            return f"{name}; {tried}; {self.end}"
         second = min(others, key=lambda way: others[way])
         ahead = others[second] / self.seconds_by_way[self.way]
         return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
@@ -169,7 +171,7 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
     An interruption keeps the best so far, and is passed on where there is none.
     """
     best: Answer | None = None
-    best_way, answers = "", dict[str, Answer]()
+    best_way, answers, tried = "", dict[str, Answer](), list[str]()
     left, spent, end = budget.limit, 0, "nothing more to try"
     try:
         for way in ways:
@@ -179,6 +181,7 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
             limit = left if way.own_transfers is None or left <= 0 else way.own_transfers
             own = replace(budget, limit=limit, spent_before=spent, best_s=np.inf if best is None else best.makespan_s)
             is_enough = False
+            tried.append(way.name)
             for answer in way.search(goal, graph, own):
                 if way.name not in answers or answer.makespan_s < answers[way.name].makespan_s:
                     answers[way.name] = answer
@@ -206,7 +209,8 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
         end = INTERRUPTED
     assert best is not None, "some way fits every goal"
     seconds_by_way = {name: answer.makespan_s for name, answer in answers.items()}
-    return Outcome(best, best_way, answers, seconds_by_way, spent, end)
+    without = tuple(name for name in tried if name not in answers)
+    return Outcome(best, best_way, answers, seconds_by_way, spent, end, without)
 
 
 def guided(
