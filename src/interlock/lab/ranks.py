@@ -80,7 +80,7 @@ class RankProcesses:
 
     Examples
     --------
-    >>> with Ranks([Seat()] * 4) as ranks:  # doctest: +SKIP
+    >>> with RankProcesses([Seat()] * 4) as ranks:  # doctest: +SKIP
     ...     ranks.call(some_function, 42)
     """
 
