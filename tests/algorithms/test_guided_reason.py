@@ -8,7 +8,7 @@ import pytest
 
 import interlock as il
 from interlock.algorithms import guided
-from interlock.algorithms.synthesis.budget import Bound, Budget
+from interlock.algorithms.synthesis.budget import Budget, SearchBound
 from interlock.algorithms.synthesis.goal import TreeGoal, goal_of
 from interlock.algorithms.synthesis.graph import graph_of
 from interlock.problem import collective_problem
@@ -51,7 +51,7 @@ def test_ways_that_gave_no_schedule_are_named() -> None:
     assert isinstance(goal, TreeGoal)
     idle = guided.SearchWay("idle", "nothing", guided.always, lambda goal, graph, budget: iter(()))
     packed = next(way for way in guided.COPIES if way.name == "packed trees")
-    found = guided.search(goal, graph_of(mesh), Budget(10_000, Bound(0.0)), (idle, packed))
+    found = guided.search(goal, graph_of(mesh), Budget(10_000, SearchBound(0.0)), (idle, packed))
     assert found.reason.startswith("packed trees; idle gave no schedule; ")
 
 
