@@ -82,6 +82,21 @@ def test_a_warm_start_forgets_a_plan_of_another_cluster() -> None:
     assert plan.simulate().makespan_s == cold.simulate().makespan_s
 
 
+def test_a_plan_its_certificate_and_its_page_say_what_was_chosen(h200_4x8: il.Cluster) -> None:
+    plan = il.plan(h200_4x8, il.traffic.zipf(h200_4x8, 0.8, "64 MB", seed=1))
+    assert plan.reason.startswith("adaptive: ")
+    assert plan.reason in repr(plan)
+    proof = plan.certificate()
+    assert proof.reason == plan.reason
+    assert plan.reason in repr(proof) and plan.reason in proof._repr_html_()
+
+
+def test_a_certificate_without_a_reason_says_nothing_of_a_choice(h200_4x8: il.Cluster) -> None:
+    plan = il.plan(h200_4x8, il.traffic.uniform(h200_4x8), algorithm="direct")
+    assert not plan.reason and repr(plan).endswith(" messages)")
+    assert "chosen" not in plan.certificate().facts()
+
+
 def test_auto_says_why(h200_4x8: il.Cluster) -> None:
     plan = il.plan(h200_4x8, il.traffic.zipf(h200_4x8, seed=0))
     assert plan.algorithm == "auto" and plan.reason.startswith("adaptive: ") and " us" in plan.reason

@@ -26,6 +26,7 @@ class Certificate:
     scratch_bytes: int  # of the rank that needs most
     method: str  # how contributions were told apart: "exact sets" or "fingerprints"
     tolerance: float | None
+    reason: str = ""  # what was chosen, and why
 
     @property
     def gap(self) -> float:
@@ -36,7 +37,7 @@ class Certificate:
 
     def facts(self) -> dict[str, str]:
         """By name, in words."""
-        return {
+        return ({"chosen": self.reason} if self.reason else {}) | {
             "valid": "yes" if self.valid else f"NO: {'; '.join(self.violations[:3])}",
             "simulated time": format_seconds(self.makespan_s),
             "lower bound": f"{format_seconds(self.lower_bound_s)} ({self.binds})",

@@ -303,6 +303,7 @@ class Plan:
                 scratch_bytes=int(self.report.scratch_bytes.max(initial=0)),
                 method=self.report.method,
                 tolerance=tolerance,
+                reason=self.reason,
             )
         return self._certificates[tolerance]
 
@@ -357,7 +358,8 @@ class Plan:
         return facts_html(f"Plan by {self.algorithm}", facts | {"more": "plan.certificate(), plan.show()"})
 
     def __repr__(self) -> str:
-        return f"Plan({self.algorithm!r}, {self.problem.name}, {self.compact.num_messages} messages)"
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"Plan({self.algorithm!r}, {self.problem.name}, {self.compact.num_messages} messages{reason})"
 
 
 class _Columns(Mapping[str, NDArray[np.generic]]):

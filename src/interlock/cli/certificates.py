@@ -36,7 +36,7 @@ def print_certificate(
 
         save_plan_page(plan, row, page, command_line())
     if as_csv:
-        print_csv([asdict(row)])
+        print_csv([asdict(row) | {"reason": plan.reason}])
         return 0 if row.valid else 1
     if as_json:
         extra = {"binds": proof.binds, "violations": list(proof.violations), "contributions": proof.method}

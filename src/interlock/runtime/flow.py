@@ -180,9 +180,10 @@ class _Call:
         """Run some of the sends that have time."""
         for _ in range(count):
             try:
-                self.run_steps([self.later.popleft()])
-            except IndexError:
+                step = self.later.popleft()
+            except IndexError:  # none is left, or another thread took the last
                 return
+            self.run_steps([step])
 
     def wait_for_sends(self) -> None:
         with backend_errors():
