@@ -58,10 +58,20 @@ def test_nonsense_is_refused_by_name(text: str, parse) -> None:
         parse(text, "that")
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1, True, None, [1]])
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        (math.nan, "that=nan must be finite"),
+        (math.inf, "that=inf must be finite"),
+        (-1, "that=-1 must be between"),
+        (True, "that=True is not a quantity"),
+        (None, "that='None' is not a number with a unit"),
+        ([1], r"that='\[1\]' is not a number with a unit"),
+    ],
+)
 @pytest.mark.parametrize("parse", [parse_bytes, parse_bandwidth, parse_seconds])
-def test_values_that_are_no_quantity_are_refused(value: object, parse) -> None:
-    with pytest.raises(InvalidInput):
+def test_values_that_are_no_quantity_are_refused(value: object, rule: str, parse) -> None:
+    with pytest.raises(InvalidInput, match=rule):
         parse(value, "that")
 
 

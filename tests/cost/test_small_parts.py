@@ -30,6 +30,13 @@ def test_a_message_through_a_switch_pays_the_last_link_too_and_one_between_ranks
     assert np.isclose(least_message_s(both), 8e-6)
 
 
+def test_a_switch_that_only_copies_or_only_adds_has_abilities_and_a_rank_has_none() -> None:
+    none, rank, switch = (np.arange(3) == node for node in (-1, 0, 2))
+    links = (np.array([0, 2], np.int32), np.array([2, 1], np.int32), np.ones(2), np.zeros(2), np.zeros(2))
+    for copies, adds, expected in ((switch, none, True), (none, switch, True), (rank, rank, False)):
+        assert Network(3, 2, *links, links[0], copies, adds).has_switch_abilities is expected
+
+
 def test_a_move_of_nothing_adds_nothing_to_the_bound_of_a_step() -> None:
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     demand = il.traffic.uniform(cluster, bytes_per_gpu="8 MB")

@@ -81,7 +81,7 @@ def test_code_in_a_dump_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_broken_files_are_refused(content: bytes, tmp_path: Path) -> None:
     for name in ("a.pt", "a.parquet"):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(il.InvalidInput):
+        with pytest.raises(il.InvalidInput, match=rf"{name} is no (\.pt file of plain tensors|readable parquet file)"):
             read_routing_trace(tmp_path / name, num_ranks=2)
 
 

@@ -105,18 +105,18 @@ def test_eight_targets_leave_eighty_percent_payload() -> None:
 
 
 @pytest.mark.parametrize(
-    "packet",
+    ("packet", "rule"),
     [
-        Packet(2**48, Stage.DISPATCH, (1,)),
-        Packet(-1, Stage.DISPATCH, (1,)),
-        Packet(0, Stage.DISPATCH, ()),
-        Packet(0, Stage.DISPATCH, (2**16,)),
-        Packet(0, Stage.DISPATCH, tuple([1] * (MAX_TARGETS + 1))),
-        Packet(0, Stage.DISPATCH, (1,), b"123"),
+        (Packet(2**48, Stage.DISPATCH, (1,)), "must fit 48 bits"),
+        (Packet(-1, Stage.DISPATCH, (1,)), "must fit 48 bits"),
+        (Packet(0, Stage.DISPATCH, ()), "there must be between 1 and"),
+        (Packet(0, Stage.DISPATCH, (2**16,)), "must fit 16 bits each"),
+        (Packet(0, Stage.DISPATCH, tuple([1] * (MAX_TARGETS + 1))), "there must be between 1 and"),
+        (Packet(0, Stage.DISPATCH, (1,), b"123"), "is not whole flits"),
     ],
 )
-def test_packets_that_do_not_fit_are_refused(packet: Packet) -> None:
-    with pytest.raises(InvalidInput):
+def test_packets_that_do_not_fit_are_refused(packet: Packet, rule: str) -> None:
+    with pytest.raises(InvalidInput, match=rule):
         encode(packet)
 
 
@@ -126,7 +126,7 @@ def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
         packet = decode(data)
     except InvalidInput:
         return
-    assert len(packet.targets) >= 1
+    assert decode(encode(packet)) == packet
 
 
 def test_the_switch_copies_once_per_port_and_trims_the_list() -> None:
