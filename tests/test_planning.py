@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -174,3 +176,13 @@ def test_a_comparison_is_the_same_on_any_number_of_threads(
         )
         assert [plan.algorithm for plan in made.plans] == [row.algorithm for row in made.results]
     assert tables[0] == tables[1]
+
+
+def test_a_saved_plan_still_says_why(tmp_path: Path) -> None:
+    cluster = il.cluster("h200", servers=2)
+    plan = il.plan(cluster, il.traffic.uniform(cluster))
+    plan.save(tmp_path / "x.ilk")
+    loaded = il.load(tmp_path / "x.ilk")
+    assert loaded.reason == plan.reason
+    assert plan.reason.startswith("adaptive")
+    assert loaded.certificate() == plan.certificate()

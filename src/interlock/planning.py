@@ -318,7 +318,13 @@ class Plan:
         """Write the schedule and its problem to a `.ilk` file, whole or not at all."""
         schedule = self.slots if self.slots is not None and self.is_huge else self.schedule
         write_schedule(
-            path, schedule, self.problem, algorithm=self.algorithm, seed=self.seed, parameters=self.parameters
+            path,
+            schedule,
+            self.problem,
+            algorithm=self.algorithm,
+            seed=self.seed,
+            parameters=self.parameters,
+            reason=self.reason,
         )
 
     def export(self, format_name: str, path: str | os.PathLike[str], **options: object) -> ExportReport:
@@ -386,7 +392,8 @@ class _Columns(Mapping[str, NDArray[np.generic]]):
 def load(path: str | os.PathLike[str]) -> Plan:
     """The plan in a `.ilk` file."""
     saved = read_schedule(as_path(path))
-    return Plan(saved.problem, saved.schedule, saved.algorithm, seed=saved.seed, parameters=saved.parameters)
+    made = Chosen(saved.schedule, saved.algorithm, lambda: saved.reason) if saved.reason else saved.schedule
+    return Plan(saved.problem, made, saved.algorithm, seed=saved.seed, parameters=saved.parameters)
 
 
 def plan(

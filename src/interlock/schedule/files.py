@@ -2,8 +2,8 @@
 
 Layout, little-endian: 8 bytes of magic, uint64 length of the header, 16 bytes of its BLAKE2b digest, the header (JSON),
 then the columns, each at a multiple of 64 bytes: those of all rows, or a slot table. The header names every column with
-its dtype, length, place and digest, and carries the problem, the algorithm, its parameters, the seed and the version.
-Nothing in a file is executed.
+its dtype, length, place and digest, and carries the problem, the algorithm, its parameters, the seed, the reason and
+the version. Nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class SavedSchedule:
     seed: int
     parameters: dict[str, object]
     version: str  # of the package that wrote it
+    reason: str = ""  # why the plan is as it is; files written before it was kept say nothing
 
 
 def write_schedule(
@@ -80,6 +81,7 @@ def write_schedule(
     seed: int = 0,
     parameters: Mapping[str, object] | None = None,
     version: str = "",
+    reason: str = "",
 ) -> None:
     """Write a schedule, its rows or its slot table, and its problem, whole or not at all."""
     columns, described = columns_of_problem(problem)
@@ -102,6 +104,7 @@ def write_schedule(
         "version": VERSION,
         "written_by": f"interlock {version}".strip(),
         "algorithm": algorithm,
+        "reason": reason,
         "seed": seed,
         "parameters": {key: _plain(value) for key, value in (parameters or {}).items()},
         "problem": described,
@@ -148,6 +151,7 @@ def read_schedule(path: str | os.PathLike[str]) -> SavedSchedule:
         seed=_expect(header, "seed", int),
         parameters=_expect(header, "parameters", dict),
         version=_expect(header, "written_by", str),
+        reason=_expect({"reason": ""} | header, "reason", str),
     )
 
 
