@@ -72,6 +72,17 @@ def test_a_layer_across_servers_is_valid_both_ways(capsys: pytest.CaptureFixture
     assert all(row["valid"] and row["makespan_s"] >= row["lower_bound_s"] > 0 for row in results)
 
 
+def test_a_layer_across_servers_is_saved_as_two_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["moe", "across", "--servers", "2", "--tokens", "32"]
+    results = told(capsys, *command, "-o", str(tmp_path / "layer"))["results"]
+    assert isinstance(results, list)
+    for row in results:
+        proof = il.load(tmp_path / "layer" / f"{row['way']}.ilk").certificate()
+        assert proof.valid and proof.makespan_s == pytest.approx(row["makespan_s"], rel=0.01)
+    assert run([*command, "-o", str(tmp_path / "no" / "layer")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

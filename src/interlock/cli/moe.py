@@ -267,6 +267,7 @@ def across(
     servers: ServersOption = None,
     changes: SetOption = None,
     seed: SeedOption = 0,
+    folder: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for dispatch.ilk, combine.ilk.")] = None,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> int:
@@ -274,7 +275,7 @@ def across(
 
     Examples:
 
-      interlock moe across --servers 4 --tokens 512
+      interlock moe across --servers 4 --tokens 512 -o layer
 
       interlock moe across --routing routing.npz:intent:10 --servers 8
     """
@@ -283,11 +284,18 @@ def across(
     from interlock.units import parse_bytes
 
     one_format(as_json, as_csv)
+    outputs = Outputs({"-o": folder}, folder=True)
     where = build_cluster(cluster, servers, changes)
     size_bytes = parse_bytes(token_bytes, "--token-bytes")
     chosen = _routing(where, routing, tokens, experts, top_k, seed)
     ways = {"dispatch": plan_dispatch, "combine": plan_combine}
-    made = {way: row_of(plan(where, chosen, size_bytes, algorithm)) for way, plan in ways.items()}
+    plans = {way: make(where, chosen, size_bytes, algorithm) for way, make in ways.items()}
+    made = {way: row_of(plan) for way, plan in plans.items()}
+    all_valid = all(row.valid for row in made.values())
+    if folder is not None and all_valid:
+        folder.mkdir(exist_ok=True)
+        for way, plan in plans.items():
+            plan.save(folder / f"{way}.ilk")
     if as_json:
         facts = {"routing": chosen.name, "cluster": where.name, "servers": where.servers, "token_bytes": size_bytes}
         facts |= {"unevenness": asdict(_unevenness(chosen))}
@@ -314,7 +322,8 @@ def across(
         ]
         title = f"{chosen.name} on {where.servers}x{where.gpus_per_server} {where.name}"
         print_table(title, ["way", "time", "over bound", "planning", "valid"], rows, notes, drop=("planning",))
-    return 0 if all(row.valid for row in made.values()) else 1
+    outputs.say()
+    return 0 if all_valid else 1
 
 
 @app.command("plan")
