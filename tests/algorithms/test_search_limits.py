@@ -35,6 +35,7 @@ from interlock.algorithms.tier_messages import _paced
 from interlock.algorithms.tiers import TierWay
 from interlock.problem import collective_problem
 from interlock.ragged import Ragged
+from interlock.validate import check
 
 
 def goal_on(topology: il.Topology, wanted: il.Collective) -> TreeGoal:
@@ -155,15 +156,79 @@ def test_what_libraries_run_is_tried_beside_tiers_while_little_is_written(
     assert reason is not None and reason.count("x,") + reason.endswith("x") == tried
 
 
-@pytest.mark.parametrize(("longest", "is_timed"), [(300_000, True), (300_001, False)])
-def test_paths_that_share_links_are_timed_up_to_300000_transfers(longest: int, is_timed: bool) -> None:
-    arcs = arcs_of(il.topology.ring(2, bandwidth="1 GB/s"))
-    chunks = cut(np.full(2, 10), 1)
-    ticks = arcs.ticks(1, 1.0)
-    sharing = guided.SHARING_PATHS
-    made = {name: TimedAnswer(chunks, arcs, ticks, transfers(n)) for name, n in (("a", longest), (sharing, 3))}
-    outcome = guided.Outcome(made[sharing], sharing, made, {"a": 2.0, sharing: 1.0}, 0, "")
-    assert outcome.best_by(lambda answer: -len(answer.transfers.arc)).way == ("a" if is_timed else sharing)
+def ways_with(*found: tuple[str, int, list[int]]) -> tuple[guided.SearchWay, ...]:
+    """Ways that find answers of so many transfers, which take so many seconds by their own account; those whose name
+    is "guess" only estimate."""
+    arcs, chunks = arcs_of(il.topology.ring(2, bandwidth="1 GB/s")), cut(np.full(2, 10), 1)
+    ticks = Ticks(np.zeros(2, np.int64), np.zeros(2), np.zeros(2, np.int64), 0, 1.0)
+
+    def searching(count: int, seconds: list[int]) -> Any:
+        def search(goal: Any, graph: Any, budget: Budget) -> Any:
+            for each in seconds:
+                budget.is_enough(each)  # as ways do that could end sooner
+                yield TimedAnswer(chunks, arcs, ticks, transfers(count, makespan=each))
+
+        return search
+
+    return tuple(
+        guided.SearchWay(name, "", guided.always, searching(count, seconds), is_estimated=name == "guess")
+        for name, count, seconds in found
+    )
+
+
+def searched(ways: tuple[guided.SearchWay, ...], clock: dict[int, float], bound_s: float = 0.0) -> guided.Outcome:
+    """By ways whose answers take as long as the clock says, given what they say themselves."""
+    ring = il.topology.ring(2, bandwidth="1 GB/s")
+    budget = Budget(10**6, SearchBound(bound_s))
+    goal = goal_on(ring, il.all_gather("1 MB"))
+    return guided.search(goal, graph_of(ring), budget, ways, lambda answer: clock[answer.transfers.makespan_ticks])
+
+
+@pytest.mark.parametrize(("longest", "is_measured"), [(300_000, True), (300_001, False)])
+def test_what_is_estimated_is_measured_up_to_300000_transfers(longest: int, is_measured: bool) -> None:
+    found = searched(ways_with(("guess", longest, [10]), ("sure", 3, [15])), {10: 20.0})
+    assert found.way == ("sure" if is_measured else "guess")
+    assert found.seconds_by_way == {"guess": 20.0 if is_measured else 10.0, "sure": 15.0}
+
+
+def test_an_estimate_at_the_bound_does_not_end_the_search() -> None:
+    ways = ways_with(("guess", 3, [10]), ("sure", 3, [15]))
+    assert searched(ways, {10: 20.0}, bound_s=10.0).way == "sure"
+    ended = searched(ways, {10: 10.0}, bound_s=10.0)
+    assert ended.way == "guess" and ended.end == "near the bound" and "sure" not in ended.seconds_by_way
+
+
+def test_of_estimated_answers_the_fastest_by_the_clock_is_kept() -> None:
+    found = searched(ways_with(("sure", 3, [30]), ("guess", 3, [10, 12, 11])), {10: 25.0, 12: 20.0, 11: 22.0})
+    assert found.way == "guess" and found.answer.transfers.makespan_ticks == 12  # type: ignore[union-attr]
+    assert found.answer.makespan_s == 20.0
+
+
+def test_estimates_behind_the_best_are_not_measured() -> None:
+    assert searched(ways_with(("sure", 3, [10]), ("guess", 3, [10])), {}).way == "sure"
+
+
+def test_what_is_measured_is_what_is_handed_out() -> None:
+    """Sums into a root too, which are searched as copies out of it."""
+    ends = np.array([(0, 4), (1, 4), (2, 5), (3, 5), (4, 5)])
+    star = il.topology.from_edges(
+        np.concatenate([ends[:, 0], ends[:, 1]]),
+        np.concatenate([ends[:, 1], ends[:, 0]]),
+        np.tile([25e9, 50e9, 25e9, 50e9, 100e9], 2),
+        "1 us",
+        message_overhead="1 us",
+        num_ranks=4,
+    )
+    problem = collective_problem(star, il.reduce_scatter("1 MB"))
+    seen: list[Any] = []
+
+    def time_of(made: Any) -> float:
+        seen.append(made)
+        return 1e-9
+
+    made = guided.guided(problem, time_of=time_of)
+    assert seen and all(check(each, problem).valid for each in seen)
+    assert made.reason.startswith("packed trees that share links")
 
 
 def test_slices_of_owners_are_at_most_32_and_as_many_as_waits_allow(monkeypatch: pytest.MonkeyPatch) -> None:

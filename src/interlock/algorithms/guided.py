@@ -47,12 +47,6 @@ MOST_FOR_MATCHING = 100_000  # transfers of random matchings: a fraction of a se
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
 MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
 MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
-# Whose times are estimated: flows that meet slow each other down.
-SHARING = SHARING_PATHS, SHARING_TREES, SHARING_PAIRS = (
-    "paths that share links",
-    "packed trees that share links",
-    "packed pairs of trees that share links",
-)
 MOST_TIMED = 300_000  # transfers, simulated in a second: above, the estimate is taken
 INTERRUPTED = "interrupted"
 MOST_SEEDS = 2**63  # attempts count on from the seed, and stay below 2^64
@@ -68,6 +62,7 @@ class SearchWay:
     search: Callable[[TreeGoal, Graph, Budget], Iterator[Answer]]  # better and better ones
     suffices: Callable[[TreeGoal, Graph, Answer], bool] = lambda goal, graph, best: False  # are others not worth it?
     own_transfers: int | None = None  # None: it spends what the ways before it left
+    is_estimated: bool = False  # does it only guess how much flows that meet slow each other down?
 
 
 def always(goal: TreeGoal, graph: Graph, best: Answer | None = None) -> bool:
@@ -85,8 +80,8 @@ COPIES = (  # and sums into a root, read backwards
     SearchWay("balanced paths", "items with one destination each",
               lambda goal, graph: goal.is_pairwise, balanced_paths,
               lambda goal, graph, best: not can_share_links(goal, graph)),
-    SearchWay(SHARING_PATHS, "the same, where links are faster than what they carry",
-              can_share_links, sharing_paths, always),
+    SearchWay("paths that share links", "the same, where links are faster than what they carry",
+              can_share_links, sharing_paths, always, is_estimated=True),
     SearchWay("greedy rounds", "everything to all over equal links, up to 40,000 ranks",
               can_go_in_rounds, greedy_rounds, is_as_good_as_it_gets),
     SearchWay("random matching", "small messages, or links that are nowhere scarce",
@@ -97,11 +92,12 @@ COPIES = (  # and sums into a root, read backwards
               has_many_links, tree_per_chunk, is_good_for_many_links),
     SearchWay("trees in the best proportions", "near the fluid optimum on up to a few hundred links",
               fits_a_program, proportioned_trees, own_transfers=MOST_FOR_PROGRAM),
-    SearchWay(SHARING_TREES, "as packed trees, where links are faster than what they carry",
-              lambda goal, graph: graph.shared is not None, sharing_trees, own_transfers=MOST_TRANSFERS),
+    SearchWay("packed trees that share links", "as packed trees, where links are faster than what they carry",
+              lambda goal, graph: graph.shared is not None, sharing_trees, own_transfers=MOST_TRANSFERS,
+              is_estimated=True),
     SearchWay("packed trees", "anything: groups, a given number of chunks, large graphs", always, packed_trees),
 )
-ALONE = tuple(way for way in COPIES if way.name not in SHARING)  # halves of one answer, both exact
+ALONE = tuple(way for way in COPIES if not way.is_estimated)  # halves of one answer, both exact
 SUMS_THEN_COPIES = SearchWay(
     "sums, then copies",
     "where overlapping them could gain little, or there are more than 10 million messages to write",
@@ -114,8 +110,9 @@ SUMS_FOR_ALL = (
               has_many_links, tree_per_chunk, is_good_for_many_links),
     SearchWay("pairs of trees in the best proportions", "near the fluid optimum on up to a few hundred links",
               fits_a_program, proportioned_trees, own_transfers=MOST_FOR_PROGRAM),
-    SearchWay(SHARING_PAIRS, "as packed pairs, where links are faster than what they carry",
-              lambda goal, graph: graph.shared is not None, sharing_pairs, own_transfers=MOST_TRANSFERS),
+    SearchWay("packed pairs of trees that share links", "as packed pairs, where links are faster than what they carry",
+              lambda goal, graph: graph.shared is not None, sharing_pairs, own_transfers=MOST_TRANSFERS,
+              is_estimated=True),
     SearchWay("packed pairs of trees", "anything", always, packed_pairs,
               lambda goal, graph, best: best.makespan_s <= _least_apart_s(goal, graph)),
     replace(SUMS_THEN_COPIES, purpose="where pairs of trees were slower than these could be",
@@ -126,11 +123,10 @@ SUMS_FOR_ALL = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search found, and the best of each way it tried."""
+    """What a search found, and how fast the best of each way is."""
 
     answer: Answer
     way: str
-    answers: dict[str, Answer]  # the best by way
     seconds_by_way: dict[str, float]
     spent: int
     end: str  # of the search, as `plan.reason` tells it
@@ -153,22 +149,18 @@ class Outcome:
         ahead = others[second] / self.seconds_by_way[self.way]
         return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
 
-    def best_by(self, seconds_of: Callable[[Answer], float]) -> Outcome:
-        """The best by this clock, where one that shares links won by estimate."""
-        timed = {way: answer for way, answer in self.answers.items() if isinstance(answer, TimedAnswer)}
-        others = sorted((way for way in timed if way not in SHARING), key=self.seconds_by_way.__getitem__)
-        rivals = {way: timed[way] for way in [self.way, *others[:1]] if way in timed}
-        if self.way not in SHARING or max(len(answer.transfers.arc) for answer in rivals.values()) > MOST_TIMED:
-            return self
-        seconds = {way: seconds_of(answer) for way, answer in rivals.items()}
-        way = min(seconds, key=seconds.__getitem__)
-        return replace(self, way=way, answer=rivals[way], seconds_by_way={**self.seconds_by_way, **seconds})
 
-
-def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, ...]) -> Outcome:
+def search(
+    goal: TreeGoal,
+    graph: Graph,
+    budget: Budget,
+    ways: tuple[SearchWay, ...],
+    seconds_of: Callable[[Answer], float] | None = None,
+) -> Outcome:
     """One way after another, until the best is near the bound, a way suffices, or the budget is spent.
 
-    An interruption keeps the best so far, and is passed on where there is none.
+    What a way only estimates to be the best so far is measured by `seconds_of`. An interruption keeps the best so far,
+    and is passed on where there is none.
     """
     best: Answer | None = None
     best_way, answers, tried = "", dict[str, Answer](), list[str]()
@@ -179,14 +171,18 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
                 continue
             # Without budget (an answer is wanted at once) no way has one of its own.
             limit = left if way.own_transfers is None or left <= 0 else way.own_transfers
-            own = replace(budget, limit=limit, spent_before=spent, best_s=np.inf if best is None else best.makespan_s)
+            best_s = np.inf if best is None else best.makespan_s
+            own = replace(budget, limit=limit, spent_before=spent, best_s=best_s)
             is_enough = False
             tried.append(way.name)
             for answer in way.search(goal, graph, own):
+                if way.is_estimated and seconds_of is not None and answer.makespan_s < best_s:
+                    answer = _measured(answer, seconds_of)
+                    own.best_s = best_s  # which the way has set to its estimate
                 if way.name not in answers or answer.makespan_s < answers[way.name].makespan_s:
                     answers[way.name] = answer
                 if best is None or answer.makespan_s < best.makespan_s:
-                    best, best_way = answer, way.name
+                    best, best_way, best_s = answer, way.name, answer.makespan_s
                 is_enough = own.is_enough(answer.makespan_s)
                 if is_enough or own.is_spent:
                     break
@@ -210,7 +206,14 @@ def search(goal: TreeGoal, graph: Graph, budget: Budget, ways: tuple[SearchWay, 
     assert best is not None, "some way fits every goal"
     seconds_by_way = {name: answer.makespan_s for name, answer in answers.items()}
     without = tuple(name for name in tried if name not in answers)
-    return Outcome(best, best_way, answers, seconds_by_way, spent, end, without)
+    return Outcome(best, best_way, seconds_by_way, spent, end, without)
+
+
+def _measured(answer: Answer, seconds_of: Callable[[Answer], float]) -> Answer:
+    """With its time by the clock, in whole ticks as others are, unless that would take long."""
+    if isinstance(answer, TimedAnswer) and len(answer.transfers.arc) <= MOST_TIMED:
+        return replace(answer, measured_ticks=round(seconds_of(answer) / answer.ticks.tick_s))
+    return answer
 
 
 def guided(
@@ -258,20 +261,21 @@ def guided(
         report=_rising(report),
     )
 
+    def schedule_of(answer: Answer, reason: str = "") -> CompactSchedule:
+        flowing = answer.backwards() if goal.direction is Direction.IN else answer
+        return flowing.compact(staged=problem.topology.stage_overhead_s == 0.0, reason=reason)
+
     ways = IN_SWITCH + (SUMS_FOR_ALL if goal.direction is Direction.IN_AND_OUT else COPIES)
+    seconds_of = None if time_of is None else lambda answer: time_of(schedule_of(answer))
     try:
-        outcome = search(goal, graph, budget, ways)
+        outcome = search(goal, graph, budget, ways, seconds_of)
     except KeyboardInterrupt:
         # There was no answer yet: the first that comes will do, unless it takes long or is interrupted too.
         if goal.num_moves > MOST_TRANSFERS:
             raise
         outcome = _soonest(goal, graph, budget)
 
-    is_staged = problem.topology.stage_overhead_s == 0.0
-    if time_of is not None and not outcome.is_interrupted:
-        outcome = outcome.best_by(lambda answer: time_of(answer.compact(staged=is_staged, reason="")))
-    answer = outcome.answer.backwards() if goal.direction is Direction.IN else outcome.answer
-    made = answer.compact(staged=is_staged, reason=outcome.reason)
+    made = schedule_of(outcome.answer, outcome.reason)
     if budget.table_file is not None and isinstance(made, SlotSchedule):
         keep_table(made.table, budget.table_file)
     return made

@@ -91,11 +91,13 @@ class TimedAnswer:
     ticks: Ticks
     transfers: TimedTransfers
     details: str = ""  # what `plan.reason` tells beside the name of the way
+    measured_ticks: int | None = None  # by a clock, where its times are estimates
 
     @property
     def makespan_s(self) -> float:
         """From the first start to the last arrival."""
-        return self.transfers.makespan_ticks * self.ticks.tick_s
+        ticks = self.transfers.makespan_ticks if self.measured_ticks is None else self.measured_ticks
+        return ticks * self.ticks.tick_s
 
     def backwards(self) -> TimedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
