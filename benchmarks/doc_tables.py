@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,22 +58,117 @@ def as_they_are(rows: list[Row], keys: Sequence[str] = (), digits: str = ".3f") 
     return markdown(header, [cells(row, header, digits) for row in rows])
 
 
+def written(rows: Iterable[Row], formats: dict[str, str]) -> str:
+    """Rows under some headings, each cell a format of the row."""
+    return markdown(list(formats), [[cell.format_map(row) for cell in formats.values()] for row in rows])
+
+
 def seconds(value: float | None) -> str:
     """A time in words; nothing where there is none."""
     return f"{value:.3g} s" if value else ""
 
 
-# Tables that are a list of rows in a result.
-AS_STORED = {
-    "rails": ("rails", "rows"),  # time over the bound of every algorithm on rails, by servers and load
-    "rails_fabrics": ("rails", "fabrics"),
-    "across": ("across", "rows"),  # MoE across servers, beside forwarding and FAST
-    "across_bound": ("across_bound", "rows"),  # time between servers over its bound, worst of the seeds
-    "sensitivity": ("inswitch", "sensitivity"),  # how DySHARP's gain depends on the hardware and on the layer
-    "quality_faults": ("quality", "faults"),  # slow and dead NICs, over the bound of the broken cluster
-    "quality_corners": ("quality", "corners"),  # odd shapes, over the bound
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A table that is a list of rows in a result: all their columns; those named; or a format of the row by heading."""
+
+    result: str
+    part: str = "rows"
+    columns: tuple[str, ...] | dict[str, str] = ()
+    digits: str = ".3f"
+    beneath: str = ""  # a format of the result
+
+    def __call__(self) -> str:
+        result = stored(self.result)
+        if isinstance(self.columns, dict):
+            made = written(result[self.part], self.columns)
+        else:
+            made = as_they_are(result[self.part], self.columns, self.digits)
+        return made + (f"\n{self.beneath.format_map(result)}\n" if self.beneath else "")
+
+
+TABLES |= {
+    # Time over the bound of every algorithm on rails, by servers and load; a slow rail, a dead one, both.
+    "rails": Stored("rails"),
+    "rails_fabrics": Stored("rails", "fabrics"),
+    "rails_faults": Stored(
+        "rails", "degraded", beneath="One server of 64 plans its own traffic in {one_server_of_64_us:.1f} us."
+    ),
+    "across": Stored("across"),  # MoE across servers, beside forwarding and FAST
+    "across_bound": Stored("across_bound"),  # time between servers over its bound, worst of the seeds
+    "sensitivity": Stored("inswitch", "sensitivity"),  # how DySHARP's gain depends on the hardware and on the layer
+    "inswitch": Stored("inswitch", beneath="Geometric mean {geomean:.2f}, least {least:.2f}."),  # over DySHARP
+    "quality_faults": Stored("quality", "faults"),  # slow and dead NICs, over the bound of the broken cluster
+    "quality_corners": Stored("quality", "corners"),  # odd shapes, over the bound
+    "mesh": Stored("mesh", columns=("servers", "load", "mean", "worst", "direct, mean")),  # MI300X servers
+    # Where adaptive is behind its best rival, of all problems of the grid.
+    "grid": Stored(
+        "grid",
+        columns=("cluster", "fan-in", "load", "size", "way", "ours us", "best", "best us", "ratio"),
+        digits=".4g",
+        beneath="Of {points} problems {above_1_00} are above 1.00, {above_1_01} above 1.01; the largest is "
+        "{largest:.3f}, the median {median:.3f}.",
+    ),
+    # What the fuzzer fed to every reader.
+    "fuzz": Stored(
+        "fuzz",
+        "readers",
+        {"reader": "{reader}", "inputs": "{inputs}", "bytes": "{bytes}", "lines reached": "{lines_reached}"},
+        beneath="Findings: {findings}. Most memory: {peak_memory_MiB} MiB.",
+    ),
+    # Gains on published profiles, traces and Zipf, all sizes.
+    "profiles": Stored(
+        "profiles",
+        columns={
+            "servers": "{servers}x8",
+            "load": "{load}",
+            "ranks receive: Gini": "{received_gini:.2f}",
+            "max/mean": "{received_peak:.2f}",
+            "pairs: Gini": "{pairs_gini:.2f}",
+            "over direct": "{over_direct:.2f} ({over_direct_least:.2f})",
+            "over fast": "{over_fast:.2f} ({over_fast_least:.2f})",
+            "draws": "{draws}",
+        },
+    ),
+    "ways": Stored("ways", beneath="{problems} problems, seed {seed}."),  # what is lost without each way of `guided`
+    # Wall clock in the lab: torch's own call beside ours; by congestion control and queue of a port; small calls.
+    "lab": Stored(
+        "lab",
+        columns={
+            "lab": "{shape}",
+            "traffic": "{traffic}",
+            "torch's own": "{native_ms:.0f} ms ({busiest_nic_over_bound:.2f})",
+            "adaptive": "{adaptive_ms:.0f} ms ({least_ms:.0f}-{most_ms:.0f})",
+            "times as fast": "{faster:.2f}",
+            "over the bound": "{over_bound:.2f}",
+            "predicted / measured": "{predicted_over_measured:.2f}",
+        },
+        beneath="{machine[cpu]}, {machine[cores]} cores, TCP {congestion_control}, seed {seed}, commit "
+        "{machine[commit]}.",
+    ),
+    "lab_queues": Stored(
+        "lab_queues",
+        columns={
+            "TCP": "{congestion control}",
+            "queue": "{queue kB} kB ({queue ms:.3g} ms)",
+            "torch's own": "{native_ms:.0f} ms",
+            "torch's own, over the bound": "{native_over_bound:.2f}",
+            "adaptive": "{adaptive_ms:.0f} ms",
+            "adaptive, over the bound": "{adaptive_over_bound:.2f}",
+            "times as fast": "{faster:.2f}",
+        },
+    ),
+    "lab_small": Stored(
+        "lab",
+        "small_messages",
+        {
+            "lab": "{shape}",
+            "torch's own": "{native_ms:.1f} ms",
+            "handle that holds its demand": "{handle_of_native:.2f}",
+            "drop-in": "{drop_in_of_native:.2f}",
+        },
+    ),
 }
-TABLES |= {name: partial(lambda of, part: as_they_are(stored(of)[part]), *where) for name, where in AS_STORED.items()}
 
 
 @table
@@ -89,23 +184,6 @@ def simulator() -> str:
     machine = result["machine"]
     facts = [f"{key}: {value:.2f}" for key, value in result.items() if key.startswith("exponent")]
     return markdown(header, lines) + f"\n{'; '.join(facts)}. {machine['cpu']}, commit {machine['commit']}.\n"
-
-
-@table
-def profiles() -> str:
-    """Gains on published profiles, traces and Zipf, all sizes."""
-    header = ["servers", "load", "ranks receive: Gini", "max/mean", "pairs: Gini", "over direct", "over fast", "draws"]
-    lines = [
-        [
-            f"{row['servers']}x8",
-            row["load"],
-            *(f"{row[key]:.2f}" for key in ("received_gini", "received_peak", "pairs_gini")),
-            *(f"{row[key]:.2f} ({row[key + '_least']:.2f})" for key in ("over_direct", "over_fast")),
-            str(row["draws"]),
-        ]
-        for row in stored("profiles")["rows"]
-    ]
-    return markdown(header, lines)
 
 
 @table
@@ -162,21 +240,6 @@ def dcqcn() -> str:
 
 
 @table
-def rails_faults() -> str:
-    """A slow rail, a dead one, both; and how long one server plans."""
-    result = stored("rails")
-    alone = f"\nOne server of 64 plans its own traffic in {result['one_server_of_64_us']:.1f} us.\n"
-    return as_they_are(result["degraded"]) + alone
-
-
-@table
-def inswitch() -> str:
-    """Ours over DySHARP on real routing."""
-    result = stored("inswitch")
-    return as_they_are(result["rows"]) + f"\nGeometric mean {result['geomean']:.2f}, least {result['least']:.2f}.\n"
-
-
-@table
 def link_model() -> str:
     """What the model says of experts behind the host link, beside what was measured; the fastest predicted ways."""
     rows, lines, seen = stored("link_model")["rows"], [], Counter[str]()
@@ -220,25 +283,10 @@ def imported() -> str:
 
 
 @table
-def fuzz() -> str:
-    """What the fuzzer fed to every reader."""
-    result = stored("fuzz")
-    lines = [cells(row, ("reader", "inputs", "bytes", "lines_reached")) for row in result["readers"]]
-    found = f"\nFindings: {result['findings']}. Most memory: {result['peak_memory_MiB']} MiB.\n"
-    return markdown(["reader", "inputs", "bytes", "lines reached"], lines) + found
-
-
-@table
 def quality() -> str:
     """Adaptive over the bound, by fabric, servers and load."""
     result = stored("quality")
     return as_they_are(result["rows"]) + f"\nAbove their limit: {'; '.join(map(str, result['missed'])) or 'none'}.\n"
-
-
-@table
-def mesh() -> str:
-    """Adaptive over the bound on MI300X servers."""
-    return as_they_are(stored("mesh")["rows"], ("servers", "load", "mean", "worst", "direct, mean"))
 
 
 @table
@@ -262,18 +310,6 @@ def regret() -> str:
         + "\nThe worst by name:\n\n"
         + markdown(["problem", "regret, and to what"], [[name, str(words)] for name, words in result["worst"].items()])
     )
-
-
-@table
-def grid() -> str:
-    """Where adaptive is behind its best rival, of all problems of the grid."""
-    result = stored("grid")
-    keys = ("cluster", "fan-in", "load", "size", "way", "ours us", "best", "best us", "ratio")
-    words = (
-        f"\nOf {result['points']} problems {result['above_1_00']} are above 1.00, {result['above_1_01']} above 1.01; "
-        f"the largest is {result['largest']:.3f}, the median {result['median']:.3f}.\n"
-    )
-    return as_they_are(result["rows"], keys, ".4g") + words
 
 
 @table
@@ -310,99 +346,26 @@ def synthesis_quality() -> str:
 
 
 @table
-def ways() -> str:
-    """What is lost without each way of `guided`."""
-    result = stored("ways")
-    return as_they_are(result["rows"]) + f"\n{result['problems']} problems, seed {result['seed']}.\n"
-
-
-@table
-def lab() -> str:
-    """Wall clock in the lab: torch's own call beside ours."""
-    result = stored("lab")
-    header = ["lab", "traffic", "torch's own", "adaptive", "times as fast", "over the bound", "predicted / measured"]
-    lines = [
-        [
-            row["shape"],
-            row["traffic"],
-            f"{row['native_ms']:.0f} ms ({row['busiest_nic_over_bound']:.2f})",
-            f"{row['adaptive_ms']:.0f} ms ({row['least_ms']:.0f}-{row['most_ms']:.0f})",
-            *(f"{row[key]:.2f}" for key in ("faster", "over_bound", "predicted_over_measured")),
-        ]
-        for row in result["rows"]
-    ]
-    machine = result["machine"]
-    facts = f"{machine['cpu']}, {machine['cores']} cores, TCP {result['congestion_control']}, seed {result['seed']}"
-    return markdown(header, lines) + f"\n{facts}, commit {machine['commit']}.\n"
-
-
-@table
-def lab_queues() -> str:
-    """Torch's own call beside ours, by congestion control and queue of a switch port."""
-    header = ["TCP", "queue", "torch's own", "over the bound", "adaptive", "over the bound", "times as fast"]
-    lines = [
-        [
-            row["congestion control"],
-            f"{row['queue kB']} kB ({row['queue ms']:.3g} ms)",
-            *(f"{row['native_ms']:.0f} ms", f"{row['native_over_bound']:.2f}"),
-            *(f"{row['adaptive_ms']:.0f} ms", f"{row['adaptive_over_bound']:.2f}"),
-            f"{row['faster']:.2f}",
-        ]
-        for row in stored("lab_queues")["rows"]
-    ]
-    return markdown(header, lines)
-
-
-@table
 def lab_choice() -> str:
     """Both congestion controls at the lab's own queue and at a deep one: what the gain hangs on."""
-    header = ["TCP, queue of a port", "torch's own", "adaptive", "times as fast"]
-    lines = [
-        [
-            f"{row['congestion control']}, {row['queue kB']} kB",
-            f"{row['native_ms']:.0f} ms",
-            f"{row['adaptive_ms']:.0f} ms",
-            f"{row['faster']:.2f}",
-        ]
-        for row in stored("lab_queues")["rows"]
-        if row["queue kB"] in (24, 150)
-    ]
-    return markdown(header, lines)
+    formats = {
+        "TCP, queue of a port": "{congestion control}, {queue kB} kB",
+        "torch's own": "{native_ms:.0f} ms",
+        "adaptive": "{adaptive_ms:.0f} ms",
+        "times as fast": "{faster:.2f}",
+    }
+    return written([row for row in stored("lab_queues")["rows"] if row["queue kB"] in (24, 150)], formats)
 
 
 @table
 def lab_step() -> str:
     """The three ways of a step in the lab, by the rate of NICs."""
     ways = ("serial", "concurrent", "joint")
-    header = ["NICs", "dispatched", "seed", *ways, "over serial", "over concurrent", "predicted / measured"]
-    result = stored("lab_step")
-    lines = [
-        [
-            f"{row['nic_mbit']} Mb/s",
-            f"{row['size_bytes'] / 1e6:g} MB",
-            str(row["seed"]),
-            *(f"{row[f'{way}_s']:.2f} s" for way in ways),
-            *(f"{row[key]:.2f}" for key in ("over_serial", "over_concurrent")),
-            ", ".join(f"{row[f'{way}_predicted_over_measured']:.2f}" for way in ways),
-        ]
-        for row in result["rows"]
-    ]
-    return markdown(header, lines)
-
-
-@table
-def lab_small() -> str:
-    """Small calls in the lab, as a part of torch's own speed."""
-    lines = [
-        [
-            row["shape"],
-            f"{row['native_ms']:.1f} ms",
-            f"{row['handle_of_native']:.2f}",
-            f"{row['drop_in_of_native']:.2f}",
-        ]
-        for row in stored("lab")["small_messages"]
-    ]
-    return markdown(["lab", "torch's own", "handle that holds its demand", "drop-in"], lines)
+    formats = {"NICs": "{nic_mbit} Mb/s", "dispatched": "{MB:g} MB", "seed": "{seed}"}
+    formats |= {way: f"{{{way}_s:.2f}} s" for way in ways}
+    formats |= {f"over {way}": f"{{over_{way}:.2f}}" for way in ways[:2]}
+    formats["predicted / measured"] = ", ".join(f"{{{way}_predicted_over_measured:.2f}}" for way in ways)
+    return written([{**row, "MB": row["size_bytes"] / 1e6} for row in stored("lab_step")["rows"]], formats)
 
 
 @table

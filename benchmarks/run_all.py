@@ -32,7 +32,6 @@ RUNS = {
     "planning": ([], 5),
     "simulator": ([], 5),
     "export": ([], 5),
-    "report": ([], 5),
     "sweep": ([], 5),
     "synthesis": ([], 10),
     "synthesis_quality": (["--seed", "4000", "--graphs", "1"], 15),
