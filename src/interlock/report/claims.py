@@ -106,6 +106,25 @@ class Claim:
     note: str = ""  # how ours was made, and why it differs where it does
     origins: dict[str, list[str]] = field(default_factory=dict)  # constants of a model by where they come from
 
+    @classmethod
+    def judged(
+        cls,
+        paper: str,
+        claim: str,
+        published: Published,
+        ours: float,
+        unit: str,
+        verdict: ClaimVerdict,
+        slack: float,
+        *notes: str,
+        constants: Constants = Constants.DATA_SHEET,
+        origins: dict[str, list[str]] | None = None,
+    ) -> Claim:
+        """A figure, ours and the verdict on them; notes are joined, without empty ones."""
+        note = "; ".join(filter(None, notes))
+        status, source = verdict.status, published.source
+        return cls(paper, claim, published.text, ours, unit, status, slack, constants, source, note, origins or {})
+
     @property
     def constants_text(self) -> str:
         """How our constants came about; those of a model by kind, with how many there are of each.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from interlock.moe import PAPER, SCHEMES, layer_time, paper_layers, uniform_traffic
 from interlock.moe.constants import ORIGIN, Origin
 from interlock.moe.fluid import loads, useless_nvls_traffic
-from interlock.report.claims import Claim, Constants, Published, Status, judge, judge_together
+from interlock.report.claims import Claim, Constants, Published, judge, judge_together
 
 __all__ = ["claims"]
 
@@ -49,12 +48,9 @@ def origins(names: list[str]) -> dict[str, list[str]]:
     return {str(origin): found for origin, found in kinds.items() if found}
 
 
-def _claim(claim: str, theirs: Published, ours: float, status: Status, slack: float, note: str, other: str) -> Claim:
-    """A row on two schemes: its constants are those of both."""
-    first = "comet" if other.startswith("dysharp-") else "dysharp"
-    used = list(dict.fromkeys([*SCHEMES[first].constants, *SCHEMES[other].constants]))
-    made = Claim("dysharp", claim, theirs.text, ours, "x", status, slack, Constants.MODEL, note=note)
-    return replace(made, origins=origins(used))
+def _constants_of(*schemes: str) -> dict[str, list[str]]:
+    """The constants of some schemes, by where they come from."""
+    return origins(list(dict.fromkeys(name for scheme in schemes for name in SCHEMES[scheme].constants)))
 
 
 def _calibration() -> list[Claim]:
@@ -63,28 +59,29 @@ def _calibration() -> list[Claim]:
     dispatch_s = max(part.out_s, part.in_s)
     share = 100 * 2 * dispatch_s / (2 * dispatch_s + part.experts_s)
     useless = 100 * useless_nvls_traffic(large, GPUS)
+    shares, copies = Published.figure(70.4), Published.figure(340)
     return [
-        Claim(
+        Claim.judged(
             "dysharp",
             "communication share of an MoE layer, DeepSeek-V3 on 32 GPUs",
-            "70.4",
+            shares,
             share,
             "%",
-            judge(share, Published.figure(70.4), 0.05, fitted=True).status,
+            judge(share, shares, 0.05, fitted=True),
             0.05,
-            Constants.THIS,
-            note=CALIBRATED,
+            CALIBRATED,
+            constants=Constants.THIS,
             origins=origins([*SHARE_CONSTANTS]),
         ),
-        Claim(
+        Claim.judged(
             "dysharp",
             "useless traffic of the NVLS workaround",
-            "340",
+            copies,
             useless,
             "%",
-            judge(useless, Published.figure(340), 0.03).status,
+            judge(useless, copies, 0.03),
             0.03,
-            Constants.COUNTED,
+            constants=Constants.COUNTED,
         ),
     ]
 
@@ -97,11 +94,11 @@ def _speedups(times: dict[str, np.ndarray]) -> list[Claim]:
         published = [Published.figure(figures[place]) for figures in PUBLISHED.values()]
         verdicts = judge_together(list(PUBLISHED), ours, published, SLACK, [False] * len(ours))
         for name, value, theirs, verdict in zip(PUBLISHED, ours, published, verdicts, strict=True):
-            note = "; ".join(
-                filter(None, ("tile-level model, 9 configurations", CALIBRATED, NOTES.get(name), verdict.why))
-            )
+            notes = ("tile-level model, 9 configurations", CALIBRATED, NOTES.get(name, ""), verdict.why)
             claim = f"MoE layer over {name}, {what}"
-            made.append(_claim(claim, theirs, value, verdict.status, SLACK, note, name))
+            used = _constants_of("dysharp", name)
+            row = ("dysharp", claim, theirs, value, "x", verdict, SLACK, *notes)
+            made.append(Claim.judged(*row, constants=Constants.MODEL, origins=used))
     return made
 
 
@@ -111,6 +108,6 @@ def _ablation(times: dict[str, np.ndarray]) -> list[Claim]:
         ours = float(np.exp(np.log(times["comet"] / times[half]).mean()))
         verdict = judge(ours, NO_SPEEDUP, 0.05)
         claim = f"{half.removeprefix('dysharp-')} alone over COMET, geomean"
-        note = "; ".join(filter(None, (CALIBRATED, verdict.why)))
-        made.append(_claim(claim, NO_SPEEDUP, ours, verdict.status, 0.05, note, half))
+        row = ("dysharp", claim, NO_SPEEDUP, ours, "x", verdict, 0.05, CALIBRATED, verdict.why)
+        made.append(Claim.judged(*row, constants=Constants.MODEL, origins=_constants_of("comet", half)))
     return made

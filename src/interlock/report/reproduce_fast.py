@@ -11,7 +11,7 @@ import numpy as np
 from interlock.cost import lower_bound
 from interlock.planning import planner, solve
 from interlock.problem import demand_problem
-from interlock.report.claims import Claim, Constants, Published, Source, Status, faster_than, judge_together
+from interlock.report.claims import Claim, Constants, Published, Source, faster_than, judge_together
 from interlock.topology import Cluster, cluster
 from interlock.traffic import Demand, random, uniform, zipf
 
@@ -127,35 +127,30 @@ def _speedups(where: Cluster, demand: Demand, name: str, load: str, rows: tuple[
     bound_s = lower_bound(demand_problem(where, demand)).seconds
     made = []
     for row, theirs, each, verdict, is_fitted in zip(rows, published, seconds, verdicts, fitted, strict=True):
-        how = FITTED if is_fitted else OF_THE_LOGS if lossy else DATA_SHEET
-        note = f"simulated, {SIZE} per GPU; {how}; adaptive (ours): {each / ours_s:.2f}x"
+        how, constants = _constants(is_fitted, lossy)
+        notes = [f"simulated, {SIZE} per GPU; {how}; adaptive (ours): {each / ours_s:.2f}x", verdict.why]
         if verdict.why:
-            left_out = LEFT_OUT.get(row.algorithm, "")
+            notes.append(LEFT_OUT.get(row.algorithm, ""))
             if row.algorithm == "forward":
                 most = source_rail_load(where, demand) * bound_s / fast_s
-                left_out = (
+                notes.append(
                     f"NIC loads of DeepEP's routes alone give {most:.2f}x, so the rest of the band is its kernels"
                 )
             if row.algorithm == "padded":
                 most = padding_s(where, demand) / fast_s
-                left_out += f"; the largest pair, once for every rank beyond a server, takes {most:.2f}x in any order"
-            note += f"; {verdict.why}; {left_out}"
-        constants = Constants.THIS if is_fitted else Constants.OTHER if lossy else Constants.DATA_SHEET
+                notes.append(f"the largest pair, once for every rank beyond a server, takes {most:.2f}x in any order")
+        claim = f"{name}, {load}: FAST over {row.system}"
         made.append(
-            Claim(
-                "fast",
-                f"{name}, {load}: FAST over {row.system}",
-                theirs.text,
-                each / fast_s,
-                "x",
-                verdict.status,
-                SLACK,
-                constants,
-                theirs.source,
-                note,
-            )
+            Claim.judged("fast", claim, theirs, each / fast_s, "x", verdict, SLACK, *notes, constants=constants)
         )
     return made
+
+
+def _constants(is_fitted: bool, lossy: bool) -> tuple[str, Constants]:
+    """How they came about, in words and as a kind."""
+    if is_fitted:
+        return FITTED, Constants.THIS
+    return (OF_THE_LOGS, Constants.OTHER) if lossy else (DATA_SHEET, Constants.DATA_SHEET)
 
 
 def _balanced(where: Cluster, name: str, rows: tuple[tuple[str, str, Published], ...]) -> list[Claim]:
@@ -171,15 +166,11 @@ def _balanced(where: Cluster, name: str, rows: tuple[tuple[str, str, Published],
     )
     made = []
     for (system, _, theirs), rate, verdict, is_fitted in zip(rows, rates, verdicts, fitted, strict=True):
-        how = FITTED if is_fitted else OF_THE_LOGS if lossy else DATA_SHEET
-        note = f"simulated, {SIZE} per GPU; {how}; adaptive (ours): {ours:.4g} GB/s"
-        note += f"; {verdict.why}" if verdict.why else ""
-        note += "" if lossy else "; ours knows no protocol overhead: the NICs alone allow 66.7 GB/s"
-        constants = Constants.THIS if is_fitted else Constants.OTHER if lossy else Constants.DATA_SHEET
+        how, constants = _constants(is_fitted, lossy)
+        told = f"simulated, {SIZE} per GPU; {how}; adaptive (ours): {ours:.4g} GB/s"
+        notes = (told, verdict.why, "" if lossy else "ours knows no protocol overhead: the NICs alone allow 66.7 GB/s")
         claim = f"{name}, balanced: throughput per GPU of {system}"
-        made.append(
-            Claim("fast", claim, theirs.text, rate, "GB/s", verdict.status, SLACK, constants, theirs.source, note)
-        )
+        made.append(Claim.judged("fast", claim, theirs, rate, "GB/s", verdict, SLACK, *notes, constants=constants))
     return made
 
 
@@ -198,15 +189,5 @@ def _planning(servers: int, published_us: float) -> Claim:
     theirs = Published.figure(published_us)
     verdict = faster_than(ours, theirs)
     note = f"measured here: adaptive, matrix to rank 0's program, least of {len(seconds)}; theirs on their machine"
-    note += f"; {verdict.why}" if verdict.status is Status.NOT_REACHED else ""
-    return Claim(
-        "fast",
-        f"planning until a rank can run, {servers * 8} GPUs",
-        theirs.text,
-        ours,
-        "us",
-        verdict.status,
-        0.0,
-        Constants.TIMED,
-        note=note,
-    )
+    claim = f"planning until a rank can run, {servers * 8} GPUs"
+    return Claim.judged("fast", claim, theirs, ours, "us", verdict, 0.0, note, verdict.why, constants=Constants.TIMED)

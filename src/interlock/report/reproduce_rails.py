@@ -9,7 +9,7 @@ from interlock.moe.iteration import ACHIEVED_FLOPS_PER_S, expert_demand, iterati
 from interlock.moe.models import model
 from interlock.planning import solve
 from interlock.problem import demand_problem
-from interlock.report.claims import Claim, ClaimVerdict, Constants, Published, judge
+from interlock.report.claims import Claim, ClaimVerdict, Published, judge
 from interlock.topology import Cluster, cluster
 from interlock.traffic import Demand, sparse, zipf
 
@@ -56,20 +56,8 @@ def _bands(where: Cluster) -> list[Claim]:
             if missed and not verdict.why:
                 verdict = ClaimVerdict(missed[0].status, "one end of a band alone may agree by chance")
             note = f"simulated, {where.servers} servers of {where.gpus_per_server}: {cases[place]}; {UNKNOWN}"
-            note += f"; {verdict.why}" if verdict.why else ""
-            made.append(
-                Claim(
-                    "rails",
-                    f"{what}, {which} of {ratio.size} cases",
-                    theirs.text,
-                    value,
-                    "%",
-                    verdict.status,
-                    SLACK,
-                    Constants.DATA_SHEET,
-                    note=note,
-                )
-            )
+            claim = f"{what}, {which} of {ratio.size} cases"
+            made.append(Claim.judged("rails", claim, theirs, value, "%", verdict, SLACK, note, verdict.why))
     return made
 
 
@@ -95,15 +83,11 @@ def _iterations(where: Cluster, quick: bool) -> list[Claim]:
         }
         cut, most = (100 * (1 - step[how].iteration_s / step["ecmp"].iteration_s) for how in ("rails", "bound"))
         verdict = judge(cut, published, SLACK)
-        note = "modelled step; communication simulated"
-        if verdict.why:
-            share = 100 * step["ecmp"].communication_share
-            note += (
-                f"; {verdict.why}: communication is {share:.0f} % of our step with ECMP, and at its lower bound the "
-                f"step would be {most:.1f} % shorter, so the published step must communicate more than ours; {UNKNOWN}"
-            )
-        claim = f"{name} step time cut against ECMP"
-        made.append(
-            Claim("rails", claim, published.text, cut, "%", verdict.status, SLACK, Constants.DATA_SHEET, note=note)
+        share = 100 * step["ecmp"].communication_share
+        why = verdict.why and (
+            f"{verdict.why}: communication is {share:.0f} % of our step with ECMP, and at its lower bound the "
+            f"step would be {most:.1f} % shorter, so the published step must communicate more than ours; {UNKNOWN}"
         )
+        claim, note = f"{name} step time cut against ECMP", "modelled step; communication simulated"
+        made.append(Claim.judged("rails", claim, published, cut, "%", verdict, SLACK, note, why))
     return made

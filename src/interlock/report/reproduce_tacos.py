@@ -80,8 +80,7 @@ def _row(
     constants: Constants = Constants.DATA_SHEET,
     note: str = f"synthesized and validated here; {ALIKE}",
 ) -> Claim:
-    note += f"; {verdict.why}" if verdict.why else ""
-    return Claim("tacos", claim, theirs.text, ours, unit, verdict.status, slack, constants, theirs.source, note)
+    return Claim.judged("tacos", claim, theirs, ours, unit, verdict, slack, note, verdict.why, constants=constants)
 
 
 def _ideal() -> Claim:
