@@ -65,6 +65,11 @@ class Collective:
         """Whether values are summed."""
         return self.kind in (CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE)
 
+    @property
+    def spreads(self) -> bool:
+        """Whether the same value, or sum of values, ends at several ranks."""
+        return self.kind in (CollectiveKind.ALL_GATHER, CollectiveKind.ALL_REDUCE, CollectiveKind.BROADCAST)
+
     def bus_factor(self, num_ranks: int) -> float:
         """busbw / algbw as nccl-tests define it."""
         if self.kind is CollectiveKind.ALL_REDUCE:

@@ -444,7 +444,7 @@ def candidates(
     # Not "auto": it would repeat the row of the algorithm it picks.
     known = {name: registry.get(name) for name in registry.names() if name != "auto"}
     # That an algorithm is for another kind of problem is no news to anyone.
-    reasons = {name: each.refuses(problem) for name, each in known.items() if each.other_kind(problem) is None}
+    reasons = {name: each.supports(problem) for name, each in known.items() if each.other_kind(problem) is None}
     refused = tuple((name, why) for name, why in reasons.items() if why is not None)
     return [name for name, why in reasons.items() if why is None], refused
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from interlock.algorithms.channels import Channel, blocks_of_trees, gate_channels, schedule_channels
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing
+from interlock.algorithms.rounds import group_members
 from interlock.algorithms.trees import Tree, along_trees, moves_along, unroutable_trees
 from interlock.collectives import CollectiveKind
 from interlock.errors import check_whole
@@ -80,10 +80,9 @@ def _parent(place: int, count: int) -> int:
 
 def refuses(problem: Problem) -> str | None:
     """None wherever all edges of both trees can be used without a relay."""
-    reason = refuses_missing(problem)
-    if reason is None and not _channels(problem) and len(group_members(problem)) > 1:
-        reason = unroutable_trees(problem, _trees(problem))
-    return reason
+    if _channels(problem) or len(group_members(problem)) == 1:
+        return None
+    return unroutable_trees(problem, _trees(problem))
 
 
 ALGORITHM = Algorithm(

@@ -13,7 +13,6 @@ from interlock.algorithms.rounds import (
     Moves,
     group_members,
     owned_parts,
-    refuses_missing,
     schedule_moves,
     unroutable,
 )
@@ -33,32 +32,22 @@ def halving_doubling(problem: Problem, *, seed: int = 0) -> Schedule:
     if len(members) == 1 or len(problem.items) == 0:
         return empty_schedule()
     parts, owner = owned_parts(problem)
-    moves = []
-    if problem.collective.kind is not CollectiveKind.ALL_GATHER:
-        moves.append(_halve(owner, members))
-    if problem.collective.kind is not CollectiveKind.REDUCE_SCATTER:
-        moves.append(_double(owner, members).later(moves[0].num_rounds if moves else 0))
+    bits, moves = _bits(len(members)), []
+    # Halving: whoever shares the owner's upper k bits but not the next one hands over what it has. Doubling: backwards.
+    if problem.collective.reduces:
+        moves += [_exchange(owner, members, bit, k, reduces=True) for k, bit in enumerate(bits)]
+    if problem.collective.spreads:
+        start = len(moves)
+        moves += [_exchange(owner, members, bit, start + k, reduces=False) for k, bit in enumerate(bits[::-1])]
     return schedule_moves(problem, parts, Moves.join(moves))
 
 
-def _halve(owner: Ids, members: Ids) -> Moves:
-    """Round k: whoever shares the owner's upper k bits but not the next one hands over what it has."""
-    made = [_exchange(owner, members, bit, k) for k, bit in enumerate(_bits(len(members)))]
-    return Moves.join([Moves.of(part, there, here, round_, reduces=True) for part, here, there, round_ in made])
-
-
-def _double(owner: Ids, members: Ids) -> Moves:
-    """The same exchanges backwards."""
-    made = [_exchange(owner, members, bit, k) for k, bit in enumerate(_bits(len(members))[::-1])]
-    return Moves.join([Moves.of(part, here, there, round_, reduces=False) for part, here, there, round_ in made])
-
-
-def _exchange(owner: Ids, members: Ids, bit: int, round_: int) -> tuple[Ids, Ids, Ids, Ids]:
-    """Parts, ranks on the owner's side of the bit, their partners across it."""
-    low = np.arange(bit)
-    near = (owner[:, None] & ~(bit - 1)) | low  # the owner's bits down to `bit`, any bits below
-    part = np.broadcast_to(np.arange(len(owner))[:, None], near.shape)
-    return part, members[near], members[near ^ bit], np.array(round_)
+def _exchange(owner: Ids, members: Ids, bit: int, round_: int, *, reduces: bool) -> Moves:
+    """Every part between the ranks on its owner's side of the bit and their partners across it."""
+    near = (owner[:, None] & ~(bit - 1)) | np.arange(bit)  # the owner's bits down to `bit`, any bits below
+    here, there = members[near], members[near ^ bit]
+    src, dst = (there, here) if reduces else (here, there)
+    return Moves.of(np.arange(len(owner))[:, None], src, dst, np.array(round_), reduces=reduces)
 
 
 def _bits(count: int) -> list[int]:
@@ -68,9 +57,6 @@ def _bits(count: int) -> list[int]:
 
 def refuses(problem: Problem) -> str | None:
     """None for a power of two of ranks whose partners reach each other without a relay."""
-    reason = refuses_missing(problem)
-    if reason is not None:
-        return reason
     members = group_members(problem).astype(np.int64)
     count = len(members)
     if count & (count - 1):

@@ -29,7 +29,6 @@ from interlock.algorithms.rounds import (
     cut_each,
     group_members,
     owned_parts,
-    refuses_missing,
     schedule_moves,
     unroutable,
 )
@@ -60,18 +59,14 @@ def hierarchical(
     if both_ways if both_ways is not None else _is_duplex(problem, dims):
         parts, owner, forth = split_in_two(parts, owner)
         way = np.where(forth, 1, -1)
-    kind = problem.collective.kind
+    axes = range(len(dims) - 1, -1, -1)
+    legs = [(axis, True) for axis in axes] if problem.collective.reduces else []
+    legs += [(axis, False) for axis in reversed(axes)] if problem.collective.spreads else []
     moves: list[Moves] = []
     start = 0
-    axes = range(len(dims) - 1, -1, -1)
-    if kind is not CollectiveKind.ALL_GATHER:
-        for axis in axes:
-            moves.append(_ring_in_lines(dims, axis, owner, way, reduces=True).later(start))
-            start += dims[axis] - 1
-    if kind is not CollectiveKind.REDUCE_SCATTER:
-        for axis in reversed(axes):
-            moves.append(_ring_in_lines(dims, axis, owner, way, reduces=False).later(start))
-            start += dims[axis] - 1
+    for axis, adds in legs:
+        moves.append(_ring_in_lines(dims, axis, owner, way, reduces=adds).later(start))
+        start += dims[axis] - 1
     return schedule_moves(problem, parts, Moves.join(moves))
 
 
@@ -84,8 +79,7 @@ def _on_cluster(problem: Problem, ranks: Ids, slices: int | None) -> Schedule:
     """
     assert problem.collective is not None
     servers, width = ranks.shape
-    kind = problem.collective.kind
-    adds, copies = kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER
+    adds, copies = problem.collective.reduces, problem.collective.spreads
     gates = np.flatnonzero(_is_gate(problem, ranks))
     if slices is None:
         slices = _num_slices(problem, ranks[:, gates], width, adds + copies)
@@ -231,9 +225,8 @@ def _is_duplex(problem: Problem, dims: tuple[int, ...]) -> bool:
 
 def refuses(problem: Problem) -> str | None:
     """None for equally many ranks of every server of a cluster, or all ranks of a grid of rings."""
-    reason = refuses_missing(problem)
-    if reason is not None or len(group_members(problem)) == 1:
-        return reason
+    if len(group_members(problem)) == 1:
+        return None
     if problem.cluster is not None:
         return _refuses_servers(problem)
     if not np.array_equal(group_members(problem), np.arange(problem.num_ranks)):

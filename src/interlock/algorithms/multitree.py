@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.neighbours import adjacency
+from interlock.algorithms.neighbours import adjacency, reached_from_first
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import Ids, Moves, group_members, owned_parts, refuses_missing, schedule_moves
+from interlock.algorithms.rounds import Ids, Moves, group_members, owned_parts, schedule_moves
 from interlock.collectives import CollectiveKind
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
@@ -29,16 +29,16 @@ Edges = list[tuple[int, int, int, int]]  # root, from, to (places in the group),
 def multitree(problem: Problem, *, seed: int = 0) -> Schedule:
     """Shares along the trees, one round per level."""
     assert problem.collective is not None
-    members, kind = group_members(problem), problem.collective.kind
+    members = group_members(problem)
     if len(members) == 1 or len(problem.items) == 0:
         return empty_schedule()
     parts, owner = owned_parts(problem)
     moves = []
-    if kind is not CollectiveKind.ALL_GATHER:
+    if problem.collective.reduces:
         edges = np.array(_grow(problem.topology, members, backwards=True))
         last = edges[:, 3].max()
         moves.append(_along(owner, members, edges[:, 0], edges[:, 2], edges[:, 1], last - edges[:, 3], reduces=True))
-    if kind is not CollectiveKind.REDUCE_SCATTER:
+    if problem.collective.spreads:
         edges = np.array(_grow(problem.topology, members, backwards=False))
         made = _along(owner, members, edges[:, 0], edges[:, 1], edges[:, 2], edges[:, 3], reduces=False)
         moves.append(made.later(moves[0].num_rounds if moves else 0))
@@ -104,21 +104,13 @@ def _free_way(
 
 def refuses(problem: Problem) -> str | None:
     """None for any group that its links connect; at most 512 ranks."""
-    reason = refuses_missing(problem)
-    if reason is not None:
-        return reason
     members = group_members(problem)
     if len(members) > MAX_RANKS:
         return f"it grows trees for at most {MAX_RANKS} ranks, not {len(members)}"
     table = adjacency(problem.topology)[np.ix_(members, members)]
-    for way in (table, table.T):
-        reached = np.zeros(len(members), np.bool_)
-        reached[0] = True
-        for _ in range(len(members)):
-            reached |= way[reached].any(axis=0)
-        if not reached.all():
-            return "its ranks do not all reach each other without a relay outside the group"
-    return None
+    if all(reached_from_first(way).all() for way in (table, table.T)):
+        return None
+    return "its ranks do not all reach each other without a relay outside the group"
 
 
 ALGORITHM = Algorithm("multitree", "one tree per rank, grown together", refuses, multitree, collectives=KINDS)

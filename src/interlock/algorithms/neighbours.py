@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from interlock.topology import Topology
 
-__all__ = ["adjacency", "embedded_ring", "grid_dims"]
+__all__ = ["adjacency", "embedded_ring", "grid_dims", "reached_from_first"]
 
 LEAST_BANDWIDTH = 1e-6  # bytes per second; below it a link is dead
 MAX_STEPS = 200_000  # of a search for a ring
@@ -39,6 +39,16 @@ def adjacency(topology: Topology) -> Table:
     np.fill_diagonal(table, False)
     table.flags.writeable = False
     return table
+
+
+def reached_from_first(table: Table) -> NDArray[np.bool_]:
+    """Which ranks the first one reaches, through others too."""
+    reached: NDArray[np.bool_] = np.arange(len(table)) == 0
+    while True:
+        wider = reached | table[reached].any(axis=0)
+        if np.array_equal(wider, reached):
+            return reached
+        reached = wider
 
 
 def embedded_ring(topology: Topology, members: NDArray[np.int32]) -> NDArray[np.int32] | None:

@@ -14,14 +14,7 @@ import numpy as np
 
 from interlock.algorithms.channels import MOST_MESSAGES, members_by_server, paced, scale_up_link
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import (
-    Ids,
-    Parts,
-    cut_each,
-    group_members,
-    owned_parts,
-    refuses_missing,
-)
+from interlock.algorithms.rounds import Ids, Parts, cut_each, group_members, owned_parts
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Link, best_blocks
 from interlock.errors import check_whole
@@ -79,8 +72,7 @@ def nvls(problem: Problem, *, seed: int = 0, slices: int | None = None) -> Sched
     members = group_members(problem)
     if len(problem.items) == 0 or len(members) == 1:
         return empty_schedule()
-    kind = problem.collective.kind
-    adds, copies = kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER
+    adds, copies = problem.collective.reduces, problem.collective.spreads
     if slices is None:
         slices = _num_slices(problem, len(members)) if adds and copies else 1
     shares, owner = owned_parts(problem)
@@ -117,13 +109,10 @@ def refuses_switch(problem: Problem, *, adds: bool, copies: bool) -> str | None:
 
 def refuses(problem: Problem) -> str | None:
     """None for ranks of one server whose switch is able."""
-    reason = refuses_missing(problem)
-    if reason is not None or len(group_members(problem)) == 1:
-        return reason
     assert problem.collective is not None
-    kind = problem.collective.kind
-    adds, copies = kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER
-    reason = refuses_switch(problem, adds=adds, copies=copies)
+    if len(group_members(problem)) == 1:
+        return None
+    reason = refuses_switch(problem, adds=problem.collective.reduces, copies=problem.collective.spreads)
     if reason is None and len(members_by_server(problem)) > 1:
         reason = "it stays inside one server; nvls-tree joins several"
     return reason

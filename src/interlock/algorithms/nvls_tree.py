@@ -12,7 +12,7 @@ from interlock.algorithms.channels import blocks_of_trees, gate_channels
 from interlock.algorithms.double_tree import pair_of_trees
 from interlock.algorithms.nvls import SwitchMoves, refuses_switch
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import cut_evenly, refuses_missing
+from interlock.algorithms.rounds import cut_evenly
 from interlock.algorithms.trees import Tree
 from interlock.collectives import CollectiveKind
 from interlock.errors import check_whole
@@ -54,7 +54,7 @@ def nvls_tree(problem: Problem, *, seed: int = 0, blocks: int | None = None) -> 
 
 def refuses(problem: Problem) -> str | None:
     """None for servers whose switches are able, joined by NICs."""
-    reason = refuses_missing(problem) or refuses_switch(problem, adds=True, copies=True)
+    reason = refuses_switch(problem, adds=True, copies=True)
     if reason is not None:
         return reason
     channels = gate_channels(problem)

@@ -97,7 +97,15 @@ class Algorithm:
 
     def supports(self, problem: Problem) -> str | None:
         """None, or the reason why not."""
-        return self.other_kind(problem) or self.refuses(problem)
+        return self.other_kind(problem) or self._lacks_ranks(problem) or self.refuses(problem)
+
+    def _lacks_ranks(self, problem: Problem) -> str | None:
+        """A reason where it plans collectives, and the group names a GPU that is not there."""
+        collective, cluster = problem.collective, problem.cluster
+        if not self.collectives or collective is None or cluster is None or problem.num_ranks == 1:
+            return None
+        group = slice(None) if collective.group is None else list(collective.group)
+        return None if cluster.present[group].all() else "a rank of the group is missing"
 
     def takes(self, given: Iterable[str]) -> bool:
         """Whether `build` takes keywords of these names, or any."""

@@ -31,7 +31,6 @@ from interlock.algorithms.rounds import (
     cut_evenly,
     group_members,
     owned_parts,
-    refuses_missing,
     schedule_moves,
 )
 from interlock.collectives import CollectiveKind
@@ -80,13 +79,16 @@ def ring(
     forth = np.ones(len(parts), np.bool_)
     if both_ways:
         parts, owner, forth = split_in_two(parts, owner)
-    kind = problem.collective.kind
-    moves = []
-    if kind is not CollectiveKind.ALL_GATHER:
-        moves.append(around(order, owner, forth, reduces=True))
-    if kind is not CollectiveKind.REDUCE_SCATTER:
-        moves.append(around(order, owner, forth, reduces=False).later(len(order) - 1 if moves else 0))
-    return schedule_moves(problem, parts, Moves.join(moves))
+    return schedule_moves(problem, parts, _passes(problem, order, owner, forth))
+
+
+def _passes(problem: Problem, order: NDArray[np.int32], owner: Ids, forth: NDArray[np.bool_]) -> Moves:
+    """Sums around the ring, copies, or one after the other."""
+    assert problem.collective is not None
+    moves = [around(order, owner, forth, reduces=True)] if problem.collective.reduces else []
+    if problem.collective.spreads:
+        moves.append(around(order, owner, forth, reduces=False).later(len(moves) * (len(order) - 1)))
+    return Moves.join(moves)
 
 
 def around(order: NDArray[np.int32], owner: Ids, forth: NDArray[np.bool_], *, reduces: bool) -> Moves:
@@ -146,22 +148,16 @@ def _in_channels(
         return schedule_channels(problem, parts, joined, chain[joined.part])
     shares, owner = owned_parts(problem)
     parts, share, chain = cut_each(shares, len(orders))
-    kind, members = problem.collective.kind, group_members(problem)
-    moves = []
+    members, moves = group_members(problem), []
     for channel, order in enumerate(orders):
         place = np.zeros(problem.num_ranks, np.int64)
         place[order] = np.arange(len(order))
         mine = np.flatnonzero(chain == channel)
         start, forth = place[members[owner[share[mine]]]], np.ones(len(mine), np.bool_)
-        passes = [adds for adds in (True, False) if kind is not _WITHOUT[adds]]
-        for late, adds in enumerate(passes):
-            made = around(order, start, forth, reduces=adds).later(late * (len(order) - 1))
-            moves.append(Moves(mine[made.part], made.src, made.dst, made.round, made.reduces))
+        made = _passes(problem, order, start, forth)
+        moves.append(Moves(mine[made.part], made.src, made.dst, made.round, made.reduces))
     joined = Moves.join(moves)
     return schedule_channels(problem, parts, joined, chain[joined.part])
-
-
-_WITHOUT = {True: CollectiveKind.ALL_GATHER, False: CollectiveKind.REDUCE_SCATTER}  # sums, copies
 
 
 def _num_channels(problem: Problem, rings: list[Channel]) -> int:
@@ -206,9 +202,6 @@ def _down_chains(problem: Problem, orders: list[NDArray[np.int32]], blocks: int)
 
 def refuses(problem: Problem) -> str | None:
     """None wherever a ring through all ranks of the group is found."""
-    reason = refuses_missing(problem)
-    if reason is not None:
-        return reason
     if problem.cluster is not None and ring_channels(problem):
         return None
     if problem.topology.num_nodes > MAX_NODES:

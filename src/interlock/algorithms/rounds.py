@@ -25,7 +25,6 @@ __all__ = [
     "cut_evenly",
     "group_members",
     "owned_parts",
-    "refuses_missing",
     "schedule_moves",
     "schedule_turns",
     "unroutable",
@@ -80,13 +79,6 @@ class Moves:
     def later(self, rounds: int) -> Moves:
         """The same, `rounds` later."""
         return Moves(self.part, self.src, self.dst, self.round + rounds, self.reduces)
-
-
-def refuses_missing(problem: Problem) -> str | None:
-    """A reason where the group names a GPU that is not there."""
-    if problem.cluster is None or problem.num_ranks == 1 or problem.cluster.present[group_members(problem)].all():
-        return None
-    return "a rank of the group is missing"
 
 
 def group_members(problem: Problem) -> NDArray[np.int32]:

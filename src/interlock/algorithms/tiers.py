@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import Parts, group_members, refuses_missing
+from interlock.algorithms.rounds import Parts, group_members
 from interlock.algorithms.tier_messages import Pass, TierMoves, by_single, schedule_parts
 from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
@@ -608,9 +608,6 @@ def refuses(problem: Problem) -> str | None:
     """None on a cluster whose servers reach each other."""
     if problem.cluster is None:
         return "it needs a two-tier cluster"
-    reason = refuses_missing(problem)
-    if reason is not None:
-        return reason
     return _unserved(problem.cluster, np.unique(group_members(problem) // problem.cluster.gpus_per_server))
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from interlock.algorithms.rounds import Ids, Moves, Parts, cut_evenly, schedule_moves, unroutable
-from interlock.collectives import CollectiveKind
 from interlock.cost.predict import best_blocks, narrowest_link
 from interlock.problem import Problem
 from interlock.schedule import Schedule, empty_schedule
@@ -56,7 +55,7 @@ def along_trees(problem: Problem, trees: Sequence[Tree], blocks: int | None) -> 
     if len(problem.items) == 0 or not len(trees[0].child):
         return empty_schedule()
     if blocks is None:
-        passes = 2 if problem.collective.kind is CollectiveKind.ALL_REDUCE else 1
+        passes = problem.collective.reduces + problem.collective.spreads
         blocks = min(_chosen_blocks(problem, tree, len(trees), passes) for tree in trees)
     parts, moves, _ = moves_along(problem, trees, blocks)
     return schedule_moves(problem, parts, moves, _turns(moves))
@@ -65,8 +64,7 @@ def along_trees(problem: Problem, trees: Sequence[Tree], blocks: int | None) -> 
 def moves_along(problem: Problem, trees: Sequence[Tree], blocks: int) -> tuple[Parts, Moves, Ids]:
     """Parts, how they move block after block, and the tree of each part."""
     assert problem.collective is not None
-    kind = problem.collective.kind
-    goes_up, goes_down = kind is not CollectiveKind.BROADCAST, kind is not CollectiveKind.REDUCE
+    goes_up, goes_down = problem.collective.reduces, problem.collective.spreads
     parts, block = cut_evenly(problem, blocks * len(trees))
     moves = []
     for number, tree in enumerate(trees):

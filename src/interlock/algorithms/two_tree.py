@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.neighbours import MAX_NODES, adjacency
+from interlock.algorithms.neighbours import MAX_NODES, adjacency, reached_from_first
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing
+from interlock.algorithms.rounds import group_members
 from interlock.algorithms.trees import Tree, along_trees
 from interlock.collectives import CollectiveKind
 from interlock.errors import check_whole
@@ -104,16 +104,10 @@ def _grow(cost: NDArray[np.float64], shared: NDArray[np.bool_], root: int, tired
 
 def refuses(problem: Problem) -> str | None:
     """None wherever links that go both ways connect the group."""
-    reason = refuses_missing(problem)
-    if reason is not None:
-        return reason
     if problem.topology.num_nodes > MAX_NODES:
         return f"it grows trees in graphs of at most {MAX_NODES} nodes"
     members = group_members(problem)
-    table, reached = _both_ways(problem.topology, members), np.arange(len(members)) == 0
-    for _ in range(len(members)):
-        reached = reached | table[reached].any(axis=0)
-    if not reached.all():
+    if not reached_from_first(_both_ways(problem.topology, members)).all():
         return "links that go both ways do not connect its ranks without a relay"
     return None
 

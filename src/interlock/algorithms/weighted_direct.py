@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from interlock.algorithms import direct
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import group_members, refuses_missing
+from interlock.algorithms.rounds import group_members
 from interlock.algorithms.tier_shares import cut_lines
 from interlock.algorithms.two_tier import Bytes, dependencies, group
 from interlock.collectives import CollectiveKind
@@ -96,15 +96,10 @@ def _after_sums(copies: NDArray[np.int64], sums: NDArray[np.int64]) -> tuple[NDA
     return of, on
 
 
-def refuses(problem: Problem) -> str | None:
-    """None wherever the topology itself routes every pair."""
-    return refuses_missing(problem) or direct.refuses(problem)
-
-
 ALGORITHM = Algorithm(
     "weighted-direct",
     "direct All-Reduce, owners by the rates of their ports (ours)",
-    refuses,
+    direct.refuses,
     weighted_direct,
     collectives=(CollectiveKind.ALL_REDUCE,),
 )
