@@ -14,10 +14,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.files import write_atomically
@@ -26,8 +25,10 @@ from interlock.ragged import Ragged
 from interlock.schedule.model import Pieces, Schedule, TaskRows
 from interlock.schedule.problem_columns import (
     Columns,
+    column_of,
     columns_of_problem,
     columns_of_slots,
+    entry,
     problem_from_columns,
     slots_of_columns,
 )
@@ -35,8 +36,6 @@ from interlock.schedule.slots import SlotSchedule
 from interlock.schedule.spec import check_form
 
 __all__ = ["SavedSchedule", "is_schedule_file", "read_schedule", "write_atomically", "write_schedule"]
-
-Kind = TypeVar("Kind")
 
 MAGIC = b"ILK\x00\x01\r\n\x1a"
 VERSION = 2
@@ -55,6 +54,7 @@ _COLUMN_DTYPES = {
     "exclusive": np.bool_,
     "order": np.int64,
 }
+_PIECE_DTYPES = {"offsets": np.int64, "item": np.int32, "offset": np.int64, "length": np.int64}
 _RAGGED = ("src", "dst", "path", "deps")
 _DTYPES = ("uint8", "uint16", "uint32", "int32", "int64", "float64", "bool")
 
@@ -86,7 +86,7 @@ def write_schedule(
     """Write a schedule, its rows or its slot table, and its problem, whole or not at all."""
     columns, described = columns_of_problem(problem)
     mine = columns_of_slots(schedule) if isinstance(schedule, SlotSchedule) else _columns_of_schedule(schedule)
-    columns = mine | {f"problem.{name}": column for name, column in columns.items()}
+    columns = mine | columns
     place, table = 0, []
     for name, column in columns.items():
         place = -(-place // ALIGNMENT) * ALIGNMENT
@@ -133,12 +133,10 @@ def read_schedule(path: str | os.PathLike[str]) -> SavedSchedule:
     file = Path(path)
     header, start = _read_header(file)
     columns = _read_columns(file, header, start)
-    described = _expect(header, "problem", dict)
-    mine = {name.removeprefix("problem."): c for name, c in columns.items() if name.startswith("problem.")}
-    problem = problem_from_columns(mine, described)
+    problem = problem_from_columns(columns, entry(header, "problem", dict))
     schedule: Schedule | SlotSchedule
     if "slots" in header:
-        schedule = slots_of_columns(columns, _expect(header, "slots", dict), problem)
+        schedule = slots_of_columns(columns, entry(header, "slots", dict), problem)
     else:
         schedule = _schedule_of_columns(columns)
         check_form(schedule, problem)
@@ -147,11 +145,11 @@ def read_schedule(path: str | os.PathLike[str]) -> SavedSchedule:
     return SavedSchedule(
         schedule,
         problem,
-        algorithm=_expect(header, "algorithm", str),
-        seed=_expect(header, "seed", int),
-        parameters=_expect(header, "parameters", dict),
-        version=_expect(header, "written_by", str),
-        reason=_expect({"reason": ""} | header, "reason", str),
+        algorithm=entry(header, "algorithm", str),
+        seed=entry(header, "seed", int),
+        parameters=entry(header, "parameters", dict),
+        version=entry(header, "written_by", str),
+        reason=entry({"reason": ""} | header, "reason", str),
     )
 
 
@@ -181,28 +179,23 @@ def _read_header(file: Path) -> tuple[dict[str, object], int]:
         header = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(f"{file}: its header is not JSON") from None
-    if not isinstance(header, dict) or header.get("version") not in (ORDERS_OF_LINKS_ONLY, VERSION):
-        raise InvalidInput(f"{file} has format version {_version(header)}; this program reads versions 1 and {VERSION}")
+    version = header.get("version") if isinstance(header, dict) else None
+    if version not in (ORDERS_OF_LINKS_ONLY, VERSION):
+        raise InvalidInput(f"{file} has format version {version}; this program reads versions 1 and {VERSION}")
     start = len(MAGIC) + 24 + length
     return header, start + -start % ALIGNMENT
 
 
-def _version(header: object) -> object:
-    return header.get("version") if isinstance(header, dict) else None
-
-
 def _read_columns(file: Path, header: dict[str, object], start: int) -> Columns:
-    table = _expect(header, "columns", list)
+    table = entry(header, "columns", list)
     if len(table) > MAX_COLUMNS:
         raise InvalidInput(f"{file} names {len(table)} columns; at most {MAX_COLUMNS} are read")
     size = file.stat().st_size
     columns: Columns = {}
     end = start
     for row in table:
-        if not isinstance(row, dict):
-            raise InvalidInput(f"{file}: a column is not a table")
-        name, dtype = _expect(row, "name", str), _expect(row, "dtype", str)
-        length, place = _expect(row, "length", int), _expect(row, "place", int)
+        name, dtype = (entry(row, key, str, "column") for key in ("name", "dtype"))
+        length, place = (entry(row, key, int, "column") for key in ("length", "place"))
         if dtype not in _DTYPES or name in columns:
             raise InvalidInput(f"{file}: column {name!r} has dtype {dtype!r} or is named twice")
         nbytes = length * np.dtype(dtype).itemsize
@@ -213,7 +206,7 @@ def _read_columns(file: Path, header: dict[str, object], start: int) -> Columns:
             columns[name] = np.zeros(0, dtype)
             continue
         mapped = np.memmap(file, mode="r", dtype=np.uint8, offset=start + place, shape=(nbytes,))
-        if _digest(mapped.data) != _expect(row, "digest", str):
+        if _digest(mapped.data) != entry(row, "digest", str, "column"):
             raise InvalidInput(f"{file} is corrupted: column {name!r} does not match its digest")
         if dtype == "bool" and int(mapped.max()) > 1:
             raise InvalidInput(f"{file}: column {name!r} holds values other than true and false")
@@ -228,43 +221,25 @@ def _columns_of_schedule(schedule: Schedule) -> Columns:
     for name in _RAGGED:
         ragged: Ragged = getattr(schedule, name)
         made |= {f"{name}.offsets": ragged.offsets, f"{name}.values": ragged.values}
-    pieces = schedule.pieces
-    made |= {"pieces.offsets": pieces.offsets, "pieces.item": pieces.item}
-    made |= {"pieces.offset": pieces.offset, "pieces.length": pieces.length}
+    made |= {f"pieces.{name}": getattr(schedule.pieces, name) for name in _PIECE_DTYPES}
     if schedule.tasks is not None:
         made |= {"task": schedule.tasks.task, "seconds": schedule.tasks.seconds}
     return made | {"barriers": schedule.barriers}
 
 
 def _schedule_of_columns(columns: Columns) -> Schedule:
-    def get(name: str, dtype: type[np.generic]) -> NDArray[Any]:
-        if name not in columns or columns[name].dtype != np.dtype(dtype):
-            raise InvalidInput(f"the schedule file lacks column {name!r} of type {np.dtype(dtype)}")
-        return columns[name]
-
-    def ragged(name: str) -> Ragged:
-        return Ragged(get(f"{name}.offsets", np.int64), get(f"{name}.values", np.int32))
-
-    offsets = get("pieces.offsets", np.int64)
-    if len(offsets) == 0 or any(len(get(f"{name}.offsets", np.int64)) == 0 for name in _RAGGED):
+    made: dict[str, Any] = {name: column_of(columns, name, dtype) for name, dtype in _COLUMN_DTYPES.items()}
+    for name in _RAGGED:
+        made[name] = Ragged(
+            column_of(columns, f"{name}.offsets", np.int64), column_of(columns, f"{name}.values", np.int32)
+        )
+    pieces = Pieces(*(column_of(columns, f"pieces.{name}", dtype) for name, dtype in _PIECE_DTYPES.items()))
+    if any(len(rows.offsets) == 0 for rows in (pieces, *(made[name] for name in _RAGGED))):
         raise InvalidInput("the schedule file has an offsets column without entries")
-    pieces = Pieces(
-        offsets,
-        get("pieces.item", np.int32),
-        get("pieces.offset", np.int64),
-        get("pieces.length", np.int64),
-    )
-    made: dict[str, Any] = {name: ragged(name) for name in _RAGGED}
-    made |= {name: get(name, dtype) for name, dtype in _COLUMN_DTYPES.items()}
-    tasks = TaskRows(get("task", np.int32), get("seconds", np.float64)) if "task" in columns else None
-    return Schedule(**made, pieces=pieces, barriers=get("barriers", np.int32), tasks=tasks)
-
-
-def _expect(table: Mapping[str, object], key: str, kind: type[Kind]) -> Kind:
-    value = table.get(key)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InvalidInput(f"the schedule file's header lacks {key!r} of type {kind.__name__}")
-    return value
+    tasks = None
+    if "task" in columns:
+        tasks = TaskRows(column_of(columns, "task", np.int32), column_of(columns, "seconds", np.float64))
+    return Schedule(**made, pieces=pieces, barriers=column_of(columns, "barriers", np.int32), tasks=tasks)
 
 
 def _digest(data: bytes | memoryview) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.collectives import Collective, CollectiveKind
-from interlock.errors import InvalidInput, nearest
+from interlock.collectives import Collective, collective
+from interlock.errors import InvalidInput
 from interlock.problem import Items, Problem, RankSets, Step, StepTasks, demand_problem, task_problem
 from interlock.ragged import Ragged
 from interlock.schedule.slots import SlotSchedule, resting
@@ -22,72 +22,67 @@ from interlock.traffic import Demand, matrix
 
 __all__ = [
     "Columns",
-    "cluster_from_dict",
-    "cluster_to_dict",
+    "column_of",
     "columns_of_problem",
     "columns_of_slots",
-    "fabric_from_dict",
+    "entry",
     "problem_from_columns",
     "slots_of_columns",
 ]
 
-
+Columns = dict[str, NDArray[Any]]
 Made = TypeVar("Made")
 
+_TOPOLOGY_DTYPES: dict[str, Any] = {"node_kinds": np.uint8, **LINK_COLUMNS, **NODE_COLUMNS}
+ENTRIES_AT_ONCE = 1 << 26
+_CHUNK_DTYPES = {"item": np.int32, "offset": np.int64, "length": np.int64}
 _FAULTS: dict[str, type[NicFault] | type[MissingGpu]] = {"nic": NicFault, "missing-gpu": MissingGpu}
+_LISTED = ("nic_rates_bytes_per_s", "scale_up_rates_bytes_per_s")  # fields of a cluster that are tuples
 
 
-def cluster_to_dict(cluster: Cluster) -> dict[str, object]:
+def entry(table: object, key: str, kind: type[Made], of: str = "header") -> Made:
+    """What a table of the header says under a key; whole numbers are fractions too."""
+    value = table.get(key) if isinstance(table, Mapping) else None
+    is_one = isinstance(value, int | float if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+    if not is_one:
+        raise InvalidInput(f"the schedule file's {of} lacks {key!r} of type {kind.__name__}")
+    return value  # type: ignore[return-value]
+
+
+def column_of(columns: Columns, name: str, dtype: Any) -> NDArray[Any]:
+    """A column, if it is there and of that type."""
+    if name not in columns or columns[name].dtype != np.dtype(dtype):
+        raise InvalidInput(f"the schedule file lacks column {name!r} of type {np.dtype(dtype)}")
+    return columns[name]
+
+
+def _described_cluster(cluster: Cluster) -> dict[str, object]:
     """Every field by name, SI values; nested tables for the fabric and the faults."""
-    values = asdict(cluster)
-    values["faults"] = [_fault_to_dict(fault) for fault in cluster.faults]
-    return values
+    kinds = {made: name for name, made in _FAULTS.items()}
+    return asdict(cluster) | {"faults": [{"kind": kinds[type(fault)]} | asdict(fault) for fault in cluster.faults]}
 
 
-def cluster_from_dict(values: Mapping[str, object]) -> Cluster:
-    """The inverse; refuses unknown names and wrong types."""
-    known = {field.name for field in fields(Cluster)}
-    for key in values:
-        if key not in known:
-            raise InvalidInput(f"unknown cluster field {key!r}; {nearest(key, known)}")
-    made = dict(values)
-    if "fabric" in made:
-        made["fabric"] = fabric_from_dict(made["fabric"])
-    if "faults" in made:
-        made["faults"] = _faults(made["faults"])
-    if "nic_rates_bytes_per_s" in made:
-        made["nic_rates_bytes_per_s"] = _rate_lists(made["nic_rates_bytes_per_s"])
-    if isinstance(made.get("scale_up_rates_bytes_per_s"), list):
-        made["scale_up_rates_bytes_per_s"] = tuple(made["scale_up_rates_bytes_per_s"])  # type: ignore[arg-type]
+def _cluster(described: dict[str, object]) -> Cluster:
+    made = described | {name: _tuples(described[name]) for name in _LISTED if name in described}
+    if "fabric" in described:
+        made["fabric"] = _record(Fabric, described["fabric"], "fabric")
+    if "faults" in described:
+        made["faults"] = tuple(_fault(fault) for fault in entry(described, "faults", list, "cluster"))
     return _record(Cluster, made, "cluster")
 
 
-def fabric_from_dict(values: object) -> Fabric:
-    """A fabric from its fields by name; refuses unknown names and wrong types."""
-    return _record(Fabric, values, "fabric")
+def _tuples(value: object) -> object:
+    """A list, perhaps of lists, as a tuple."""
+    if not isinstance(value, list):
+        return value
+    return tuple(tuple(each) if isinstance(each, list) else each for each in value)
 
 
-def _fault_to_dict(fault: Fault) -> dict[str, object]:
-    kind = next(name for name, made in _FAULTS.items() if isinstance(fault, made))
-    return {"kind": kind} | asdict(fault)
-
-
-def _rate_lists(values: object) -> tuple[tuple[float, ...], ...]:
-    if not isinstance(values, list | tuple) or not all(isinstance(nics, list | tuple) for nics in values):
-        raise InvalidInput("nic_rates_bytes_per_s must be a list of lists: the rate of every NIC of each GPU")
-    return tuple(tuple(nics) for nics in values)
-
-
-def _faults(values: object) -> tuple[Fault, ...]:
-    if not isinstance(values, list | tuple) or len(values) > 65_536:
-        raise InvalidInput("faults must be a list of tables")
-    made: list[Fault] = []
-    for value in values:
-        kind = value.get("kind") if isinstance(value, Mapping) else None
-        if kind not in _FAULTS:
-            raise InvalidInput(f"fault kind={kind!r} is not one of {', '.join(_FAULTS)}")
-        made.append(_record(_FAULTS[kind], {k: v for k, v in value.items() if k != "kind"}, "fault"))
-    return tuple(made)
+def _fault(described: object) -> Fault:
+    kind = entry(described, "kind", str, "fault")
+    if kind not in _FAULTS:
+        raise InvalidInput(f"fault kind={kind!r} is not one of {', '.join(_FAULTS)}")
+    return _record(_FAULTS[kind], {k: v for k, v in described.items() if k != "kind"}, "fault")  # type: ignore[attr-defined]
 
 
 def _record(kind: type[Made], values: object, name: str) -> Made:
@@ -103,23 +98,16 @@ def _record(kind: type[Made], values: object, name: str) -> Made:
         raise InvalidInput(f"{name}: {error}") from None
 
 
-Columns = dict[str, NDArray[Any]]
-
-_TOPOLOGY_DTYPES: dict[str, Any] = {"node_kinds": np.uint8, **LINK_COLUMNS, **NODE_COLUMNS}
-ENTRIES_AT_ONCE = 1 << 26
-_DTYPES = {"item": np.int32, "offset": np.int64, "length": np.int64}
-
-
 def columns_of_problem(problem: Problem) -> tuple[Columns, dict[str, object]]:
     """Large things as columns, small ones as plain values."""
     columns: Columns = {}
     described: dict[str, object] = {}
     if problem.cluster is not None:
-        described["cluster"] = cluster_to_dict(problem.cluster)
+        described["cluster"] = _described_cluster(problem.cluster)
     else:
         topology = problem.topology
         for name, dtype in _TOPOLOGY_DTYPES.items():
-            columns[f"topology.{name}"] = np.ascontiguousarray(getattr(topology, name), dtype)
+            columns[f"problem.topology.{name}"] = np.ascontiguousarray(getattr(topology, name), dtype)
         described["topology"] = {
             "name": topology.name,
             "num_ranks": topology.num_ranks,
@@ -135,12 +123,12 @@ def columns_of_problem(problem: Problem) -> tuple[Columns, dict[str, object]]:
             "tasks": [_described_task(problem.step, number) for number in range(len(problem.step.tasks))],
         }
     if problem.demand is not None:
-        columns["demand"] = problem.demand.bytes_matrix.reshape(-1)
+        columns["problem.demand"] = problem.demand.bytes_matrix.reshape(-1)
         described["demand"] = {"name": problem.demand.name, "seed": problem.demand.seed}
     else:
-        columns["items.size_bytes"] = problem.items.size_bytes
+        columns["problem.items.size_bytes"] = problem.items.size_bytes
         for name in ("contributors", "destinations"):
-            columns |= _columns_of_sets(getattr(problem.items, name), f"items.{name}")
+            columns |= _columns_of_sets(getattr(problem.items, name), f"problem.items.{name}")
     return columns, described
 
 
@@ -148,25 +136,26 @@ def problem_from_columns(columns: Columns, described: Mapping[str, object]) -> P
     """The inverse; everything is checked as if a user had typed it."""
     cluster: Cluster | None = None
     if "cluster" in described:
-        cluster = cluster_from_dict(_table(described, "cluster"))
+        cluster = _cluster(entry(described, "cluster", dict))
         topology = cluster.topology
     else:
-        fabric = fabric_from_dict(described["fabric"]) if "fabric" in described else Fabric()
-        topology = _topology(columns, _table(described, "topology"), fabric)
-    collective = _collective(_table(described, "collective")) if "collective" in described else None
+        fabric = _record(Fabric, described["fabric"], "fabric") if "fabric" in described else Fabric()
+        topology = _topology(columns, entry(described, "topology", dict), fabric)
     if "demand" in described:
-        demand = _demand(columns, _table(described, "demand"), topology.num_ranks)
+        demand = _demand(columns, entry(described, "demand", dict), topology.num_ranks)
         return demand_problem(topology if cluster is None else cluster, demand)
-    sizes = _column(columns, "items.size_bytes", np.int64)
+    sizes = column_of(columns, "problem.items.size_bytes", np.int64)
     if len(sizes) and int(sizes.min()) < 1:
         raise InvalidInput("the file's problem has an item of no bytes")
-    sets = [
-        _sets(columns, f"items.{name}", len(sizes), topology.num_ranks) for name in ("contributors", "destinations")
-    ]
-    items = Items(sizes, *sets)
+    ends = (
+        _sets(columns, f"problem.items.{name}", len(sizes), topology.num_ranks)
+        for name in ("contributors", "destinations")
+    )
+    items = Items(sizes, *ends)
     if "step" in described:
-        return _step(items, cluster, _table(described, "step"))
-    return Problem(topology, items, cluster=cluster, collective=collective)
+        return _step(items, cluster, entry(described, "step", dict))
+    wanted = _collective(entry(described, "collective", dict)) if "collective" in described else None
+    return Problem(topology, items, cluster=cluster, collective=wanted)
 
 
 def _described_task(step: StepTasks, number: int) -> dict[str, object]:
@@ -189,33 +178,25 @@ def _step(items: Items, cluster: Cluster | None, described: Mapping[str, object]
     """The step that a file describes, made anew; the items of its demands are in the file, and must be its own."""
     if cluster is None:
         raise InvalidInput("the file's step is on no cluster")
-    name, listed = described.get("name"), described.get("tasks")
-    if not isinstance(name, str) or not isinstance(listed, list):
-        raise InvalidInput("the file's step lacks a name or tasks")
-    step, place = Step(cluster, name), 0
-    for said in listed:
-        title, after = (said.get("name"), said.get("after")) if isinstance(said, dict) else (None, None)
-        ready_s = said.get("ready_s") if isinstance(said, dict) else None
-        if not isinstance(title, str) or not isinstance(after, list) or not isinstance(ready_s, float | int):
-            raise InvalidInput("a task of the file's step lacks a name, after or ready_s")
+    step, place = Step(cluster, entry(described, "name", str, "step")), 0
+    for said in entry(described, "tasks", list, "step"):
+        title = entry(said, "name", str, "task")
+        of = f"task {title!r}"
+        when: dict[str, Any] = {"after": entry(said, "after", list, of), "ready": entry(said, "ready_s", float, of)}
         if "demand" in said:
-            table = _table(said, "demand")
-            count = table.get("items")
-            if not isinstance(count, int) or not 0 <= count <= len(items) - place:
-                raise InvalidInput(
-                    f"task {title!r} of the file's step names {count!r} items; it has {len(items)} in all"
-                )
+            table = entry(said, "demand", dict, of)
+            count = entry(table, "items", int, of)
+            if not 0 <= count <= len(items) - place:
+                raise InvalidInput(f"{of} of the file's step names {count} items; it has {len(items)} in all")
             mine = np.arange(place, place + count)
             what: Demand | Collective = _demand_of_items(items, mine, cluster.num_ranks, table)
         elif "collective" in said:
-            what = _collective(_table(said, "collective"))
+            what = _collective(entry(said, "collective", dict, of))
         else:
-            seconds, ranks, alone = (said.get(key) for key in ("seconds", "ranks", "alone"))
-            if not isinstance(seconds, float | int) or not isinstance(ranks, list) or not isinstance(alone, bool):
-                raise InvalidInput(f"task {title!r} of the file's step is neither a move nor computation")
-            step.compute(title, seconds, ranks=ranks, after=after, ready=ready_s, alone=alone)
+            seconds, ranks = entry(said, "seconds", float, of), entry(said, "ranks", list, of)
+            step.compute(title, seconds, ranks=ranks, alone=entry(said, "alone", bool, of), **when)
             continue
-        step.move(title, what, after=after, ready=ready_s)
+        step.move(title, what, **when)
         place += len(task_problem(cluster, step.tasks[-1]).items)
     problem = step.problem()
     made = problem.items
@@ -244,18 +225,13 @@ def _columns_of_sets(sets: RankSets, name: str) -> Columns:
 
 def _sets(columns: Columns, name: str, num_items: int, num_ranks: int) -> RankSets:
     if f"{name}.shared" in columns:
-        ranks = _column(columns, f"{name}.shared", np.int32)
+        ranks = column_of(columns, f"{name}.shared", np.int32)
         made = RankSets.same(ranks, num_items)
         least = len(ranks)
     else:
-        offsets = _column(columns, f"{name}.offsets", np.int64)
-        ranks = _column(columns, f"{name}.values", np.int32)
-        if (
-            len(offsets) != num_items + 1
-            or offsets[0] != 0
-            or offsets[-1] != len(ranks)
-            or (np.diff(offsets) < 0).any()
-        ):
+        offsets, ranks = column_of(columns, f"{name}.offsets", np.int64), column_of(columns, f"{name}.values", np.int32)
+        spans = len(offsets) == num_items + 1 and offsets[0] == 0 and offsets[-1] == len(ranks)
+        if not spans or (np.diff(offsets) < 0).any():
             raise InvalidInput(f"{name}: offsets must rise from 0 to the number of values")
         made = RankSets.of(Ragged(offsets, ranks))
         least = int(np.diff(offsets).min(initial=1))
@@ -265,75 +241,45 @@ def _sets(columns: Columns, name: str, num_items: int, num_ranks: int) -> RankSe
 
 
 def _topology(columns: Columns, described: Mapping[str, object], fabric: Fabric) -> Topology:
-    made: dict[str, Any] = {n: _column(columns, f"topology.{n}", dtype) for n, dtype in _TOPOLOGY_DTYPES.items()}
-    links, nodes = len(made["link_src"]), len(made["node_kinds"])
-    for name, column in made.items():
-        want = nodes if name in NODE_COLUMNS else links
-        if len(column) != want:
-            raise InvalidInput(f"topology.{name} has {len(column)} entries; {want} are needed")
-    for name in ("bandwidth_bytes_per_s", "latency_s", "message_overhead_s"):
-        values = np.asarray(made[name], np.float64)
-        if not np.isfinite(values).all() or (values < 0).any() or (name.startswith("band") and (values <= 0).any()):
-            raise InvalidInput(f"topology.{name} must be finite and not negative; bandwidth must be above zero")
-    channel = np.asarray(made["channel"])
-    if links and (channel.min() < 0 or channel.max() >= links):
-        raise InvalidInput(f"topology.channel must name channels between 0 and {links - 1}")
-    num_ranks, title, overhead = (described.get(key) for key in ("num_ranks", "name", "stage_overhead_s"))
-    if not isinstance(num_ranks, int) or not isinstance(title, str) or not isinstance(overhead, int | float):
-        raise InvalidInput("the file's topology lacks num_ranks, name or stage_overhead_s")
-    if not 0.0 <= overhead <= 1e9:
-        raise InvalidInput(f"stage_overhead_s={overhead!r} must be at least zero seconds")
-    return Topology(name=title, num_ranks=num_ranks, stage_overhead_s=float(overhead), fabric=fabric, **made)
+    made: dict[str, Any] = {
+        n: column_of(columns, f"problem.topology.{n}", dtype) for n, dtype in _TOPOLOGY_DTYPES.items()
+    }
+    made["num_ranks"] = entry(described, "num_ranks", int, "topology")
+    made["stage_overhead_s"] = float(entry(described, "stage_overhead_s", float, "topology"))
+    if not 0.0 <= made["stage_overhead_s"] <= 1e9:
+        raise InvalidInput(f"stage_overhead_s={made['stage_overhead_s']!r} must be at least zero seconds")
+    return Topology(name=entry(described, "name", str, "topology"), fabric=fabric, **made)
 
 
 def _collective(described: Mapping[str, object]) -> Collective:
-    kind, size, group, root = (described.get(key) for key in ("kind", "size_bytes", "group", "root"))
-    if kind not in list(CollectiveKind) or not isinstance(size, int) or not isinstance(root, int) or size < 0:
-        raise InvalidInput(f"the file's collective {kind!r} of {size!r} bytes is not known")
-    if group is not None and not (isinstance(group, list) and all(isinstance(rank, int) for rank in group)):
-        raise InvalidInput("the file's collective has a group that is not a list of ranks")
-    return Collective(CollectiveKind(str(kind)), size, None if group is None else tuple(group), root)
+    kind, group = entry(described, "kind", str, "collective"), described.get("group")
+    size_bytes, root = (entry(described, key, int, "collective") for key in ("size_bytes", "root"))
+    return collective(kind, size_bytes, group, root)  # type: ignore[arg-type]
 
 
 def _demand(columns: Columns, described: Mapping[str, object], num_ranks: int) -> Demand:
-    flat = _column(columns, "demand", np.int64)
+    flat = column_of(columns, "problem.demand", np.int64)
     if len(flat) != num_ranks**2:
         raise InvalidInput(f"the file's demand has {len(flat)} entries; {num_ranks**2} are needed")
     return _named_demand(np.asarray(flat).reshape(num_ranks, num_ranks), described)
 
 
 def _named_demand(whole: NDArray[np.int64], described: Mapping[str, object]) -> Demand:
-    checked = matrix(whole)
-    name, seed = described.get("name"), described.get("seed")
-    if not isinstance(name, str) or not isinstance(seed, int | None):
-        raise InvalidInput("the file's demand lacks a name or has a seed that is not a whole number")
-    return Demand(checked.bytes_matrix, name, seed)
-
-
-def _column(columns: Columns, name: str, dtype: type[np.generic]) -> NDArray[Any]:
-    if name not in columns or columns[name].dtype != np.dtype(dtype):
-        raise InvalidInput(f"the schedule file lacks column 'problem.{name}' of type {np.dtype(dtype)}")
-    return columns[name]
-
-
-def _table(described: Mapping[str, object], key: str) -> Mapping[str, object]:
-    value = described.get(key)
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"the schedule file's header lacks a table {key!r}")
-    return value
+    name, seed = entry(described, "name", str, "demand"), described.get("seed")
+    return Demand(matrix(whole).bytes_matrix, name, None if seed is None else entry(described, "seed", int, "demand"))
 
 
 def columns_of_slots(schedule: SlotSchedule) -> Columns:
     """The chunks, and the table row by row."""
-    columns: Columns = {f"chunks.{name}": getattr(schedule.chunks, name).astype(t) for name, t in _DTYPES.items()}
+    columns: Columns = {f"chunks.{name}": getattr(schedule.chunks, name).astype(t) for name, t in _CHUNK_DTYPES.items()}
     return columns | {"table": np.ascontiguousarray(schedule.table).reshape(-1)}
 
 
 def slots_of_columns(columns: Columns, described: Mapping[str, object], problem: Problem) -> SlotSchedule:
     """The inverse; every chunk must exist and lie within its item. The table stays a memory map."""
-    num_slots, num_reducing = (described.get(key) for key in ("num_slots", "num_reducing"))
-    if not isinstance(num_slots, int) or not isinstance(num_reducing, int) or not 0 <= num_reducing <= num_slots:
-        raise InvalidInput("the schedule file's slots lack num_slots, or num_reducing between 0 and it")
+    num_slots, num_reducing = (entry(described, key, int, "slots") for key in ("num_slots", "num_reducing"))
+    if not 0 <= num_reducing <= num_slots:
+        raise InvalidInput(f"the schedule file has {num_slots} slots, {num_reducing} of them reducing (num_reducing)")
     chunks = _chunks(columns, problem)
     topology, table = problem.topology, columns.get("table")
     num_links = topology.num_links
@@ -351,14 +297,9 @@ def slots_of_columns(columns: Columns, described: Mapping[str, object], problem:
 
 
 def _chunks(columns: Columns, problem: Problem) -> Chunks:
-    found: dict[str, NDArray[Any]] = {}
-    for name, dtype in _DTYPES.items():
-        column = columns.get(f"chunks.{name}")
-        if column is None or column.dtype != dtype:
-            raise InvalidInput(f"the schedule file lacks column 'chunks.{name}' of type {np.dtype(dtype)}")
-        found[name] = column
-    chunks = Chunks(found["item"], found["offset"], found["length"])
-    if len({len(column) for column in found.values()}) != 1 or len(chunks) == 0:
+    found = [column_of(columns, f"chunks.{name}", dtype) for name, dtype in _CHUNK_DTYPES.items()]
+    chunks = Chunks(*found)
+    if len({len(each) for each in found}) != 1 or len(chunks) == 0:
         raise InvalidInput("the schedule file's chunks must have an item, an offset and a length each")
     if int(chunks.item.min()) < 0 or int(chunks.item.max()) >= len(problem.items):
         raise InvalidInput(f"the schedule file's chunks must be of items between 0 and {len(problem.items) - 1}")
