@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import InvalidInput
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, topological_order
 
 ROWS = st.lists(st.lists(st.integers(0, 1000), max_size=5), max_size=8)
 
@@ -44,3 +44,12 @@ def test_pairs_become_rows_in_order_each_value_once() -> None:
     rows = Ragged.from_pairs(np.array([2, 0, 2, 2, 0]), np.array([5, 1, 3, 5, 0]), 4)
     assert [row.tolist() for row in rows] == [[0, 1], [], [3, 5], []]
     assert len(Ragged.from_pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)) == 3
+
+
+def test_rows_stand_behind_what_they_name_and_otherwise_as_they_are() -> None:
+    assert topological_order(Ragged.from_lists([[2], [], [3], [], [0]])) == [1, 3, 2, 0, 4]
+    assert topological_order(Ragged.from_lists([[], [], []])) == [0, 1, 2]
+
+
+def test_rows_that_wait_in_a_circle_are_left_out() -> None:
+    assert topological_order(Ragged.from_lists([[1], [0], [], [2], [0]])) == [2, 3]

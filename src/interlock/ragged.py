@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 
-__all__ = ["Ragged", "before_in_group", "matches", "ranges", "run_starts"]
+__all__ = ["Ragged", "before_in_group", "matches", "ranges", "run_starts", "topological_order"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,3 +165,24 @@ def before_in_group(group: NDArray[np.integer], sizes: NDArray[np.int64] | None 
     before = np.empty(len(group), np.int64)
     before[order] = running - np.repeat(running[first], np.diff(np.append(first, len(group))))
     return before
+
+
+def topological_order(after: Ragged) -> list[int]:
+    """Rows, each behind the rows it names; of those that may come next, the first. Without those that wait in a circle.
+
+    >>> topological_order(Ragged.from_lists([[2], [], [3], [], [0]]))
+    [1, 3, 2, 0, 4]
+    """
+    followers = Ragged.grouped(after.values, after.row_of_value, len(after))
+    first, named_by = followers.offsets.tolist(), followers.values.tolist()
+    waits = after.counts.tolist()
+    ready = [row for row, count in enumerate(waits) if count == 0]
+    order: list[int] = []
+    while ready:
+        row = heapq.heappop(ready)
+        order.append(row)
+        for follower in named_by[first[row] : first[row + 1]]:
+            waits[follower] -= 1
+            if waits[follower] == 0:
+                heapq.heappush(ready, follower)
+    return order

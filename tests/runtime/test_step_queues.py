@@ -13,7 +13,7 @@ import interlock as il
 from interlock.execution import plan_step
 from interlock.planning import Plan
 from interlock.runtime import steps
-from interlock.runtime.steps import _actions, _in_order, _latest_here, _link_rates
+from interlock.runtime.steps import _actions, _latest_here, _link_rates
 from interlock.topology import NicFault
 
 pytestmark = pytest.mark.torch
@@ -28,11 +28,6 @@ def joint_plan() -> Plan:
     dispatch = step.move("dispatch", demand)
     step.move("combine", demand.transposed(), after=step.compute("experts", "50 us", after=dispatch))
     return plan_step(step, "joint")
-
-
-def test_rows_stand_behind_what_they_wait_for_and_otherwise_as_they_are() -> None:
-    assert _in_order([[2], [], [3], [], [0]]) == [1, 3, 2, 0, 4]
-    assert _in_order([[], [], []]) == [0, 1, 2]
 
 
 def test_a_lane_has_the_messages_of_one_task_peer_and_direction_each_once(joint_plan: Plan) -> None:

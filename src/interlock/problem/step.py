@@ -12,12 +12,12 @@ from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput, nearest
 from interlock.problem.lowering import collective_problem, demand_problem
 from interlock.problem.model import Items, Problem, RankSets, check_count
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, topological_order
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 from interlock.units import Quantity, parse_bytes, parse_seconds
 
-__all__ = ["MAX_TASKS", "Step", "StepTasks", "Task", "in_order", "step", "step_problem", "task_problem"]
+__all__ = ["MAX_TASKS", "Step", "StepTasks", "Task", "step", "step_problem", "task_problem"]
 
 MAX_TASKS = 4096
 MAX_NAME = 128
@@ -243,20 +243,7 @@ class StepTasks:
     @property
     def in_order(self) -> list[int]:
         """Numbers so that each task comes after all it is after; of those that may come next, the first given."""
-        return in_order([before.tolist() for before in self.after])
-
-
-def in_order(after: Sequence[Iterable[int]]) -> list[int]:
-    """Numbers so that each comes after all it is `after`; of those that may come next, the first."""
-    left = {number: set(before) for number, before in enumerate(after)}
-    ordered: list[int] = []
-    while left:
-        number = next(number for number, before in left.items() if not before)
-        ordered.append(number)
-        del left[number]
-        for waiting in left.values():
-            waiting.discard(number)
-    return ordered
+        return topological_order(self.after)
 
 
 def step_problem(cluster: Cluster, tasks: Sequence[Task], name: str = "step") -> Problem:
@@ -270,7 +257,7 @@ def step_problem(cluster: Cluster, tasks: Sequence[Task], name: str = "step") ->
                 known = [name for name in number_by_name if name != task.name]
                 raise InvalidInput(f"task {task.name!r}: after names {before[:MAX_NAME]!r}; {nearest(before, known)}")
     after = Ragged.from_lists([sorted(number_by_name[before] for before in task.after) for task in tasks])
-    _check_acyclic(tasks)
+    _check_acyclic(tasks, after)
     parts = [task_problem(cluster, task).items if task.is_move else None for task in tasks]
     first_item = np.cumsum([0] + [0 if part is None else len(part) for part in parts]).astype(np.int64)
     made = StepTasks(name, tuple(tasks), after, first_item)
@@ -299,27 +286,15 @@ def _joined(parts: Sequence[Items]) -> Items:
     )
 
 
-def _check_acyclic(tasks: Sequence[Task]) -> None:
+def _check_acyclic(tasks: Sequence[Task], after: Ragged) -> None:
     """Raise with the names of a circle, if there is one."""
-    left = {task.name: list(task.after) for task in tasks}
-    free = [name for name, before in left.items() if not before]
-    waiting = {name: len(before) for name, before in left.items()}
-    later: dict[str, list[str]] = {name: [] for name in left}
-    for name, before in left.items():
-        for each in before:
-            later[each].append(name)
-    for name in free:
-        for each in later[name]:
-            waiting[each] -= 1
-            if waiting[each] == 0:
-                free.append(each)
-    if len(free) == len(tasks):
-        return
-    name = next(name for name in left if waiting[name] > 0)
-    walk = [name]
-    while True:
-        name = next(before for before in left[name] if waiting[before] > 0)
+    going = {tasks[number].name for number in topological_order(after)}
+    waiting = {task.name: task.after for task in tasks if task.name not in going}
+    walk: list[str] = []
+    name = next(iter(waiting), None)
+    while name is not None:
         if name in walk:
             circle = [*walk[walk.index(name) :], name]
             raise InvalidInput(f"tasks wait for each other in a circle: {' after '.join(map(repr, circle[:8]))}")
         walk.append(name)
+        name = next(before for before in waiting[name] if before in waiting)

@@ -17,7 +17,6 @@ first message in that order that has not ended can always end, so no queue waits
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
 from collections import defaultdict, deque
@@ -33,6 +32,7 @@ import numpy as np
 
 from interlock.errors import InvalidInput, nearest
 from interlock.problem import Problem
+from interlock.ragged import Ragged, topological_order
 from interlock.runtime.buffers import combining
 from interlock.runtime.connections import Share, connect, open_connections, told_width
 from interlock.runtime.pacing import FULL
@@ -495,7 +495,7 @@ def _actions(schedule: Schedule, problem: Problem, rank: int) -> tuple[list[_Act
             actions.extend(made)
     ordered = _link_orders(schedule, problem)
     waits = [sorted({*deps.tolist(), *ordered.get(row, ())}) for row, deps in enumerate(schedule.deps)]
-    order = _in_order(waits)
+    order = topological_order(Ragged.from_lists(waits))
     latest = _latest_here(waits, order, of_row)
     for number, action in enumerate(actions):
         # A peer gets a notice of every receive. Those of messages that cannot come yet would hold up the ones that can.
@@ -532,25 +532,6 @@ def _is_kept_by_sender(before: _Action, after: _Action) -> bool:
     the link would idle until the sender has heard it: behind the receiver's own data, that takes longer than a message.
     """
     return before.peer == after.peer >= 0 and not before.sends and not after.sends
-
-
-def _in_order(waits: Sequence[Sequence[int]]) -> list[int]:
-    """Rows so that each stands behind those it waits for, otherwise as they are."""
-    left = [len(row) for row in waits]
-    later: list[list[int]] = [[] for _ in waits]
-    for row, earlier in enumerate(waits):
-        for before in earlier:
-            later[before].append(row)
-    ready = [row for row, count in enumerate(left) if count == 0]
-    order = []
-    while ready:
-        row = heapq.heappop(ready)
-        order.append(row)
-        for each in later[row]:
-            left[each] -= 1
-            if left[each] == 0:
-                heapq.heappush(ready, each)
-    return order
 
 
 def _link_orders(schedule: Schedule, problem: Problem) -> dict[int, set[int]]:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem
-from interlock.problem.step import in_order
-from interlock.ragged import Ragged
+from interlock.ragged import Ragged, topological_order
 from interlock.schedule import Kind, Phase, Pieces, Schedule, TaskRows, has_place
 
 __all__ = ["Part", "StepSchedule", "assemble_step", "permuted", "with_waits"]
@@ -131,7 +130,7 @@ def assemble_step(
     parts_of: dict[int, list[Part]] = {}
     for part in parts:
         parts_of.setdefault(part.task, []).append(part)
-    for number in in_order(after):
+    for number in topological_order(Ragged.from_lists(after)):
         task = step.tasks[number]
         starts = [row for each in after[number] for row in ends[each]]
         if task.ready_s > 0:

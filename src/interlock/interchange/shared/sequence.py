@@ -5,13 +5,13 @@ Every threadblock of an exported program follows this one order, which is why no
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
+from interlock.ragged import Ragged, topological_order
 from interlock.schedule import Schedule, follows
 from interlock.topology import Topology
 
@@ -53,32 +53,11 @@ def sequence_messages(schedule: Schedule, topology: Topology) -> Sequence:
     place[order] = np.arange(count)
     if (place[edge_from] < place[edge_to]).all():
         return Sequence(order, before, after, epoch)
-    return Sequence(_kahn(place, edge_from, edge_to, epoch), before, after, epoch)
-
-
-def _kahn(
-    place: NDArray[np.int64], edge_from: NDArray[np.int64], edge_to: NDArray[np.int64], epoch: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """Always the ready message of the first place."""
-    count = len(place)
-    by_source = np.argsort(edge_from, kind="stable")
-    followers = edge_to[by_source].tolist()
-    starts = np.searchsorted(edge_from[by_source], np.arange(count + 1)).tolist()
-    waiting = np.bincount(edge_to, minlength=count).tolist()
-    key = place.tolist()
-    ready = [(key[m], m) for m in range(count) if waiting[m] == 0]
-    heapq.heapify(ready)
-    order: list[int] = []
-    while ready:
-        _, message = heapq.heappop(ready)
-        order.append(message)
-        for follower in followers[starts[message] : starts[message + 1]]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heapq.heappush(ready, (key[follower], follower))
-    if len(order) != count or (np.diff(epoch[order]) < 0).any():
+    # Always the ready message of the first place.
+    ordered = order[topological_order(Ragged.grouped(place[edge_to], place[edge_from], count))]
+    if len(ordered) != count or (np.diff(epoch[ordered]) < 0).any():
         raise InvalidInput("the schedule's dependencies, link orders and barriers form a cycle; it cannot be exported")
-    return np.array(order, np.int64)
+    return Sequence(ordered, before, after, epoch)
 
 
 def executable_order(after: list[list[int]] | list[set[int]]) -> list[int]:
