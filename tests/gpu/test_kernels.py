@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.gpu.device import compile_kernel, missing
+from interlock.gpu.device import compile_kernel
 
 pathfinder = pytest.importorskip("cuda.pathfinder", reason="needs cuda-core (extra: gpu)")
 pytest.importorskip("cuda.core", reason="needs cuda-core (extra: gpu)")
@@ -30,8 +30,3 @@ def test_the_executor_compiles_for_every_element(architecture: str, tmp_path: Pa
         macros = (("ELEMENT", str(element)), ("OPERATION", str(operation)), ("SCOPE", f'"{scope}"'))
         assert len(compile_kernel("executor", architecture, macros).code) > 1000
     assert any(path.is_file() for path in (tmp_path / "interlock").rglob("*")), "nothing was kept on disk"
-
-
-def test_what_is_missing_is_said_in_one_sentence() -> None:
-    words = missing()
-    assert words is None or ("\n" not in words and words.strip())

@@ -155,8 +155,13 @@ def test_without_root_the_lab_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_impossible_labs_are_refused() -> None:
-    for arguments in ((0, 2, 1e6, 1e6), (64, 64, 1e6, 1e6), (2, 2, 1e6, 1e6, {4: 1e6}), (2, 2, 1e6, 1e6, {}, 1000)):
-        with pytest.raises(il.InvalidInput):
+    for arguments, says in (
+        ((0, 2, 1e6, 1e6), "servers=0 must be"),
+        ((64, 64, 1e6, 1e6), "servers=64 x gpus=64 is above"),
+        ((2, 2, 1e6, 1e6, {4: 1e6}), "NIC of rank 4: ranks go from 0 to 3"),
+        ((2, 2, 1e6, 1e6, {}, 1000), "port_queue_bytes=1000 must be at least"),
+    ):
+        with pytest.raises(il.InvalidInput, match=says):
             LabSpec(*arguments)  # type: ignore[arg-type]
 
 

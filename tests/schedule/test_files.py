@@ -166,57 +166,71 @@ def test_files_of_version_1_give_no_place_to_what_shares_its_links(tmp_path: Pat
 
 
 HOSTILE = {
-    "another version": _set("version", value=99),
-    "no version": _set("version", value=None),
-    "a column of objects": _column("size_bytes", dtype="object"),
-    "a column of strings": _column("size_bytes", dtype="S8"),
-    "a column of floats where integers belong": _column("size_bytes", dtype="float64"),
-    "a negative length": _column("size_bytes", length=-1),
-    "a length beyond the file": _column("size_bytes", length=2**40),
-    "a length beyond 64 bits": _column("size_bytes", length=2**70),
-    "a place beyond the file": _column("size_bytes", place=2**40),
-    "a negative place": _column("size_bytes", place=-64),
-    "a misaligned place": _column("size_bytes", place=3),
-    "one row too few": _column("stage", length=1),
-    "a length that is a word": _column("stage", length="many"),
-    "a digest that is no word": _column("stage", digest=5),
-    "a column named twice": _column("stage", name="slice"),
-    "a missing column": _drop("deps.values"),
-    "missing offsets": _drop("pieces.offsets"),
-    "a missing problem column": _drop("problem.demand"),
-    "no columns": _set("columns", value=[]),
-    "columns that are no list": _set("columns", value={"a": 1}),
-    "a column that is no table": _set("columns", value=[1]),
-    "too many columns": _set("columns", value=[{}] * 1000),
-    "no problem": _set("problem", value=None),
-    "a problem of words": _set("problem", value="all"),
-    "an unknown cluster field": _set("problem", "cluster", "warp", value=9),
-    "no servers": _set("problem", "cluster", "servers", value=0),
-    "servers that are a list": _set("problem", "cluster", "servers", value=[2]),
-    "a million servers": _set("problem", "cluster", "servers", value=10**6),
-    "zero bandwidth": _set("problem", "cluster", "scale_out_bandwidth_bytes_per_s", value=0.0),
-    "bandwidth of words": _set("problem", "cluster", "scale_out_bandwidth_bytes_per_s", value="fast"),
-    "infinite latency": _set("problem", "cluster", "scale_out_latency_s", value=1e300),
-    "an unknown fabric field": _set("problem", "cluster", "fabric", value={"ether": 1}),
-    "a fabric of words": _set("problem", "cluster", "fabric", value="ether"),
-    "an unknown fault": _set("problem", "cluster", "faults", value=[{"kind": "fire"}]),
-    "a fault outside the cluster": _set(
-        "problem", "cluster", "faults", value=[{"kind": "missing-gpu", "server": 9, "gpu": 0}]
+    "another version": (_set("version", value=99), "format version 99"),
+    "no version": (_set("version", value=None), "format version None"),
+    "a column of objects": (_column("size_bytes", dtype="object"), "dtype 'object'"),
+    "a column of strings": (_column("size_bytes", dtype="S8"), "dtype 'S8'"),
+    "a column of floats where integers belong": (
+        _column("size_bytes", dtype="float64"),
+        "lacks column 'size_bytes' of type int64",
     ),
-    "faults of words": _set("problem", "cluster", "faults", value="all"),
-    "a demand seed of words": _set("problem", "demand", "seed", value="x"),
-    "no algorithm": _set("algorithm", value=None),
-    "a seed of words": _set("seed", value="x"),
-    "parameters that are a list": _set("parameters", value=[]),
+    "a negative length": (_column("size_bytes", length=-1), "'size_bytes' would end at"),
+    "a length beyond the file": (_column("size_bytes", length=2**40), "'size_bytes' would end at"),
+    "a length beyond 64 bits": (_column("size_bytes", length=2**70), "'size_bytes' would end at byte 9444732965739290"),
+    "a place beyond the file": (_column("size_bytes", place=2**40), "'size_bytes' would end at"),
+    "a negative place": (_column("size_bytes", place=-64), "'size_bytes' would end at"),
+    "a misaligned place": (_column("size_bytes", place=3), "'size_bytes' would end at"),
+    "one row too few": (_column("stage", length=1), "'stage' does not match its digest"),
+    "a length that is a word": (_column("stage", length="many"), "lacks 'length' of type int"),
+    "a digest that is no word": (_column("stage", digest=5), "lacks 'digest' of type str"),
+    "a column named twice": (_column("stage", name="slice"), "'slice' has dtype 'int32' or is named twice"),
+    "a missing column": (_drop("deps.values"), "lacks column 'deps.values'"),
+    "missing offsets": (_drop("pieces.offsets"), "lacks column 'pieces.offsets'"),
+    "a missing problem column": (_drop("problem.demand"), "goes on after its last column"),
+    "no columns": (_set("columns", value=[]), "goes on after its last column"),
+    "columns that are no list": (_set("columns", value={"a": 1}), "lacks 'columns' of type list"),
+    "a column that is no table": (_set("columns", value=[1]), "column lacks 'name' of type str"),
+    "too many columns": (_set("columns", value=[{}] * 1000), "names 1000 columns; at most 64"),
+    "no problem": (_set("problem", value=None), "lacks 'problem' of type dict"),
+    "a problem of words": (_set("problem", value="all"), "lacks 'problem' of type dict"),
+    "an unknown cluster field": (_set("problem", "cluster", "warp", value=9), "'warp'"),
+    "no servers": (_set("problem", "cluster", "servers", value=0), "servers=0 must be"),
+    "servers that are a list": (_set("problem", "cluster", "servers", value=[2]), "servers=[2] must be"),
+    "a million servers": (_set("problem", "cluster", "servers", value=10**6), "servers=1000000 must be"),
+    "zero bandwidth": (
+        _set("problem", "cluster", "scale_out_bandwidth_bytes_per_s", value=0.0),
+        "scale_out_bandwidth_bytes_per_s=0.0 must be",
+    ),
+    "bandwidth of words": (
+        _set("problem", "cluster", "scale_out_bandwidth_bytes_per_s", value="fast"),
+        "scale_out_bandwidth_bytes_per_s='fast' must be",
+    ),
+    "infinite latency": (
+        _set("problem", "cluster", "scale_out_latency_s", value=1e300),
+        "scale_out_latency_s=1e+300 must be",
+    ),
+    "an unknown fabric field": (_set("problem", "cluster", "fabric", value={"ether": 1}), "'ether'"),
+    "a fabric of words": (_set("problem", "cluster", "fabric", value="ether"), "fabric must be a table"),
+    "an unknown fault": (_set("problem", "cluster", "faults", value=[{"kind": "fire"}]), "kind='fire' is not one of"),
+    "a fault outside the cluster": (
+        _set("problem", "cluster", "faults", value=[{"kind": "missing-gpu", "server": 9, "gpu": 0}]),
+        "server=9 must be below 2",
+    ),
+    "faults of words": (_set("problem", "cluster", "faults", value="all"), "lacks 'faults' of type list"),
+    "a demand seed of words": (_set("problem", "demand", "seed", value="x"), "lacks 'seed' of type int"),
+    "no algorithm": (_set("algorithm", value=None), "lacks 'algorithm' of type str"),
+    "a seed of words": (_set("seed", value="x"), "lacks 'seed' of type int"),
+    "parameters that are a list": (_set("parameters", value=[]), "lacks 'parameters' of type dict"),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_header_is_refused_in_one_sentence(saved: Path, name: str) -> None:
-    _rewrite(saved, HOSTILE[name])
+    change, says = HOSTILE[name]
+    _rewrite(saved, change)
     with pytest.raises(InterlockError) as caught:
         read_schedule(saved)
-    assert "\n" not in str(caught.value)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
 def _schedule_with(saved: Path, column: str, place: int, value: int) -> Path:
@@ -241,37 +255,36 @@ def _schedule_with(saved: Path, column: str, place: int, value: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("column", "value"),
+    ("column", "value", "says"),
     [
-        ("src", -1),
-        ("src", 10**6),
-        ("dst", -(2**31)),
-        ("deps", 10**6),
-        ("kind", 200),
-        ("phase", 77),
-        ("stage", -5),
-        ("slice", -1),
-        ("size_bytes", -1),
-        ("pieces.item", -3),
-        ("pieces.item", 10**6),
-        ("pieces.offset", -1),
-        ("pieces.offset", 2**62),
-        ("pieces.length", 0),
-        ("pieces.length", 2**62),
-        ("src.offsets", 5),
-        ("deps.offsets", -1),
-        ("pieces.offsets", 10**9),
-        ("exclusive", 1),
+        ("src", -1, "message 1: src names rank -1"),
+        ("src", 10**6, "message 1: src names rank 1000000"),
+        ("dst", -(2**31), "message 1: dst names rank -2147483648"),
+        ("deps", 10**6, "deps names message 1000000"),
+        ("kind", 200, "message 1: kind=200"),
+        ("phase", 77, "message 1: phase=77"),
+        ("stage", -5, "message 1: stage=-5"),
+        ("slice", -1, "message 1: slice=-1"),
+        ("size_bytes", -1, "message 1: size_bytes=-1"),
+        ("pieces.item", -3, "a piece names item -3"),
+        ("pieces.item", 10**6, r"a piece names item 0\.\.1000000"),
+        ("pieces.offset", -1, r"bytes -1\+\d+ do not lie inside item 1"),
+        ("pieces.offset", 2**62, r"bytes 4611686018427387904\+\d+ do not lie inside item 1"),
+        ("pieces.length", 0, r"bytes 0\+0 do not lie inside item 1"),
+        ("pieces.length", 2**62, r"bytes 0\+4611686018427387904 do not lie inside item 1"),
+        ("src.offsets", 5, "'src': offsets must rise"),
+        ("deps.offsets", -1, "'deps': offsets must rise"),
+        ("pieces.offsets", 10**9, "pieces must be listed message by message"),
     ],
 )
-def test_a_wrong_entry_is_refused_or_found_invalid(saved: Path, column: str, value: int) -> None:
-    path = _schedule_with(saved, column, 1, value)
-    if column == "exclusive":
-        back = read_schedule(path)
-        assert not check(back.schedule, back.problem).valid
-        return
-    with pytest.raises(InvalidInput):
-        read_schedule(path)
+def test_a_wrong_entry_is_refused(saved: Path, column: str, value: int, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        read_schedule(_schedule_with(saved, column, 1, value))
+
+
+def test_a_place_that_nobody_keeps_is_found_invalid(saved: Path) -> None:
+    back = read_schedule(_schedule_with(saved, "exclusive", 1, 1))
+    assert not check(back.schedule, back.problem).valid
 
 
 def test_a_header_longer_than_the_limit_is_not_written(tmp_path: Path, h200_2x4: il.Cluster) -> None:

@@ -106,9 +106,13 @@ def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violat
     The second value tells of a message that has no path and that the topology cannot route. Messages whose ends are not
     ranks, and multicasts and reductions without links, are left alone: the native check words them.
     """
-    for name in ("kind", "exclusive", "order"):
+    for name in ("kind", "exclusive", "order", "src", "dst", "path"):
         if (rows := len(getattr(schedule, name))) != schedule.num_messages:
             raise InvalidInput(f"{name} has {rows} rows; the schedule has {schedule.num_messages} messages")
+    for name in ("src", "dst", "path"):
+        sets: Ragged = getattr(schedule, name)
+        if sets.offsets[0] != 0 or sets.offsets[-1] != len(sets.values) or (np.diff(sets.offsets) < 0).any():
+            raise InvalidInput(f"{name}: offsets must rise from 0 to the number of values")
     routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
     is_single = (np.diff(schedule.src.offsets)[routed] == 1) & (np.diff(schedule.dst.offsets)[routed] == 1)
     if not len(routed) or not is_single.all():
