@@ -71,11 +71,11 @@ def test_rails_with_a_negligible_share_carry_nothing() -> None:
 def test_lines_are_cut_at_cache_lines_of_items() -> None:
     """Half of a line of 1000 + 600 bytes lies at 800, which is 32 bytes off 832 and 768: the later one."""
     cells = cut_lines(np.array([1000, 600]), np.zeros(2, np.int64), np.array([0.0, 0.5, 1.0]))
-    assert cells.item.tolist() == [0, 0, 1] and cells.cell.tolist() == [0, 1, 1]
-    assert cells.offset.tolist() == [0, 832, 0] and cells.length.tolist() == [832, 168, 600]
+    assert cells.chunks.item.tolist() == [0, 0, 1] and cells.cell.tolist() == [0, 1, 1]
+    assert cells.chunks.offset.tolist() == [0, 832, 0] and cells.chunks.length.tolist() == [832, 168, 600]
     several = cut_lines(np.array([256, 256, 512]), np.array([1, 0, 1]), np.array([0.0, 0.25, 1.0]))
-    assert several.line.tolist() == [0, 0, 1, 1, 1] and several.item.tolist() == [1, 1, 0, 0, 2]
-    assert several.length.tolist() == [64, 192, 192, 64, 512] and several.cell.tolist() == [0, 1, 0, 1, 1]
+    assert several.line.tolist() == [0, 0, 1, 1, 1] and several.chunks.item.tolist() == [1, 1, 0, 0, 2]
+    assert several.chunks.length.tolist() == [64, 192, 192, 64, 512] and several.cell.tolist() == [0, 1, 0, 1, 1]
 
 
 def test_values_that_come_twice_are_noticed() -> None:

@@ -211,11 +211,11 @@ def test_lines_are_cut_without_gaps_at_aligned_places(sizes: list[int], cells: i
     lines = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(sizes), max_size=len(sizes))))
     cut = cut_lines(np.array(sizes), lines, np.linspace(0.0, 1.0, cells + 1))
     for item, size in enumerate(sizes):
-        rows = np.flatnonzero(cut.item == item)
-        rows = rows[np.argsort(cut.offset[rows])]
-        assert cut.offset[rows][0] == 0 and cut.length[rows].sum() == size
-        assert (cut.offset[rows][1:] == np.cumsum(cut.length[rows])[:-1]).all()
-        assert (cut.offset[rows] % 64 == 0).all()
+        rows = np.flatnonzero(cut.chunks.item == item)
+        rows = rows[np.argsort(cut.chunks.offset[rows])]
+        assert cut.chunks.offset[rows][0] == 0 and cut.chunks.length[rows].sum() == size
+        assert (cut.chunks.offset[rows][1:] == np.cumsum(cut.chunks.length[rows])[:-1]).all()
+        assert (cut.chunks.offset[rows] % 64 == 0).all()
         assert (cut.line[rows] == lines[item]).all()
         assert (np.diff(cut.cell[rows]) >= 0).all()
 

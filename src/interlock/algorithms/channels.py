@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.rounds import Ids, Moves, Parts, group_members, schedule_turns
+from interlock.algorithms.rounds import Ids, Moves, group_members, schedule_turns
 from interlock.cost.predict import Link, best_blocks
 from interlock.problem import Problem
 from interlock.ragged import Ragged, run_starts
-from interlock.schedule import Schedule
+from interlock.schedule import Chunks, Schedule
 from interlock.topology import Cluster
 from interlock.topology.lowering import TwoTierRoutes
 
@@ -132,7 +132,7 @@ def _gate_shifts(servers: int, rails: int) -> list[int] | None:
 
 
 def schedule_channels(
-    problem: Problem, parts: Parts, moves: Moves, chain: Ids, *, orders_nics: bool = True
+    problem: Problem, parts: Chunks, moves: Moves, chain: Ids, *, orders_nics: bool = True
 ) -> Schedule:
     """Messages by round, chains (of a channel, say) apart; see `paced`."""
     return paced(problem, *schedule_turns(problem, parts, moves, chain), orders_nics=orders_nics)

@@ -25,7 +25,6 @@ from interlock.algorithms.ring import is_duplex, split_in_two
 from interlock.algorithms.rounds import (
     Ids,
     Moves,
-    Parts,
     cut_each,
     group_members,
     owned_parts,
@@ -35,7 +34,7 @@ from interlock.algorithms.rounds import (
 from interlock.collectives import CollectiveKind
 from interlock.errors import check_whole
 from interlock.problem import Problem
-from interlock.schedule import Schedule, empty_schedule
+from interlock.schedule import Chunks, Schedule, empty_schedule
 
 __all__ = ["ALGORITHM", "hierarchical"]
 
@@ -140,7 +139,7 @@ def _is_gate(problem: Problem, ranks: Ids) -> NDArray[np.bool_]:
     return np.array([unroutable(problem, line, np.roll(line, -1)) is None for line in ranks.T])
 
 
-def _cut_by_gates(owned: Parts, place: Ids, gates: Ids, slices: int) -> tuple[Parts, Ids, Ids, Ids]:
+def _cut_by_gates(owned: Chunks, place: Ids, gates: Ids, slices: int) -> tuple[Chunks, Ids, Ids, Ids]:
     """Shares cut into slices, those of places that are no gates into a slice for every gate.
 
     Also the share of each part, the number of its slice, and its gate.
@@ -150,9 +149,8 @@ def _cut_by_gates(owned: Parts, place: Ids, gates: Ids, slices: int) -> tuple[Pa
     share = np.flatnonzero(has_gate)[share]
     spread, of, turn = cut_each(owned.take(np.flatnonzero(~has_gate)), slices * len(gates))
     of = np.flatnonzero(~has_gate)[of]
-    names = ("item", "offset", "length")
     return (
-        Parts(*(np.concatenate([getattr(each, name) for each in (parts, spread)]) for name in names)),
+        Chunks.join([parts, spread]),
         np.concatenate([share, of]),
         np.concatenate([number, turn // len(gates)]),
         np.concatenate([place[share], gates[turn % len(gates)]]),

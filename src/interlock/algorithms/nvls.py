@@ -14,13 +14,13 @@ import numpy as np
 
 from interlock.algorithms.channels import MOST_MESSAGES, members_by_server, paced, scale_up_link
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import Ids, Parts, cut_each, group_members, owned_parts
+from interlock.algorithms.rounds import Ids, cut_each, group_members, owned_parts, schedule_rounds
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Link, best_blocks
 from interlock.errors import check_whole
 from interlock.problem import Problem
-from interlock.ragged import Ragged, run_starts
-from interlock.schedule import Chunks, Kind, Routes, Schedule, TransferSchedule, empty_schedule
+from interlock.ragged import Ragged
+from interlock.schedule import Chunks, Routes, Schedule, empty_schedule
 
 __all__ = ["ALGORITHM", "SwitchMoves", "nvls", "refuses_switch"]
 
@@ -48,22 +48,12 @@ class SwitchMoves:
         columns = np.broadcast_arrays(rounds, chain, len(self.routes) - 1, parts, adds)
         self.rows.append(tuple(np.asarray(column, np.int64).ravel() for column in columns))
 
-    def schedule(self, parts: Parts, *, orders_nics: bool = True) -> Schedule:
+    def schedule(self, parts: Chunks, *, orders_nics: bool = True) -> Schedule:
         """Parts that go the same way in the same round travel in one message."""
         round_, chain, route, part, adds = (np.concatenate(column) for column in zip(*self.rows, strict=True))
-        order = np.lexsort((part, route, chain, round_))
-        is_first = run_starts(round_[order], chain[order], route[order])
-        first = order[is_first]
-        made = TransferSchedule(
-            chunks=Chunks(parts.item.astype(np.int32), parts.offset, parts.length),
-            routes=Routes(*(Ragged.from_lists(list(column)) for column in zip(*self.routes, strict=True))),
-            route=route[order].astype(np.int32),
-            chunk=part[order].astype(np.int32),
-            message=(np.cumsum(is_first) - 1).astype(np.int32),
-            kind=np.where(adds[first], Kind.REDUCE, Kind.COPY).astype(np.uint8),
-            stage=np.zeros(len(first), np.int32),
-        )
-        return paced(self.problem, made.expand(), chain[first], orders_nics=orders_nics)
+        routes = Routes(*(Ragged.from_lists(list(column)) for column in zip(*self.routes, strict=True)))
+        made = schedule_rounds(parts, routes, round_, chain, route, part, adds)
+        return paced(self.problem, *made, orders_nics=orders_nics)
 
 
 def nvls(problem: Problem, *, seed: int = 0, slices: int | None = None) -> Schedule:

@@ -22,7 +22,7 @@ def relay(
     far: Bytes,
     carrier: NDArray[np.int32],
     *,
-    flows: NDArray[np.int64] | None = None,
+    flows: NDArray[np.integer] | None = None,
     in_turn: bool = False,
 ) -> Schedule:
     """Local traffic, then balance, wire and redistribution for the bytes in `far`.

@@ -26,7 +26,6 @@ from interlock.algorithms.registry import Algorithm
 from interlock.algorithms.rounds import (
     Ids,
     Moves,
-    Parts,
     cut_each,
     cut_evenly,
     group_members,
@@ -37,7 +36,7 @@ from interlock.collectives import CollectiveKind
 from interlock.cost.predict import best_blocks, narrowest_link
 from interlock.errors import check_whole
 from interlock.problem import Problem
-from interlock.schedule import Schedule, empty_schedule
+from interlock.schedule import Chunks, Schedule, empty_schedule
 
 __all__ = ["ALGORITHM", "around", "is_duplex", "ring", "split_in_two"]
 
@@ -102,14 +101,11 @@ def around(order: NDArray[np.int32], owner: Ids, forth: NDArray[np.bool_], *, re
     return Moves.of(np.arange(len(owner))[:, None], src, dst, step, reduces=reduces)
 
 
-def split_in_two(parts: Parts, owner: Ids) -> tuple[Parts, Ids, NDArray[np.bool_]]:
+def split_in_two(parts: Chunks, owner: Ids) -> tuple[Chunks, Ids, NDArray[np.bool_]]:
     """Both halves of every part, the owner of each, and which half goes forth; an odd byte goes forth."""
     back = parts.length // 2
-    halves = Parts(
-        np.concatenate([parts.item, parts.item]),
-        np.concatenate([parts.offset, parts.offset + parts.length - back]),
-        np.concatenate([parts.length - back, back]),
-    )
+    first = Chunks(parts.item, parts.offset, parts.length - back)
+    halves = Chunks.join([first, Chunks(parts.item, parts.offset + first.length, back)])
     forth = np.arange(len(halves)) < len(parts)
     some = np.flatnonzero(halves.length > 0)
     return halves.take(some), np.tile(owner, 2)[some], forth[some]
@@ -184,7 +180,7 @@ def _chain(problem: Problem, order: NDArray[np.int32], both_ways: bool, blocks: 
     return schedule_moves(problem, parts, moves)
 
 
-def _down_chains(problem: Problem, orders: list[NDArray[np.int32]], blocks: int) -> tuple[Parts, Moves, Ids]:
+def _down_chains(problem: Problem, orders: list[NDArray[np.int32]], blocks: int) -> tuple[Chunks, Moves, Ids]:
     """Blocks from the root to its successor and so on, or from its successor round to the root: parts, their moves,
     and the chain of each part."""
     assert problem.collective is not None

@@ -15,38 +15,22 @@ from numpy.typing import NDArray
 
 from interlock.errors import InvalidInput
 from interlock.problem import Problem
-from interlock.ragged import Ragged, matches, run_starts
-from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
+from interlock.ragged import Ragged, run_starts
+from interlock.schedule import Chunks, Kind, Routes, Schedule, TransferSchedule, check_rows, empty_schedule
 
 __all__ = [
     "Moves",
-    "Parts",
     "cut_each",
     "cut_evenly",
     "group_members",
     "owned_parts",
     "schedule_moves",
+    "schedule_rounds",
     "schedule_turns",
     "unroutable",
 ]
 
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Ranges of items that travel whole, in columns."""
-
-    item: Ids
-    offset: Ids
-    length: Ids
-
-    def __len__(self) -> int:
-        return len(self.item)
-
-    def take(self, which: Ids) -> Parts:
-        """The chosen parts."""
-        return Parts(self.item[which], self.offset[which], self.length[which])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,11 +73,11 @@ def group_members(problem: Problem) -> NDArray[np.int32]:
     return np.arange(problem.num_ranks, dtype=np.int32)
 
 
-def owned_parts(problem: Problem) -> tuple[Parts, Ids]:
+def owned_parts(problem: Problem) -> tuple[Chunks, Ids]:
     """Every item whole, and the place in the group that owns it: its origin, its destination, or for sums that all
     ranks receive the place by turns, in blocks of equal bytes."""
     items, members = problem.items, group_members(problem)
-    parts = Parts(np.arange(len(items)), np.zeros(len(items), np.int64), items.size_bytes)
+    parts = Chunks(np.arange(len(items), dtype=np.int32), np.zeros(len(items), np.int64), items.size_bytes)
     place = np.zeros(problem.num_ranks, np.int64)
     place[members] = np.arange(len(members))
     if items.contributors.is_single:
@@ -104,7 +88,7 @@ def owned_parts(problem: Problem) -> tuple[Parts, Ids]:
     return parts, before * len(members) // max(1, int(items.size_bytes.sum()))
 
 
-def cut_evenly(problem: Problem, count: int) -> tuple[Parts, Ids]:
+def cut_evenly(problem: Problem, count: int) -> tuple[Chunks, Ids]:
     """All bytes, item after item, cut into `count` blocks of nearly equal size: parts, and the block of each."""
     size = problem.items.size_bytes
     end = np.cumsum(size)
@@ -113,16 +97,16 @@ def cut_evenly(problem: Problem, count: int) -> tuple[Parts, Ids]:
     stops = np.unique(np.concatenate([end, edges[(edges > 0) & (edges < total)]]))
     starts = np.concatenate([[0], stops[:-1]]).astype(np.int64)
     item = np.searchsorted(end, starts, side="right")
-    parts = Parts(item, starts - (end[item] - size[item]), stops - starts)
+    parts = Chunks(item.astype(np.int32), starts - (end[item] - size[item]), stops - starts)
     return parts, np.searchsorted(edges, starts, side="right")
 
 
-def cut_each(parts: Parts, count: int) -> tuple[Parts, Ids, Ids]:
+def cut_each(parts: Chunks, count: int) -> tuple[Chunks, Ids, Ids]:
     """Every part cut into `count` of nearly equal size, without empty ones: the part and the number of each."""
     edges = parts.length[:, None] * np.arange(count + 1) // count
     part, number = np.nonzero(np.diff(edges, axis=1))
     start = edges[part, number]
-    return Parts(parts.item[part], parts.offset[part] + start, edges[part, number + 1] - start), part, number
+    return Chunks(parts.item[part], parts.offset[part] + start, edges[part, number + 1] - start), part, number
 
 
 def unroutable(problem: Problem, src: Ids, dst: Ids) -> str | None:
@@ -134,56 +118,37 @@ def unroutable(problem: Problem, src: Ids, dst: Ids) -> str | None:
     return None
 
 
-def schedule_moves(problem: Problem, parts: Parts, moves: Moves, turn: Ids | None = None) -> Schedule:
+def schedule_moves(problem: Problem, parts: Chunks, moves: Moves, turn: Ids | None = None) -> Schedule:
     """Messages by round; stages are rounds. `turn` of each move orders the messages of a round where they share links;
     moves of different turns travel apart."""
     return schedule_turns(problem, parts, moves, np.zeros(len(moves.part), np.int64) if turn is None else turn)[0]
 
 
-def schedule_turns(problem: Problem, parts: Parts, moves: Moves, turn: Ids) -> tuple[Schedule, Ids]:
+def schedule_turns(problem: Problem, parts: Chunks, moves: Moves, turn: Ids) -> tuple[Schedule, Ids]:
     """The same, and the turn of each message."""
     if len(moves.part) == 0:
         return empty_schedule(), turn
-    check_rows(len(moves.part))
-    ranks = problem.num_ranks
-    order = np.lexsort((moves.part, moves.reduces, moves.dst, moves.src, turn, moves.round))
-    part, src, dst = moves.part[order], moves.src[order], moves.dst[order]
-    round_, reduces, turn = moves.round[order], moves.reduces[order], turn[order]
-    is_first = run_starts(round_, src, dst, turn, reduces)
-    first = np.flatnonzero(is_first)
-    message = np.cumsum(is_first) - 1
-    kind = np.where(reduces[first], Kind.REDUCE, Kind.COPY).astype(np.uint8)
-    phase = np.where(reduces[first], Phase.REDUCE, Phase.SPREAD).astype(np.uint8)
-    length = parts.length[part]
-    sender, receiver = src[first].astype(np.int32), dst[first].astype(np.int32)
-    made = Schedule(
-        src=Ragged.single(sender),
-        dst=Ragged.single(receiver),
-        kind=kind,
-        phase=phase,
+    pairs, route = np.unique(moves.src * problem.num_ranks + moves.dst, return_inverse=True)
+    src, dst = (ends.astype(np.int32) for ends in np.divmod(pairs, problem.num_ranks))
+    routes = Routes(Ragged.single(src), Ragged.single(dst), problem.topology.routes(src, dst))
+    return schedule_rounds(parts, routes, moves.round, turn, route, moves.part, moves.reduces)
+
+
+def schedule_rounds(
+    parts: Chunks, routes: Routes, round_: Ids, turn: Ids, route: Ids, part: Ids, reduces: NDArray[np.generic]
+) -> tuple[Schedule, Ids]:
+    """Messages of the parts that take the same route in the same turn of a round, in that order; and their turns."""
+    check_rows(len(part))
+    order = np.lexsort((part, reduces, route, turn, round_))
+    is_first = run_starts(round_[order], turn[order], route[order], reduces[order])
+    first = order[is_first]
+    made = TransferSchedule(
+        chunks=parts,
+        routes=routes,
+        route=route[order].astype(np.int32),
+        chunk=part[order].astype(np.int32),
+        message=(np.cumsum(is_first) - 1).astype(np.int32),
+        kind=np.where(reduces[first], Kind.REDUCE, Kind.COPY).astype(np.uint8),
         stage=round_[first].astype(np.int32),
-        slice=np.zeros(len(first), np.int32),
-        size_bytes=np.add.reduceat(length, first),
-        path=problem.topology.routes(sender, receiver),
-        exclusive=np.ones(len(first), np.bool_),
-        order=np.arange(len(first), dtype=np.int64),
-        deps=_deliveries_before(part * ranks + src, part * ranks + dst, round_, reduces, message),
-        pieces=Pieces(
-            np.append(first, len(part)).astype(np.int64),
-            parts.item[part].astype(np.int32),
-            parts.offset[part],
-            length,
-        ),
     )
-    return made, turn[first]
-
-
-def _deliveries_before(needed: Ids, brought: Ids, round_: Ids, reduces: NDArray[np.bool_], message: Ids) -> Ragged:
-    """Each message's direct causes: the copy that brought a part to its sender, or all sums into it so far."""
-    cause, row = matches(brought, needed)
-    earlier = round_[cause] < round_[row]
-    row, cause = row[earlier], cause[earlier]
-    has_copy = np.zeros(len(needed), np.bool_)
-    has_copy[row[~reduces[cause]]] = True
-    kept = ~reduces[cause] | ~has_copy[row]
-    return Ragged.from_pairs(message[row[kept]], message[cause[kept]], int(message[-1]) + 1)
+    return made.expand(), turn[first]

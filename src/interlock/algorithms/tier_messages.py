@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.rounds import Ids, Parts
+from interlock.algorithms.rounds import Ids
 from interlock.problem import Problem
 from interlock.ragged import Ragged, ranges
-from interlock.schedule import Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
+from interlock.schedule import Chunks, Kind, Phase, Pieces, Schedule, check_rows, empty_schedule
 from interlock.topology.lowering import TwoTierRoutes
 
 __all__ = ["TierMoves", "Pass", "by_single", "schedule_parts"]
@@ -55,7 +55,7 @@ def by_single(moves: TierMoves, members: NDArray[np.bool_], width: int) -> TierM
 
 def schedule_parts(
     problem: Problem,
-    parts: Parts,
+    parts: Chunks,
     phases: Sequence[Pass],
     members: NDArray[np.bool_],
     *,
@@ -112,7 +112,7 @@ class _Rows:
     starts: NDArray[np.bool_]  # where a message begins
 
     @classmethod
-    def of(cls, parts: Parts, phases: Sequence[Pass], num_ranks: int, *, by_turn: bool) -> _Rows:
+    def of(cls, parts: Chunks, phases: Sequence[Pass], num_ranks: int, *, by_turn: bool) -> _Rows:
         tables = [(phase, moves) for phase, each in enumerate(phases) for moves in each.moves]
         part, near, far, turn, number = (
             np.concatenate([np.zeros(0, np.int64), *(getattr(moves, name) for _, moves in tables)])
@@ -179,14 +179,14 @@ def _ends_and_paths(
     return src, dst, Ragged(offsets, values)
 
 
-def _pieces(rows: _Rows, parts: Parts, first: Ids) -> Pieces:
+def _pieces(rows: _Rows, parts: Chunks, first: Ids) -> Pieces:
     """Parts of a message that follow each other in an item are one piece."""
     item, offset, length = parts.item[rows.part], parts.offset[rows.part], parts.length[rows.part]
     begins = rows.starts.copy()
     begins[1:] |= (item[1:] != item[:-1]) | (offset[1:] != offset[:-1] + length[:-1])
     heads = np.flatnonzero(begins)
     offsets = np.append(np.searchsorted(heads, first), len(heads)).astype(np.int64)
-    return Pieces(offsets, item[heads].astype(np.int32), offset[heads], np.add.reduceat(length, heads))
+    return Pieces(offsets, item[heads], offset[heads], np.add.reduceat(length, heads))
 
 
 def _dependencies(

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.schedule import Chunks
+
 __all__ = ["ALIGNMENT_BYTES", "Carriers", "Cells", "Shares", "carriers_of", "cut_lines"]
 
 ALIGNMENT_BYTES = 64  # cuts of an item lie at multiples of it, so that no element of a vector is torn
@@ -95,11 +97,9 @@ class Carriers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Ranges of items, in columns, with the cell of the line and the line that each lies in."""
+    """Chunks, with the cell of the line and the line that each lies in."""
 
-    item: Ids
-    offset: Ids
-    length: Ids
+    chunks: Chunks
     cell: Ids
     line: Ids
 
@@ -216,4 +216,5 @@ def cut_lines(size_bytes: NDArray[np.int64], line: Ids, edges: Floats) -> Cells:
     begin = np.concatenate([[0], stops[:-1]])
     item = np.searchsorted(ends, begin, side="right")
     number = np.searchsorted(cell_end.ravel(), begin, side="right")
-    return Cells(order[item], begin - starts[item], stops - begin, number % cell_end.shape[1], lines[item])
+    chunks = Chunks(order[item].astype(np.int32), begin - starts[item], stops - begin)
+    return Cells(chunks, number % cell_end.shape[1], lines[item])

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.rounds import Parts, group_members
+from interlock.algorithms.rounds import group_members
 from interlock.algorithms.tier_messages import Pass, TierMoves, by_single, schedule_parts
 from interlock.algorithms.tier_shares import ALIGNMENT_BYTES, Carriers, Shares, carriers_of, cut_lines
 from interlock.collectives import CollectiveKind
 from interlock.cost.predict import Tier, ramp, slices_s
 from interlock.problem import Problem
 from interlock.ragged import ranges
-from interlock.schedule import Kind, Schedule, empty_schedule
+from interlock.schedule import Chunks, Kind, Schedule, empty_schedule
 from interlock.topology import Cluster
 
 __all__ = ["ALGORITHM", "TierWay", "tiers"]
@@ -164,7 +164,7 @@ class Scene:
 class Placed:
     """Parts, where each begins (or ends, read backwards), and the tree of servers it takes."""
 
-    parts: Parts
+    parts: Chunks
     slice: Ids
     origin: Ids  # rank
     home: Ids  # place of its server
@@ -434,16 +434,15 @@ def _place(scene: Scene, way: TierWay) -> Placed:
     cells = cut_lines(items.size_bytes, line, edges)
     interval, number, owner = np.unravel_index(cells.cell, length.shape)
     carrier = shares.rank[interval, number]
-    parts = Parts(cells.item, cells.offset, cells.length)
     if origin is None:
         begins = carrier[np.arange(len(owner)), owner]
-        return Placed(parts, number, begins, owner, carrier, owner, begins)
-    home = scene.place_of(origin[cells.item])
+        return Placed(cells.chunks, number, begins, owner, carrier, owner, begins)
+    home = scene.place_of(origin[cells.chunks.item])
     tree = owner if weights.shape[2] > 1 else home
     if scene.kind in TO_ONE:
         tree = cells.line
     spreader = carrier[np.arange(len(home)), home]
-    placed = Placed(parts, number, origin[cells.item], home, carrier, tree, spreader)
+    placed = Placed(cells.chunks, number, origin[cells.chunks.item], home, carrier, tree, spreader)
     is_of_one = scene.kind in (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
     return _spread_by_peers(scene, placed) if is_of_one and not _switch_is_able(scene) else placed
 
@@ -466,7 +465,7 @@ def _spread_by_peers(scene: Scene, placed: Placed) -> Placed:
     spreader = np.where(count > 1, peers[place % len(peers)], placed.spreader[part])
     kept = end > begin
     part = part[kept]
-    parts = Parts(placed.parts.item[part], placed.parts.offset[part] + begin[kept], (end - begin)[kept])
+    parts = Chunks(placed.parts.item[part], placed.parts.offset[part] + begin[kept], (end - begin)[kept])
     columns = (placed.slice[part], placed.origin[part], placed.home[part], placed.carrier[part], placed.tree[part])
     return Placed(parts, *columns, spreader[kept])
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from interlock.algorithms.rounds import Ids, Moves, Parts, cut_evenly, schedule_moves, unroutable
+from interlock.algorithms.rounds import Ids, Moves, cut_evenly, schedule_moves, unroutable
 from interlock.cost.predict import best_blocks, narrowest_link
 from interlock.problem import Problem
-from interlock.schedule import Schedule, empty_schedule
+from interlock.schedule import Chunks, Schedule, empty_schedule
 
 __all__ = ["Tree", "along_trees", "moves_along", "unroutable_trees"]
 
@@ -61,7 +61,7 @@ def along_trees(problem: Problem, trees: Sequence[Tree], blocks: int | None) -> 
     return schedule_moves(problem, parts, moves, _turns(moves))
 
 
-def moves_along(problem: Problem, trees: Sequence[Tree], blocks: int) -> tuple[Parts, Moves, Ids]:
+def moves_along(problem: Problem, trees: Sequence[Tree], blocks: int) -> tuple[Chunks, Moves, Ids]:
     """Parts, how they move block after block, and the tree of each part."""
     assert problem.collective is not None
     goes_up, goes_down = problem.collective.reduces, problem.collective.spreads

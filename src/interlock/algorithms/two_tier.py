@@ -25,7 +25,7 @@ __all__ = [
 class Bytes:
     """Ranges of items, in columns, with where they come from and go to."""
 
-    item: NDArray[np.int64]
+    item: NDArray[np.integer]
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
     src: NDArray[np.int32]  # rank

@@ -44,7 +44,8 @@ def weighted_direct(problem: Problem, *, seed: int = 0, slices: int | None = Non
     number, owner = np.divmod(cells.cell, count)
     part, other = np.nonzero(owner[:, None] != np.arange(count))
     hub, leaf = members[owner[part]], members[other]
-    columns = cells.item[part], cells.offset[part], cells.length[part]
+    chunks = cells.chunks.take(part)
+    columns = chunks.item, chunks.offset, chunks.length
     sums = group(Bytes(*columns, leaf.astype(np.int32), hub.astype(np.int32)), leaf, hub, number[part])
     copies = group(Bytes(*columns, hub.astype(np.int32), leaf.astype(np.int32)), hub, leaf, number[part])
     return assemble(

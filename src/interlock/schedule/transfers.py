@@ -5,6 +5,7 @@ Everything else in the rows follows: a message waits for the messages that broug
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,18 @@ class Chunks:
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
 
+    @classmethod
+    def join(cls, several: Sequence[Chunks]) -> Chunks:
+        """All chunks of several tables."""
+        names = ("item", "offset", "length")
+        return cls(*(np.concatenate([getattr(each, name) for each in several]) for name in names))
+
     def __len__(self) -> int:
         return len(self.item)
+
+    def take(self, which: NDArray[np.integer]) -> Chunks:
+        """The chosen chunks."""
+        return Chunks(self.item[which], self.offset[which], self.length[which])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

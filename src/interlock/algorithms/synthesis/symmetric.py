@@ -96,9 +96,8 @@ def _rank_zero(goal: TreeGoal, quotient: Quotient, items: NDArray[np.int32], par
         return None
     chunks = cut(goal.size_bytes, parts)
     image = items.repeat(parts, axis=1) * np.int32(parts) + np.tile(np.arange(parts, dtype=np.int32), items.shape[1])
-    own = Chunks(chunks.item[image[0]], chunks.offset[image[0]], chunks.length[image[0]])
     ticks = quotient.arcs.ticks(8 * goal.num_moves * parts, float(goal.size_bytes.sum()) * goal.num_ranks)
-    return RankZero(ListScheduler(quotient.arcs, ticks, own), chunks, image, quotient)
+    return RankZero(ListScheduler(quotient.arcs, ticks, chunks.take(image[0])), chunks, image, quotient)
 
 
 def _trees(goal: TreeGoal, quotient: Quotient, budget: Budget) -> Iterator[Answer]:
