@@ -43,6 +43,7 @@ __all__ = [
     "problem_of",
     "row_of",
     "tolerance_of",
+    "unevenness_of",
 ]
 
 STEP_WAYS = ("serial", "concurrent", "joint")
@@ -510,6 +511,17 @@ def describe(problem: Problem) -> dict[str, object]:
     if problem.collective is not None:
         made |= {"collective": str(problem.collective.kind), "size_bytes": problem.collective.size_bytes}
     return made
+
+
+def unevenness_of(problem: Problem) -> dict[str, str]:
+    """How uneven the bytes are that a problem owes, by whose they are; none of a collective's, which are its own."""
+    if problem.demand is not None:
+        return {"traffic": problem.demand.unevenness.summary}
+    names: dict[str, list[str]] = {}
+    for task in () if problem.step is None else problem.step.tasks:
+        if isinstance(task.what, Demand):
+            names.setdefault(task.what.unevenness.summary, []).append(task.name)
+    return {f"traffic of {', '.join(tasks)}": words for words, tasks in names.items()}
 
 
 def _described(task: Task) -> dict[str, object]:

@@ -106,10 +106,29 @@ def test_a_sweep_says_it_for_every_load(tmp_path, capsys: pytest.CaptureFixture[
     assert next(line for line in lines if "uniform" in line).count("0.00, 1.00") == 2
 
 
-def test_a_schedule_of_bytes_says_it_too(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = str(tmp_path / "plan.ilk")
-    assert run(["plan", "--servers", "2", "--algorithm", "direct", "-o", file]) == 0
-    for command in ("simulate", "verify"):
-        capsys.readouterr()
-        assert run([command, file]) == 0
-        assert "ranks receive Gini 0." in " ".join(capsys.readouterr().out.split())
+FILES = {
+    "a demand": ["plan", "--servers", "2", "--algorithm", "direct"],
+    "a step": ["step", "deepseek-pair", "--algorithms", "serial"],
+}
+READ = {"simulate": [], "verify": [], "export": ["--to", "chrome-trace", "-o", "trace.json"]}
+
+
+def pairs_gini(printed: str) -> list[float]:
+    """Of each demand of a problem; what ranks receive differs in a step's file, which leaves out what stays."""
+    problem = json.loads(printed)["problem"]
+    held = [*problem.get("tasks", []), problem]
+    return [each["unevenness"]["pairs_gini"] for each in held if "unevenness" in each]
+
+
+@pytest.mark.parametrize("command", READ)
+@pytest.mark.parametrize("held", FILES)
+def test_commands_that_read_a_schedule_of_bytes_say_it_too(
+    held: str, command: str, tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([*FILES[held], "-o", "plan.ilk", "--json"]) == 0
+    drawn = pairs_gini(capsys.readouterr().out)
+    assert run([command, "plan.ilk", *READ[command]]) == 0
+    assert "ranks receive Gini 0." in " ".join(capsys.readouterr().out.split())
+    assert run([command, "plan.ilk", *READ[command], "--json"]) == 0
+    assert pairs_gini(capsys.readouterr().out) == drawn

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from interlock.cli.show import command_line, print_csv, print_json, print_table
-from interlock.comparison import BANDWIDTHS, describe, row_of, tolerance_of
+from interlock.comparison import BANDWIDTHS, describe, row_of, tolerance_of, unevenness_of
 from interlock.errors import InvalidInput
 from interlock.planning import Plan
 from interlock.units import format_bandwidth, format_bytes, format_seconds
@@ -45,7 +45,7 @@ def print_certificate(
         return 0 if row.valid else 1
     rows = [
         *([["chosen", plan.reason]] if plan.reason else []),
-        *([] if plan.problem.demand is None else [["traffic", plan.problem.demand.unevenness.summary]]),
+        *map(list, unevenness_of(plan.problem).items()),
         ["valid", "yes" if row.valid else "NO"],
         ["simulated time", format_seconds(row.makespan_s)],
         ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],

@@ -18,6 +18,7 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import print_json, print_table
+from interlock.comparison import describe, unevenness_of
 from interlock.errors import InvalidInput
 from interlock.exported import ExportedTime, time_after_export
 from interlock.interchange import FORMATS, ExportReport, get_format
@@ -73,11 +74,12 @@ def command(
     report = opened.plan.export(to, output, **options)
     times = time_after_export(opened.plan, report)
     if as_json:
-        print_json(_as_dict(report, times))
+        print_json({"problem": describe(opened.plan.problem)} | _as_dict(report, times))
     else:
         notes = [f"note: {text}" for text in (*opened.notes, *report.notes)]
         notes += [] if times is None else [str(times)]
-        print_table(f"{file} as {to}", ["", ""], _rows(report), notes)
+        traffic = map(list, unevenness_of(opened.plan.problem).items())
+        print_table(f"{file} as {to}", ["", ""], [*traffic, *_rows(report)], notes)
     outputs.say()
     say_written(*(path for path in report.files if path != output and output not in path.parents))
     return 0

@@ -20,7 +20,7 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import command_line, print_json, print_table
-from interlock.comparison import nccl_size
+from interlock.comparison import describe, nccl_size, unevenness_of
 from interlock.errors import InvalidInput
 from interlock.files import write_text
 from interlock.planning import Certificate
@@ -126,6 +126,7 @@ def _facts(
         "file": str(file),
         "format": schedule_file.format,
         "algorithm": schedule_file.plan.algorithm,
+        "problem": describe(schedule_file.plan.problem),
         "valid": None if schedule_file.cannot_tell(proof.valid) else proof.valid and not schedule_file.violations,
         "violations": [*schedule_file.violations, *proof.violations],
         "makespan_s": proof.makespan_s,
@@ -156,9 +157,8 @@ def _show(
     file: Path, schedule_file: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
 ) -> None:
     algbw, busbw = _bandwidths(schedule_file, proof)
-    demand = schedule_file.plan.problem.demand
     rows = [
-        *([] if demand is None else [["traffic", demand.unevenness.summary]]),
+        *map(list, unevenness_of(schedule_file.plan.problem).items()),
         ["valid", schedule_file.verdict(proof.valid)[0]],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],

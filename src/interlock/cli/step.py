@@ -86,7 +86,7 @@ def compare_ways(
     step: Step, algorithms: str, outputs: Outputs, output: Path | None, page: Path | None, as_json: bool
 ) -> int:
     """Plan a step in each way, keep the best, and show all of them."""
-    from interlock.comparison import compare_step, describe
+    from interlock.comparison import compare_step, describe, unevenness_of
 
     ways = [name.strip() for name in algorithms.split(",")]
     with progress_of(len(ways), "planning") as show:
@@ -115,22 +115,11 @@ def compare_ways(
         ends = ["the step", *(format_seconds(row.makespan_s) for row in made.results)]
         valid = ["valid", *("yes" if row.valid else "NO" for row in made.results)]
         notes = [f"No plan ends before {format_seconds(best.bound.seconds)}: {best.bound.binds}.", best.reason]
-        notes += [f"Traffic of {', '.join(names)}: {words}." for words, names in _traffic(step).items()]
+        notes += [f"T{whose[1:]}: {words}." for whose, words in unevenness_of(made.problem).items()]
         header = ["task ends at", *(plan.algorithm for plan in made.plans)]
         print_table(f"{made.problem.name} (simulated)", header, [*rows, ends, over, valid], notes)
     outputs.say()
     return 0 if all(row.valid for row in made.results) else 1
-
-
-def _traffic(step: Step) -> dict[str, list[str]]:
-    """Moves of demands by how uneven they are."""
-    from interlock.traffic import Demand
-
-    names: dict[str, list[str]] = {}
-    for task in step.tasks:
-        if isinstance(task.what, Demand):
-            names.setdefault(task.what.unevenness.summary, []).append(task.name)
-    return names
 
 
 def _list_presets(presets: dict[str, str], as_json: bool) -> int:

@@ -13,7 +13,7 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import print_json, print_table
-from interlock.comparison import nccl_size
+from interlock.comparison import describe, nccl_size, unevenness_of
 from interlock.units import format_bytes
 
 __all__ = ["command"]
@@ -52,6 +52,7 @@ def command(
                 "file": str(file),
                 "format": opened.format,
                 "algorithm": opened.plan.algorithm,
+                "problem": describe(opened.plan.problem),
                 "valid": None if code == 3 else code == 0,
                 "violations": violations,
                 "size_bytes": size_bytes,
@@ -61,9 +62,8 @@ def command(
             }
         )
         return code
-    bytes_owed = opened.plan.problem.demand
     rows = [
-        *([] if bytes_owed is None else [["traffic", bytes_owed.unevenness.summary]]),
+        *map(list, unevenness_of(opened.plan.problem).items()),
         ["valid", verdict],
         ["format", opened.format],
         ["messages", str(schedule.num_messages)],
