@@ -29,7 +29,7 @@ class Status(StrEnum):
     BEATEN = "beaten"  # ours, doing the same job, takes less
     FITTED = "fitted"  # within the slack, but constants were chosen for this very figure
     NOT_REACHED = "not reached"
-    NOT_COMPARABLE = "not comparable"  # what was run for the published figure is not known to us
+    NOT_COMPARABLE = "not comparable"  # nothing of ours does the job that the published figure is of
 
 
 class Source(StrEnum):
@@ -43,7 +43,7 @@ class Source(StrEnum):
 class Constants(StrEnum):
     """How the constants behind our figure came about."""
 
-    DATA_SHEET = "data sheet"  # rates and costs of the hardware; nothing fitted
+    PROBLEM = "of the problem"  # rates and costs that the published figure is of too
     OTHER = "fitted elsewhere"  # to figures of the same source, not to this one
     THIS = "fitted to this"
     MODEL = "of the model"  # `origins` says which of them were published, fitted, measured and assumed
@@ -100,8 +100,8 @@ class Claim:
     ours: float
     unit: str
     status: Status
-    slack: float | None = None  # as a share of the published figure; None: nothing is compared
-    constants: Constants = Constants.DATA_SHEET
+    slack: float | None = None  # a share of the published figure, in a speed-up of what it has above 1; None: no figure
+    constants: Constants = Constants.PROBLEM
     source: Source = Source.PAPER
     note: str = ""  # how ours was made, and why it differs where it does
     origins: dict[str, list[str]] = field(default_factory=dict)  # constants of a model by where they come from
@@ -117,7 +117,7 @@ class Claim:
         verdict: ClaimVerdict,
         slack: float,
         *notes: str,
-        constants: Constants = Constants.DATA_SHEET,
+        constants: Constants = Constants.PROBLEM,
         origins: dict[str, list[str]] | None = None,
     ) -> Claim:
         """A figure, ours and the verdict on them; notes are joined, without empty ones."""
@@ -158,24 +158,43 @@ class Claim:
         return "-" if self.slack is None else f"{100 * self.slack:.0f} %"
 
 
-def judge(ours: float, published: Published, slack: float, *, fitted: bool = False) -> ClaimVerdict:
+def judge(
+    ours: float, published: Published, slack: float, *, fitted: bool = False, is_lead: bool = False
+) -> ClaimVerdict:
     """Reproduced (or fitted) inside the published band widened by `slack`, else not reached; on either side.
+
+    A lead is a speed-up, which claims no more than what it has above 1: the slack is a share of that.
 
     >>> judge(1.25, Published(1.2, 1.3), 0.1).status, judge(2.0, Published(1.2, 1.3), 0.1).why
     (<Status.REPRODUCED: 'reproduced'>, 'ours is 54 % above')
+    >>> judge(1.4, Published(1.2, 1.3), 0.1, is_lead=True).why
+    'what ours has above 1 is 33 % more'
     """
-    if published.low * (1 - slack) <= ours <= published.high * (1 + slack):
+    none = 1.0 if is_lead else 0.0
+    low, high = published.low - none, published.high - none
+    if low * (1 - slack) <= ours - none <= high * (1 + slack):
         return ClaimVerdict(Status.FITTED if fitted else Status.REPRODUCED)
-    edge, side = (published.low, "below") if ours < published.low else (published.high, "above")
-    return ClaimVerdict(Status.NOT_REACHED, f"ours is {100 * abs(ours / edge - 1):.0f} % {side}")
+    is_below = ours - none < low
+    away = 100 * abs((ours - none) / (low if is_below else high) - 1)
+    if is_lead:
+        return ClaimVerdict(
+            Status.NOT_REACHED, f"what ours has above 1 is {away:.0f} % {'less' if is_below else 'more'}"
+        )
+    return ClaimVerdict(Status.NOT_REACHED, f"ours is {away:.0f} % {'below' if is_below else 'above'}")
 
 
 def judge_together(
-    names: Sequence[str], ours: Sequence[float], published: Sequence[Published], slack: float, fitted: Sequence[bool]
+    names: Sequence[str],
+    ours: Sequence[float],
+    published: Sequence[Published],
+    slack: float,
+    fitted: Sequence[bool],
+    *,
+    are_leads: bool = False,
 ) -> list[ClaimVerdict]:
     """Verdicts on systems that were run against each other: none is reproduced whose place among them is reversed.
 
-    Systems whose published bands overlap have no order.
+    Systems whose published bands overlap have no order. Leads are those of one system over each of these.
 
     >>> low, high = Published.figure(58.0), Published.figure(60.0)
     >>> [v.why for v in judge_together(["A", "B"], [66.0, 65.0], [low, high], 0.15, [False, False])]
@@ -183,7 +202,7 @@ def judge_together(
     """
     made = []
     for i, value in enumerate(ours):
-        verdict = judge(value, published[i], slack, fitted=fitted[i])
+        verdict = judge(value, published[i], slack, fitted=fitted[i], is_lead=are_leads)
         for j in range(len(ours)):
             below, above = (i, j) if published[i].high < published[j].low else (j, i)
             if published[below].high < published[above].low and ours[below] > ours[above]:

@@ -66,6 +66,7 @@ def _totals(claims: Sequence[Claim]) -> str:
     badges = " ".join(f"{_badge(status)} {count}" for status, count in counts(claims).items() if count)
     words = (
         "Ours are simulated or modelled, never the paper's hardware, unless a note says measured. "
+        "Slack is a share of the published figure; of a speed-up, of what it has above 1. "
         "Deviations stand under the claim."
     )
     return f"<p>{badges}</p><p class='note'>{words}</p>"

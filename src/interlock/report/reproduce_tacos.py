@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
-from interlock.collectives import Collective, all_gather, all_reduce
+from interlock.collectives import Collective, all_gather, all_reduce, reduce_scatter
+from interlock.cost import lower_bound
 from interlock.planning import Plan, synthesize
+from interlock.problem import collective_problem
 from interlock.report.claims import Claim, ClaimVerdict, Constants, Published, Source, faster_than, judge
-from interlock.topology import Topology, hypercube, mesh, torus
+from interlock.topology import Topology, dgx1, dragonfly, hypercube, mesh, rfs, switch, torus
 
 __all__ = ["claims"]
 
@@ -40,9 +42,8 @@ def claims(quick: bool = True) -> list[Claim]:
         library_us, library_s = (Published.figure(value, Source.MEASURED) for value in (their_us, their_s))
         ours_us = _makespan_s(plan) * 1e6
         claim = f"All-Gather 1 GiB on {name}, time"
-        made.append(
-            _row(f"{claim} of `guided` (ours)", library_us, ours_us, "us", faster_than(ours_us, library_us, 0.01), 0.01)
-        )
+        verdict = faster_than(ours_us, library_us, 0.01)
+        made.append(_row(f"{claim} of `guided` (ours)", library_us, ours_us, "us", verdict, 0.01))
         if plan.problem.num_ranks <= MOST_MATCHED_RANKS:
             as_published = synthesize(topology, all_gather("1 GiB"), algorithm="tacos", chunks=1)
             ours_us = _makespan_s(as_published) * 1e6
@@ -77,24 +78,40 @@ def _row(
     unit: str,
     verdict: ClaimVerdict,
     slack: float,
-    constants: Constants = Constants.DATA_SHEET,
+    constants: Constants = Constants.PROBLEM,
     note: str = f"synthesized and validated here; {ALIKE}",
 ) -> Claim:
     return Claim.judged("tacos", claim, theirs, ours, unit, verdict, slack, note, verdict.why, constants=constants)
 
 
 def _ideal() -> Claim:
-    """The paper's average over its topologies; ours over those of them whose ideal is known beyond doubt."""
+    """The paper's average over its topologies; ours over one of each kind that it names."""
     links = {"bandwidth": LINK_BANDWIDTH, "message_overhead": OVERHEAD, "latency": "0 us"}
-    graphs = [*(_grid(dims, True) for dims in ((4, 4), (8, 8), (4, 4, 4))), hypercube(6, **links)]
-    proofs = [synthesize(graph, all_reduce("1 GiB"), algorithm="tacos").certificate() for graph in graphs]
-    assert all(proof.valid for proof in proofs)
-    share = 100 * sum(proof.lower_bound_s / proof.makespan_s for proof in proofs) / len(proofs)
+    graphs = {
+        "torus 8x8": torus(8, 8, **links),
+        "torus 4x4x4": torus(4, 4, 4, **links),
+        "mesh 8x8": mesh(8, 8, **links),
+        "mesh 4x4x4": mesh(4, 4, 4, **links),
+        "hypercube 2^6": hypercube(6, **links),
+        "switch 16": switch(16, **links),
+        "2D switch 4x8": switch(4, 8, **links),
+        "DGX-1": dgx1(**links),
+        "DragonFly 4x5": dragonfly(4, 5, **links),
+        "3D-RFS 2x4x8": rfs(2, 4, 8, **links),
+    }
+    shares = {name: _share_of_ideal(graph) for name, graph in graphs.items()}
+    share = sum(shares.values()) / len(shares)
     theirs = Published.figure(97.0)
-    claim = "All-Reduce, share of the ideal, mean of 4 topologies, `tacos`"
+    claim = f"All-Reduce, share of the ideal, mean of {len(shares)} topologies, `tacos`"
     note = (
-        "torus 4x4, 8x8, 4x4x4 and hypercube 2^6, of our proven bound; 50 GiB/s links, 0.5 us per message, chunks: the "
-        "best of 1, 2, 4 and 8; meshes are left out, where trees take less than the Reduce-Scatter and All-Gather that "
-        "the paper's ideal is of"
+        f"{', '.join(f'{name} {each:.1f}' for name, each in shares.items())}; of our proven bounds of Reduce-Scatter "
+        "and All-Gather, one after the other, where trees may take less; the sizes that the paper's mean is of are not "
+        "known to us; 50 GiB/s links, 0.5 us per message, chunks: the best of 1, 2, 4 and 8"
     )
     return _row(claim, theirs, share, "%", judge(share, theirs, 0.03), 0.03, note=note)
+
+
+def _share_of_ideal(graph: Topology) -> float:
+    """Bounds of Reduce-Scatter and All-Gather over the time of an All-Reduce by `tacos`, in percent."""
+    halves = [lower_bound(collective_problem(graph, half("1 GiB"))).seconds for half in (reduce_scatter, all_gather)]
+    return 100 * sum(halves) / _makespan_s(synthesize(graph, all_reduce("1 GiB"), algorithm="tacos"))
