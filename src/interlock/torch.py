@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from interlock.planning import Plan
 from interlock.runtime import Corrupted, Disagreement, GroupPlacement, PeerFailed, Prepared, find_hosts
 from interlock.runtime.calibrate import calibrate as measure_network
 from interlock.runtime.peers import gather_bytes
-from interlock.runtime.pending import Pending, Worker, turns_of
+from interlock.runtime.pending import Calls, Pending
 from interlock.runtime.placement import group_or_default
 from interlock.runtime.slot_exchange import all_to_all_natively
 from interlock.runtime.staging import Stager
@@ -150,8 +150,8 @@ class AllToAll:
     ) -> None:
         self._align = None if align is None else check_align(align)
         self.group = group_or_default(group)
-        self._turns = turns_of(self.group)
-        with self._turns.next():
+        self._calls = Calls(self.group, "interlock-call")
+        with self._calls.now():
             placement = GroupPlacement.by_host(find_hosts(self.group) if hosts is None else hosts)
             self.session = open_session(
                 self.group,
@@ -169,7 +169,6 @@ class AllToAll:
         self._direct: Direct | None = None  # the held demand, where the backend's own call moves it
         self._last: tuple[Prepared, float, float, float] | None = None
         self._stays, self._stays_s = Stays(), 0.0
-        self._worker = Worker("interlock-call")
         self._stager: Stager | None = None
 
     def _align_of(self, demand: Demand) -> int:
@@ -195,7 +194,7 @@ class AllToAll:
             if needs_gradient:
                 raise InvalidInput("async_op=True cannot be combined with an input that requires gradients")
             return self.later([output, input], lambda: self._move(output, input, *splits))
-        with self._turns.next():
+        with self._calls.now():
             if needs_gradient:
                 _Differentiable.apply(output, input, self, *splits, None)  # type: ignore[no-untyped-call]
             elif splits == (None, None) and self._direct is not None and self._direct.fits(output, input):
@@ -206,13 +205,12 @@ class AllToAll:
 
     def later(self, tensors: Sequence[torch.Tensor], call: Callable[[], None]) -> Pending:
         """Run a call that uses these tensors in its turn, after all that were made before, without waiting for it."""
-        number = self._turns.take()
-        return self._worker.submit(tensors, lambda: self._in_turn(number, call))
 
-    def _in_turn(self, number: int, call: Callable[[], None]) -> None:
-        with self._turns.at(number):
+        def stand_apart_and_call() -> None:
             self.session.stand_apart()
             call()
+
+        return self._calls.later(tensors, stand_apart_and_call)
 
     def hold(self, output_split_sizes: Sequence[int], input_split_sizes: Sequence[int], like: torch.Tensor) -> None:
         """Share and plan a demand now; calls without splits use it until `release`. Every rank must call it.
@@ -221,7 +219,7 @@ class AllToAll:
         """
         each = row_bytes(like)
         sends = [size * each for size in input_split_sizes]
-        with self._turns.next():
+        with self._calls.now():
             self._held = self.session.prepare(self.session.share(sends, [size * each for size in output_split_sizes]))
             self._direct = None
             if self._held.lowered is None and not self._verifies:
@@ -230,12 +228,12 @@ class AllToAll:
 
     def release(self) -> None:
         """Forget the held demand."""
-        with self._turns.next():
+        with self._calls.now():
             self._held = self._direct = None
 
     def share_rows(self, input_split_sizes: Sequence[int]) -> NDArray[np.int64]:
         """Rows that every rank has for every rank, for `move_rows`. Every rank must call it."""
-        with self._turns.next():
+        with self._calls.now():
             return self.session.share(input_split_sizes, None)
 
     def move_rows(self, output: torch.Tensor, input: torch.Tensor, rows: NDArray[np.int64]) -> None:  # noqa: A002
@@ -246,7 +244,7 @@ class AllToAll:
         for tensor, wanted, name in ((input, rows[self.rank], "input"), (output, rows[:, self.rank], "output")):
             if tensor.shape[0] != wanted.sum():
                 raise InvalidInput(f"{name} has {tensor.shape[0]} rows but {wanted.sum()} were shared")
-        with self._turns.next():
+        with self._calls.now():
             if input.requires_grad and torch.is_grad_enabled():
                 _Differentiable.apply(output, input, self, None, None, rows)  # type: ignore[no-untyped-call]
             else:
@@ -259,13 +257,13 @@ class AllToAll:
 
     def replan(self, cluster: Cluster) -> None:
         """Plan for another description of the same machines from now on. Every rank must call it."""
-        with self._turns.next():
+        with self._calls.now():
             self.session.replan(with_gaps(cluster, self.session.placement))
             self._held = self._direct = None
 
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
-        self._worker.close()
+        self._calls.close()
         self._stays.close()
         self.session.close()
 
@@ -432,7 +430,7 @@ class _Differentiable(torch.autograd.Function):
     def backward(ctx, gradient: torch.Tensor):  # type: ignore[no-untyped-def]
         back = gradient.new_empty(ctx.shape)
         handle: AllToAll = ctx.handle
-        with handle._turns.next():
+        with handle._calls.now():
             if ctx.rows is not None:
                 handle._move_rows(back, gradient, ctx.rows.T)
             elif ctx.held is None:
@@ -486,26 +484,17 @@ def calibrate(
 # at the end: a thread of a group that is still there when the interpreter ends may take the process down.
 _handles: dict[int, AllToAll] = {}
 _collectives: dict[int, Collectives] = {}
+Handle = TypeVar("Handle", AllToAll, Collectives)
 
 
-def _handle(group: dist.ProcessGroup | None) -> AllToAll:
-    where = _open(group)
-    if id(where) not in _handles:
-        _handles[id(where)] = AllToAll(_described(), where)
-    return _handles[id(where)]
-
-
-def _calls(group: dist.ProcessGroup | None) -> Collectives:
-    where = _open(group)
-    if id(where) not in _collectives:
-        _collectives[id(where)] = Collectives(_described(), where)
-    return _collectives[id(where)]
-
-
-def _open(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
-    """The group, with the handles of groups that are gone closed."""
+def _kept(handles: dict[int, Handle], group: dist.ProcessGroup | None, make: type[Handle]) -> Handle:
+    """The handle of a group, made at its first call."""
     _close_gone()
-    return dist.group.WORLD if group is None else group
+    where = dist.group.WORLD if group is None else group
+    if id(where) not in handles:
+        file = os.environ.get("INTERLOCK_CLUSTER")
+        handles[id(where)] = make(None if file is None else read_cluster(file), where)
+    return handles[id(where)]
 
 
 def _close_gone() -> None:
@@ -518,11 +507,6 @@ def _close_gone() -> None:
 atexit.register(_close_gone)
 
 
-def _described() -> Cluster | None:
-    file = os.environ.get("INTERLOCK_CLUSTER")
-    return None if file is None else read_cluster(file)
-
-
 def all_reduce(
     tensor: torch.Tensor,
     op: ReduceOp = dist.ReduceOp.SUM,
@@ -530,7 +514,7 @@ def all_reduce(
     async_op: bool = False,
 ) -> Pending | None:
     """As `torch.distributed.all_reduce`, for SUM, AVG, MAX and MIN; every rank ends with the same bits."""
-    return _calls(group).all_reduce(tensor, op, async_op)
+    return _kept(_collectives, group, Collectives).all_reduce(tensor, op, async_op)
 
 
 def all_gather_into_tensor(
@@ -540,7 +524,7 @@ def all_gather_into_tensor(
     async_op: bool = False,
 ) -> Pending | None:
     """As `torch.distributed.all_gather_into_tensor`."""
-    return _calls(group).all_gather_into_tensor(output_tensor, input_tensor, async_op)
+    return _kept(_collectives, group, Collectives).all_gather_into_tensor(output_tensor, input_tensor, async_op)
 
 
 def reduce_scatter_tensor(
@@ -551,7 +535,7 @@ def reduce_scatter_tensor(
     async_op: bool = False,
 ) -> Pending | None:
     """As `torch.distributed.reduce_scatter_tensor`, for SUM, AVG, MAX and MIN."""
-    return _calls(group).reduce_scatter_tensor(output, input, op, async_op)
+    return _kept(_collectives, group, Collectives).reduce_scatter_tensor(output, input, op, async_op)
 
 
 def broadcast(
@@ -562,7 +546,7 @@ def broadcast(
     group_src: int | None = None,
 ) -> Pending | None:
     """As `torch.distributed.broadcast`; `src` is a rank of the job, `group_src` one of the group."""
-    calls = _calls(group)
+    calls = _kept(_collectives, group, Collectives)
     if src is not None and group_src is None:
         return calls.broadcast(tensor, dist.get_group_rank(calls.group, src), async_op)
     if group_src is None or src is not None:
@@ -582,7 +566,7 @@ def all_to_all_single(
 
     Non-contiguous tensors are fine. Wrong splits raise on every rank before anything is moved.
     """
-    return _handle(group)(output, input, output_split_sizes, input_split_sizes, async_op)
+    return _kept(_handles, group, AllToAll)(output, input, output_split_sizes, input_split_sizes, async_op)
 
 
 def all_to_all(
@@ -592,11 +576,11 @@ def all_to_all(
     async_op: bool = False,
 ) -> Pending | None:
     """As `torch.distributed.all_to_all`: a tensor for and from every rank, of any shapes."""
-    handle = _handle(group)
+    handle = _kept(_handles, group, AllToAll)
     if async_op:
         tensors = [*output_tensor_list, *input_tensor_list]
         return handle.later(tensors, lambda: _all_to_all(handle, output_tensor_list, input_tensor_list))
-    with handle._turns.next():
+    with handle._calls.now():
         _all_to_all(handle, output_tensor_list, input_tensor_list)
     return None
 

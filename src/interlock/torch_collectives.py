@@ -8,6 +8,7 @@ come to one rank; `algorithm="ring"` always adds in the order of its rings.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
@@ -18,7 +19,7 @@ from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, open_collectives, with_gaps
 from interlock.planning import Plan
 from interlock.runtime import GroupPlacement, find_hosts
-from interlock.runtime.pending import Pending, Worker, turns_of
+from interlock.runtime.pending import Calls, Pending
 from interlock.runtime.placement import group_or_default
 from interlock.runtime.tensors import flat
 from interlock.topology import Cluster
@@ -68,12 +69,11 @@ class Collectives:
     ) -> None:
         self.group = group_or_default(group)
         self._is_native = algorithm == NATIVE
-        self._turns = turns_of(self.group)
-        self._worker = Worker("interlock-collective")
+        self._calls = Calls(self.group, "interlock-collective")
         self.plan: Plan | None = None  # of the last call
         if self._is_native:
             return
-        with self._turns.next():
+        with self._calls.now():
             placement = GroupPlacement.by_host(find_hosts(self.group) if hosts is None else hosts)
             where = with_gaps(cluster, placement)
             self.session = open_collectives(self.group, where, placement, algorithm=algorithm, timeout_s=timeout_s)
@@ -83,27 +83,23 @@ class Collectives:
     ) -> Pending | None:
         """As `torch.distributed.all_reduce`."""
         operation = self._operation(op, tensor)
-        if self._is_native:
-            return self._call([tensor], lambda: dist.all_reduce(tensor, op, self.group), async_op)
-        return self._call([tensor], lambda: self._all_reduce(tensor, op, operation), async_op)
+
+        def ours() -> None:
+            self._move(CollectiveKind.ALL_REDUCE, tensor, tensor, tensor, operation=operation)
+            self._finish(tensor, op)
+
+        return self._call([tensor], async_op, ours, lambda: dist.all_reduce(tensor, op, self.group))
 
     def all_gather_into_tensor(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, async_op: bool = False
     ) -> Pending | None:
         """As `torch.distributed.all_gather_into_tensor`: inputs one behind the other, or stacked."""
         self._check_pair(output_tensor, input_tensor, "output_tensor", "input_tensor")
-        tensors = [output_tensor, input_tensor]
-        if self._is_native:
-            return self._call(
-                tensors,
-                lambda: _gather_natively(output_tensor, input_tensor, self.group),
-                async_op,
-            )
-        kind = CollectiveKind.ALL_GATHER
         return self._call(
-            tensors,
-            lambda: self._move(kind, output_tensor, output_tensor, input_tensor),
+            [output_tensor, input_tensor],
             async_op,
+            lambda: self._move(CollectiveKind.ALL_GATHER, output_tensor, output_tensor, input_tensor),
+            lambda: _gather_natively(output_tensor, input_tensor, self.group),
         )
 
     def reduce_scatter_tensor(
@@ -115,24 +111,30 @@ class Collectives:
     ) -> Pending | None:
         """As `torch.distributed.reduce_scatter_tensor`."""
         self._check_pair(input, output, "input", "output")
-        tensors = [output, input]
         operation = self._operation(op, input)
-        if self._is_native:
-            return self._call(tensors, lambda: dist.reduce_scatter_tensor(output, input, op, self.group), async_op)
-        return self._call(tensors, lambda: self._reduce_scatter(output, input, op, operation), async_op)
+
+        def ours() -> None:
+            self._move(CollectiveKind.REDUCE_SCATTER, input, output, input, operation=operation)
+            self._finish(output, op)
+
+        native = partial(dist.reduce_scatter_tensor, output, input, op, self.group)
+        return self._call([output, input], async_op, ours, native)
 
     def broadcast(self, tensor: torch.Tensor, root: int, async_op: bool = False) -> Pending | None:
         """As `torch.distributed.broadcast`; `root` is a rank of the group."""
         if not 0 <= root < self.group.size():
             raise InvalidInput(f"root={root} must be a rank of the group, between 0 and {self.group.size() - 1}")
-        if self._is_native:
-            return self._call([tensor], lambda: dist.broadcast(tensor, group=self.group, group_src=root), async_op)
-        kind, given = CollectiveKind.BROADCAST, tensor if self.group.rank() == root else None
-        return self._call([tensor], lambda: self._move(kind, tensor, tensor, given, root=root), async_op)
+        given = tensor if self.group.rank() == root else None
+        return self._call(
+            [tensor],
+            async_op,
+            lambda: self._move(CollectiveKind.BROADCAST, tensor, tensor, given, root=root),
+            lambda: dist.broadcast(tensor, group=self.group, group_src=root),
+        )
 
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
-        self._worker.close()
+        self._calls.close()
         if not self._is_native:
             self.session.close()
 
@@ -143,26 +145,18 @@ class Collectives:
         self.close()
 
     def _call(
-        self, tensors: Sequence[torch.Tensor | None], call: Callable[[], object], async_op: bool
+        self,
+        tensors: Sequence[torch.Tensor | None],
+        async_op: bool,
+        ours: Callable[[], object],
+        native: Callable[[], object],
     ) -> Pending | None:
+        call = native if self._is_native else ours
         if async_op:
-            number = self._turns.take()
-            return self._worker.submit(tensors, lambda: self._in_turn(number, call))
-        with self._turns.next():
+            return self._calls.later(tensors, call)
+        with self._calls.now():
             call()
         return None
-
-    def _in_turn(self, number: int, call: Callable[[], object]) -> None:
-        with self._turns.at(number):
-            call()
-
-    def _all_reduce(self, tensor: torch.Tensor, op: ReduceOp, operation: str) -> None:
-        self._move(CollectiveKind.ALL_REDUCE, tensor, tensor, tensor, operation=operation)
-        self._finish(tensor, op)
-
-    def _reduce_scatter(self, output: torch.Tensor, source: torch.Tensor, op: ReduceOp, operation: str) -> None:
-        self._move(CollectiveKind.REDUCE_SCATTER, source, output, source, operation=operation)
-        self._finish(output, op)
 
     def _finish(self, tensor: torch.Tensor, op: ReduceOp) -> None:
         """Turn sums into averages; of whole numbers they are cut towards zero."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import TracebackType
-
-import torch
 import torch.distributed as dist
 
 from interlock.errors import InvalidInput
@@ -18,7 +14,7 @@ from interlock.runtime.steps import StepRunner
 __all__ = ["Step"]
 
 
-class Step:
+class Step(StepRunner):
     """Runs a step (`il.step`), or a plan of one, over gloo.
 
     Parameters
@@ -52,32 +48,4 @@ class Step:
         if not isinstance(step, Tasks | Plan):
             raise InvalidInput(f"step={str(step)[:64]!r} must be a step (see il.step), or a plan of one")
         self.plan = plan_step(step, algorithm, element_bytes) if isinstance(step, Tasks) else step
-        self._runner = StepRunner(self.plan, self.plan.schedule, group_or_default(group), timeout_s)
-
-    def begin(self, tensors: Mapping[str, tuple[torch.Tensor | None, torch.Tensor | None]]) -> None:
-        """Start the step. `tensors` gives the source and target of each move at this rank, None where it has none.
-
-        Both hold their items end to end, as the task's own plan orders them: of a demand what goes to rank 0, 1, ...
-        without this rank's own, of a collective what torch's calls hold. A source is read when its task starts.
-        """
-        self._runner.begin(tensors)
-
-    def wait(self, name: str) -> None:
-        """Return when a move has ended at this rank."""
-        self._runner.wait(name)
-
-    def done(self, name: str) -> None:
-        """Say that a computation has ended at this rank, so that what is after it may start."""
-        self._runner.done(name)
-
-    def close(self) -> None:
-        """End threads and connections."""
-        self._runner.close()
-
-    def __enter__(self) -> Step:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(self.plan, self.plan.schedule, group_or_default(group), timeout_s)

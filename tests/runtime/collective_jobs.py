@@ -104,7 +104,7 @@ def drop_ins(context: RankContext, hosts: list[str]) -> list[str]:
     told = torch.full((9,), rank)
     ilt.broadcast(told, group=context.group, group_src=1)
     wrong += [] if (told == 1).all() else ["broadcast"]
-    calls = ilt._calls(context.group)
+    calls = ilt._kept(ilt._collectives, context.group, ilt.Collectives)
     plan = calls.plan
     ilt.broadcast(told, group=context.group, group_src=1)
     wrong += [] if calls.plan is plan else ["planned again"]

@@ -352,7 +352,7 @@ def different_plans(context: RankContext, cluster: il.Cluster) -> str:
     placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
     algorithm = "forward" if context.rank == 1 else "direct"
     session = open_session(context.group, cluster, placement, algorithm=algorithm, fallback=False)
-    session._settings = 0
+    session._settings_digest = 0
     matrix = np.full((context.num_ranks,) * 2, 100, np.int64)
     try:
         session.prepare(matrix)

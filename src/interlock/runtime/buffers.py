@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.schedule import Buffer
@@ -10,7 +10,7 @@ from interlock.schedule import Buffer
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arena", "Combine", "combining", "copy_own", "pack", "ranges", "start", "unpack"]
+__all__ = ["Arena", "Combine", "combining", "copy_own", "joined", "pack", "ranges", "start", "unpack"]
 
 Buffers = Sequence["torch.Tensor"]
 Combine = Callable[["torch.Tensor", "torch.Tensor"], None]  # a sum so far and what joins it, both flat uint8
@@ -74,6 +74,17 @@ def ranges(columns: Columns, end: str, place: int, buffer: Buffer) -> Iterator[t
     for move in range(columns[f"{moves}_offsets"][place], columns[f"{moves}_offsets"][place + 1]):
         if columns[f"{moves}_buffer"][move] == buffer:
             yield columns[start][move], columns[f"{moves}_bytes"][move]
+
+
+def joined(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """First bytes and lengths, those that touch the one before as one with it."""
+    runs: list[tuple[int, int]] = []
+    for begin, length in places:
+        if runs and sum(runs[-1]) == begin:
+            runs[-1] = runs[-1][0], runs[-1][1] + length
+        else:
+            runs.append((begin, length))
+    return runs
 
 
 def _copy(source: torch.Tensor, begin: int, target: torch.Tensor, target_begin: int, length: int) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from interlock.schedule import PortLoads, Program
 from interlock.topology import Cluster
 
-__all__ = ["PortLoads", "may_pace", "sending_rates"]
+__all__ = ["may_pace", "sending_rates"]
 
 FULL = 0.97  # of a NIC's rate for payload: acknowledgements of what goes the other way need the rest
 LEAST = 0.05  # of a NIC's rate for a partner: gloo's notices share the connection, and little is soon over

@@ -15,7 +15,7 @@ import torch
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Pending", "Turns", "Worker", "turns_of"]
+__all__ = ["Calls", "Pending", "Turns", "Worker", "turns_of"]
 
 
 class Turns:
@@ -43,10 +43,6 @@ class Turns:
             with self._changed:
                 self._served += 1
                 self._changed.notify_all()
-
-    def next(self) -> AbstractContextManager[None]:
-        """A call that is made and run now, by this thread."""
-        return self.at(self.take())
 
 
 _turns: WeakKeyDictionary[dist.ProcessGroup, Turns] = WeakKeyDictionary()
@@ -113,6 +109,31 @@ class Worker:
     def close(self) -> None:
         """Return when all calls are over."""
         self._pool.shutdown(wait=True)
+
+
+class Calls:
+    """Calls over one process group, in the order in which they are made, whoever makes them."""
+
+    def __init__(self, group: dist.ProcessGroup, name: str) -> None:
+        self._turns, self._worker = turns_of(group), Worker(name)
+
+    def now(self) -> AbstractContextManager[None]:
+        """The turn of a call that is made and run now, by this thread."""
+        return self._turns.at(self._turns.take())
+
+    def later(self, tensors: Sequence[torch.Tensor | None], call: Callable[[], object]) -> Pending:
+        """Run a call that uses these tensors in its turn, after all that were made before, without waiting for it."""
+        number = self._turns.take()
+
+        def in_turn() -> None:
+            with self._turns.at(number):
+                call()
+
+        return self._worker.submit(tensors, in_turn)
+
+    def close(self) -> None:
+        """Return when all calls in the background are over."""
+        self._worker.close()
 
 
 def _without_result(call: Callable[[], object]) -> None:

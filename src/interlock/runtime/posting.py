@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.runtime.pacing import PortLoads, sending_rates
-from interlock.schedule import Phase, Program
+from interlock.runtime.pacing import sending_rates
+from interlock.schedule import Phase, PortLoads, Program
 from interlock.topology import Cluster
 
 __all__ = ["MessageParts", "Posting"]

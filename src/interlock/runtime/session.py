@@ -1,4 +1,5 @@
-"""All-to-All over a process group: demand is shared, every rank plans alike, bytes move.
+"""All-to-Alls and collectives over a process group: ranks agree on a call, plan alike, once for what comes again, and
+bytes or values move.
 
 Plans come from a function the caller gives, so this module knows no algorithm.
 """
@@ -7,14 +8,16 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.collectives import Collective, CollectiveKind
 from interlock.errors import InvalidInput
+from interlock.runtime.buffers import combining
 from interlock.runtime.pacing import may_pace
 from interlock.runtime.placement import GroupPlacement
 from interlock.runtime.runner import (
@@ -39,9 +42,18 @@ if TYPE_CHECKING:
     from interlock.runtime.slot_exchange import SlotExchange
     from interlock.runtime.staging import Staging
 
-__all__ = ["PlanOrNative", "Choose", "Prepared", "Session", "runner_on"]
+__all__ = [
+    "Choose",
+    "ChooseCollective",
+    "CollectiveSession",
+    "PlanOrNative",
+    "Prepared",
+    "PreparedCollective",
+    "Session",
+]
 
 MAX_PLANS = 64  # kept for demands that come again
+MAX_COLLECTIVES = 256  # likewise of collectives
 _FINE, _BAD_ARGUMENTS = 0, 1
 _UNSAID = -1  # in place of the bytes a rank expects, where it only asks
 
@@ -72,7 +84,56 @@ class Prepared:
     program_s: float = 0.0  # of that, making the program
 
 
-class Session:
+Kept = TypeVar("Kept")
+
+
+class _PlannedGroup(Generic[Kept]):
+    """One process group on a cluster, and what was prepared for calls that come again."""
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        cluster: Cluster,
+        placement: GroupPlacement,
+        settings: str,
+        timeout_s: float | None,
+        most_kept: int,
+    ) -> None:
+        placement.check_cluster(cluster)
+        self.cluster, self.placement = cluster, placement
+        leaders = _leaders_of(cluster, placement)
+        self.runner = Runner(
+            group, timeout_s, peers=placement.group_rank, server_of=placement.server_of, leaders=leaders
+        )
+        self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
+        self._given_settings, self._most_kept = settings, most_kept
+        self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
+
+    @property
+    def _settings(self) -> str:
+        """Words that must be equal on every rank."""
+        return f"{self._given_settings} {self.cluster!r} {self.cluster.faults}"
+
+    def _once(self, key: Hashable, prepare: Callable[[], Kept]) -> Kept:
+        """What was prepared under a key, or is now."""
+        if key not in self._kept:
+            self._kept[key] = prepare()
+            if len(self._kept) > self._most_kept:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def _open_connections(self) -> None:
+        """Connections that keep to rates, where that is worth it."""
+        if may_pace(self.cluster):
+            self.runner.open_connections()
+
+    def close(self) -> None:
+        """Stop threads and heartbeat; the group stays the caller's."""
+        self.runner.close()
+
+
+class Session(_PlannedGroup[Prepared]):
     """One process group and what is kept for it between calls.
 
     Parameters
@@ -92,15 +153,11 @@ class Session:
         settings: str,
         timeout_s: float | None = None,
     ) -> None:
-        self.cluster, self.placement = cluster, placement
-        self.runner = runner_on(group, cluster, placement, timeout_s)
-        self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
+        super().__init__(group, cluster, placement, settings, timeout_s, MAX_PLANS)
         self._choose = choose
-        self._words = settings
-        self._settings = digest_of_words(f"{settings} {cluster!r} {cluster.faults}")
+        self._settings_digest = digest_of_words(self._settings)
         self._demands = self.runner.exchange(2 * self.num_ranks + 2)
         self._digests: Exchange | None = None
-        self._prepared: OrderedDict[bytes, Prepared] = OrderedDict()
         self._slots = self.runner.slot_exchange(2 * self.num_ranks + 2)
         self._is_native = False  # whether the last demand took the backend's own call; equal on all ranks
         self._room_bytes = 0  # of a slot, where the next demand may travel with its bytes; equal on all ranks
@@ -174,9 +231,9 @@ class Session:
     def _row(self, input_bytes: Sequence[int], output_bytes: Sequence[int] | None, wrong: str) -> list[int]:
         """What this rank tells the others about a call."""
         if wrong:
-            return [self._settings, _BAD_ARGUMENTS] + [0] * (2 * self.num_ranks)
+            return [self._settings_digest, _BAD_ARGUMENTS] + [0] * (2 * self.num_ranks)
         expected = [_UNSAID] * self.num_ranks if output_bytes is None else output_bytes
-        return [self._settings, _FINE, *input_bytes, *expected]
+        return [self._settings_digest, _FINE, *input_bytes, *expected]
 
     def _check(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         bad = np.flatnonzero(rows[:, 1] != _FINE)
@@ -197,12 +254,11 @@ class Session:
 
     def prepare(self, matrix: NDArray[np.int64]) -> Prepared:
         """Plan and lower a shared demand; equal demands are planned once. Ranks compare what they planned."""
-        key = matrix.tobytes()
-        found = self._prepared.get(key)
-        if found is not None:
-            self._prepared.move_to_end(key)
-            self._is_native = found.lowered is None
-            return found
+        prepared = self._once(matrix.tobytes(), lambda: self._prepare(matrix))
+        self._is_native = prepared.lowered is None
+        return prepared
+
+    def _prepare(self, matrix: NDArray[np.int64]) -> Prepared:
         start_s = time.perf_counter()
         demand_bytes = self.placement.to_cluster_order(matrix)
         choice = self._choose(self.cluster, Demand(demand_bytes, "shared"))
@@ -210,20 +266,14 @@ class Session:
             self.runner.compare(choice.plan)
         lowered, program_s = None, 0.0
         if choice.plan is not None:
-            if may_pace(self.cluster):
-                self.runner.open_connections()
+            self._open_connections()
             planned_s = time.perf_counter()
             layout = Layout.all_to_all(matrix, self.rank, self.placement.rank_of, self.placement.num_places)
             lowered = self.runner.lower(choice.plan, layout.rank, layout)
             program_s = time.perf_counter() - planned_s
         sends, receives = matrix[self.rank].tolist(), matrix[:, self.rank].tolist()
         took_s = time.perf_counter() - start_s
-        made = Prepared(choice, matrix, demand_bytes, sends, receives, lowered, took_s, program_s)
-        self._prepared[key] = made
-        self._is_native = lowered is None
-        if len(self._prepared) > MAX_PLANS:
-            self._prepared.popitem(last=False)
-        return made
+        return Prepared(choice, matrix, demand_bytes, sends, receives, lowered, took_s, program_s)
 
     def move(
         self,
@@ -279,13 +329,92 @@ class Session:
         """Use another description of the same machines from now on: a NIC has become slow, or well again."""
         self.placement.check_cluster(cluster)
         self.cluster = cluster
-        self._settings = digest_of_words(f"{self._words} {cluster!r} {cluster.faults}")
-        self._prepared.clear()
+        self._settings_digest = digest_of_words(self._settings)
+        self._kept.clear()
         self._is_native, self._room_bytes, self._last_small = False, 0, None
 
-    def close(self) -> None:
-        """Stop threads and heartbeat; the group stays the caller's."""
-        self.runner.close()
+
+ChooseCollective = Callable[[Cluster, Collective, int], Planned]  # the last is the size of an element in bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedCollective:
+    """A collective that every rank agreed on, planned and lowered for this rank."""
+
+    plan: Planned
+    lowered: LoweredRank
+    prepare_s: float
+
+
+class CollectiveSession(_PlannedGroup[PreparedCollective]):
+    """One process group and the plans that are kept for its collectives.
+
+    Parameters
+    ----------
+    choose
+        Gives the plan for a collective on a cluster; must give the same one on every rank.
+    settings
+        Words that must be equal on every rank: whatever `choose` depends on.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        cluster: Cluster,
+        placement: GroupPlacement,
+        choose: ChooseCollective,
+        settings: str,
+        timeout_s: float | None = None,
+    ) -> None:
+        super().__init__(group, cluster, placement, settings, timeout_s, MAX_COLLECTIVES)
+        self._choose = choose
+        self._calls = self.runner.exchange(1)
+
+    def prepare(
+        self, kind: CollectiveKind, size_bytes: int, element_bytes: int = 1, root: int = 0
+    ) -> PreparedCollective:
+        """Plan and lower a collective, once. Every rank must ask for the same ones in the same order.
+
+        `size_bytes` is counted as `interlock.collectives` counts it; `root` is a rank of the group.
+        """
+        key = kind, size_bytes, element_bytes, root
+        return self._once(key, lambda: self._prepare(*key))
+
+    def _prepare(self, kind: CollectiveKind, size_bytes: int, element_bytes: int, root: int) -> PreparedCollective:
+        start_s = time.perf_counter()
+        self._agree(f"{(kind, size_bytes, element_bytes, root)} {self._settings}")
+        members = self.placement.rank_of
+        group = None if members == tuple(range(self.placement.num_places)) else members
+        plan = self._choose(self.cluster, Collective(kind, size_bytes, group, members[root]), element_bytes)
+        self.runner.compare(plan)
+        self._open_connections()
+        lowered = self.runner.lower(plan, members[self.rank])
+        return PreparedCollective(plan, lowered, time.perf_counter() - start_s)
+
+    def move(
+        self,
+        prepared: PreparedCollective,
+        source: torch.Tensor,
+        target: torch.Tensor,
+        element: torch.dtype | None = None,
+        operation: str = "sum",
+    ) -> None:
+        """Bring what `source` holds (flat uint8, on the runner's device) where it must be, and the result to `target`.
+
+        `element` and `operation` ("sum", "max", "min") say how values join where they do.
+        """
+        combine = None if element is None else combining(element, operation)
+        self.runner.run(prepared.lowered, source, target, combine)
+
+    def _agree(self, words: str) -> None:
+        mine = digest_of_words(words)
+        told = self.runner.guard(lambda: self._calls.share([mine], self.runner.timeout_s), "comparing calls")[:, 0]
+        if (told != told[0]).any():
+            other = int(np.argmax(told != told[0]))
+            raise Disagreement(
+                f"rank {other} calls another collective, size, element size or root than rank 0, or plans with another "
+                "cluster or algorithm; nothing was moved"
+            )
 
 
 def _is_one_hop_faster(cluster: Cluster) -> bool:
@@ -299,13 +428,6 @@ def _digests(values: torch.Tensor, sizes: Sequence[int]) -> list[int]:
     """A digest of each part of a flat tensor of bytes."""
     parts = np.split(values.cpu().numpy(), np.cumsum(sizes)[:-1])
     return [digest_of_bytes(part) for part in parts]
-
-
-def runner_on(group: dist.ProcessGroup, cluster: Cluster, placement: GroupPlacement, timeout_s: float | None) -> Runner:
-    """What runs programs of a cluster's plans on a group whose ranks have these places."""
-    placement.check_cluster(cluster)
-    leaders = _leaders_of(cluster, placement)
-    return Runner(group, timeout_s, peers=placement.group_rank, server_of=placement.server_of, leaders=leaders)
 
 
 def _leaders_of(cluster: Cluster, placement: GroupPlacement) -> list[int]:

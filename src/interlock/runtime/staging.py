@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from interlock.runtime.buffers import joined
+
 if TYPE_CHECKING:
     import torch
 
@@ -60,16 +62,11 @@ class Landed:
             self._flush(0)
 
     def _flush(self, least_bytes: int) -> None:
-        joined: list[Range] = []
-        for begin, length in sorted(self._waiting):
-            if joined and sum(joined[-1]) == begin:
-                joined[-1] = joined[-1][0], joined[-1][1] + length
-            else:
-                joined.append((begin, length))
-        for begin, length in joined:
+        runs = joined(sorted(self._waiting))
+        for begin, length in runs:
             if length >= least_bytes:
                 self._copy(begin, length)
-        self._waiting = [run for run in joined if run[1] < least_bytes]
+        self._waiting = [run for run in runs if run[1] < least_bytes]
         self._bytes = 0
 
 

@@ -26,14 +26,14 @@ from datetime import timedelta
 from functools import partial
 from itertools import cycle
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from interlock.errors import InvalidInput, nearest
 from interlock.problem import Problem
 from interlock.ragged import Ragged, topological_order
-from interlock.runtime.buffers import combining
+from interlock.runtime.buffers import combining, joined
 from interlock.runtime.connections import Share, connect, open_connections, told_width
 from interlock.runtime.pacing import FULL
 from interlock.runtime.peers import FIRST_TAG, MoveFailed, backend_errors, poison
@@ -118,14 +118,7 @@ class _Memory:
 
     def places(self, pieces: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
         """First byte and length of each run of bytes that pieces (item, offset, length) take."""
-        places: list[tuple[int, int]] = []
-        for item, offset, length in pieces:
-            begin = self.start[item] + offset
-            if places and sum(places[-1]) == begin:
-                places[-1] = places[-1][0], places[-1][1] + length
-            else:
-                places.append((begin, length))
-        return places
+        return joined((self.start[item] + offset, length) for item, offset, length in pieces)
 
 
 class _Queue:
@@ -159,7 +152,7 @@ class _Queue:
 
 
 class StepRunner:
-    """Executes one planned step, any number of times, over connections of its own."""
+    """Executes one planned step, any number of times, over connections of its own, on a group of gloo's."""
 
     def __init__(
         self, plan: Planned, schedule: Schedule, group: dist.ProcessGroup, timeout_s: float | None = None
@@ -192,9 +185,11 @@ class StepRunner:
         self._call: _Call | None = None
 
     def begin(self, tensors: Mapping[str, Tensors]) -> None:
-        """Start the step: tasks that wait for nothing go. `tensors` gives each move's source and target at this rank.
+        """Start the step. `tensors` gives the source and target of each move at this rank, None where it has none.
 
-        A source is read when its task starts here: what a computation makes must be there when it is said to be done.
+        Both hold their items end to end, as the task's own plan orders them: of a demand what goes to rank 0, 1, ...
+        without this rank's own, of a collective what torch's calls hold. A source is read when its task starts here:
+        what a computation makes must be there when it is said to be done.
         """
         if self._call is not None and not self._call.is_over:
             raise InvalidInput("the step is still under way; wait for all its tasks before it begins again")
@@ -230,7 +225,7 @@ class StepRunner:
         self._runner.guard(lambda: call.wait(number), f"waiting for task {name!r}")
 
     def done(self, name: str) -> None:
-        """Say that a computation has ended at this rank."""
+        """Say that a computation has ended at this rank, so that what is after it may start."""
         number = self._number(name)
         if self.problem.step.tasks[number].is_move:  # type: ignore[union-attr]
             raise InvalidInput(f"task {name!r} is a move; wait for it")
@@ -241,6 +236,12 @@ class StepRunner:
         for queue in self._queues:
             queue.close()
         self._runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def _under_way(self) -> _Call:
         if self._call is None:
