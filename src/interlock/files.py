@@ -16,6 +16,8 @@ __all__ = [
     "check_file",
     "check_target",
     "lines_of",
+    "new_file_mode",
+    "read_bytes",
     "read_text",
     "remove_unfinished",
     "show_page",
@@ -55,8 +57,8 @@ def check_file(path: FilePath, max_bytes: int) -> Path:
     return file
 
 
-def read_text(path: FilePath, max_bytes: int) -> str:
-    """The text of a UTF-8 file of at most `max_bytes`."""
+def read_bytes(path: FilePath, max_bytes: int) -> bytes:
+    """The bytes of a file of at most `max_bytes`."""
     file = check_file(path, max_bytes)
     try:
         with file.open("rb") as handle:
@@ -65,6 +67,12 @@ def read_text(path: FilePath, max_bytes: int) -> str:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
     if len(data) > max_bytes:
         raise LimitExceeded(f"{file} grew while being read; at most {max_bytes} bytes are read")
+    return data
+
+
+def read_text(path: FilePath, max_bytes: int) -> str:
+    """The text of a UTF-8 file of at most `max_bytes`."""
+    file, data = as_path(path), read_bytes(path, max_bytes)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -114,7 +122,7 @@ def write_atomically(path: FilePath, write: Callable[[BinaryIO], None]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(new_file_mode())
         Path(name).replace(target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -155,7 +163,8 @@ def write_text(path: FilePath, text: str) -> None:
     write_atomically(path, write)
 
 
-def _umask() -> int:
+def new_file_mode(most: int = 0o666) -> int:
+    """The permissions of a file that this process makes."""
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return most & ~mask

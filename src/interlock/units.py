@@ -23,6 +23,8 @@ __all__ = [
     "parse_bandwidth",
     "parse_bytes",
     "parse_seconds",
+    "parse_whole",
+    "whole_or_none",
     "write_bandwidth",
     "write_seconds",
 ]
@@ -35,6 +37,7 @@ MAX_BYTES = 2**62
 MIN_RATE, MAX_RATE = 1.0, 1e15
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?[0-9][0-9_]*\.?[0-9]*(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-zµ/]*)\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*-?[0-9]{1,18}\s*", re.ASCII)
 _PREFIX = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _PREFIX |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _BYTES = {f"{p}B": Decimal(f) for p, f in _PREFIX.items()}
@@ -101,6 +104,25 @@ def parse_seconds(value: Quantity, name: str = "time") -> float:
     if not 0 <= parsed <= 1e9:
         raise InvalidInput(f"{name}={value!r} must be between 0 and 1e9 seconds")
     return parsed
+
+
+def whole_or_none(text: str) -> int | None:
+    """The whole number that a text is, in decimal digits; None where it is anything else, or too long to be meant.
+
+    >>> whole_or_none(" 42"), whole_or_none("4.2"), whole_or_none("²")
+    (42, None, None)
+    """
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def parse_whole(text: str, where: str, least: int = 0, most: int = MAX_BYTES) -> int:
+    """The whole number that a text is, within limits; errors begin with `where`."""
+    number = whole_or_none(text)
+    if number is None:
+        raise InvalidInput(f"{where}: {text[:40]!r} is not a whole number")
+    if not least <= number <= most:
+        raise InvalidInput(f"{where}: {number} must be between {least} and {most}")
+    return number
 
 
 def _scaled(value: float, units: list[tuple[float, str]]) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from interlock.errors import InvalidInput
-from interlock.files import check_file, read_text
+from interlock.files import check_file, read_bytes, read_text
 from interlock.interchange.chakra.read import parse_trace
 from interlock.interchange.machines.recognise import import_topology
 from interlock.interchange.msccl.parse import parse_msccl_xml
 from interlock.interchange.mscclpp.parse import parse_mscclpp
-from interlock.interchange.shared.files import MAX_FILE_BYTES, read_bytes
+from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.shared.json_text import parse_json
 from interlock.interchange.shared.protobuf import LENGTH_DELIMITED, fields
 from interlock.schedule import is_schedule_file, read_schedule
@@ -55,7 +55,7 @@ def identify(path: Path) -> str:
 
 
 def _xml(path: Path) -> str:
-    data = read_bytes(path)
+    data = read_bytes(path, MAX_FILE_BYTES)
     if b"<algo" in data:
         program = parse_msccl_xml(path)
         return f"MSCCL algorithm for {len(program.blocks)} GPUs"
@@ -93,7 +93,7 @@ def _npz(path: Path) -> str:
 
 
 def _perfetto(path: Path) -> str:
-    data = read_bytes(path)
+    data = read_bytes(path, MAX_FILE_BYTES)
     packets = sum(1 for number, kind, _, _ in fields(data, 0, len(data)) if number == 1 and kind == LENGTH_DELIMITED)
     return f"Perfetto trace of {packets} packets"
 

@@ -76,7 +76,7 @@ TACOS_DEFECTS = {
     "2,0,500": ("2,2,500", "joins a rank to itself"),
     "2,0,500,": ("2,3,500,", "rank: 3 must be between 0 and 2"),
     "Chunk Size,1024,B\n": ("", "lacks 'Chunk Size'"),
-    "NPUs Count,3": ("NPUs Count,-3", "'-3' is not a whole number"),
+    "NPUs Count,3": ("NPUs Count,-3", "-3 must be between 1 and 65536"),
     "1,2,500,50,1,0": ("1,2,500,fast,1,0", "bandwidth: 'fast' is not a number"),
 }
 
@@ -134,16 +134,16 @@ def test_flows_larger_than_htsim_counts_are_divided(tmp_path: Path) -> None:
 HTSIM_DEFECTS = {
     "Nodes 4\nConnections 1\n0->2 start 0": "needs a size",
     "Nodes 4\nConnections 2\n0->2 start 0 size 5": "says 2 connections",
-    "Nodes 4\nConnections 1\n0->4 start 0 size 5": "4 must be at most 3",
+    "Nodes 4\nConnections 1\n0->4 start 0 size 5": "4 must be between 0 and 3",
     "Nodes 4\nConnections 1\n1->1 start 0 size 5": "to itself",
     "Nodes 4\nConnections 1\n0->1 id 1 trigger 3 size 5": "trigger 3, which nothing fires",
     "Nodes 4\nConnections 1\n0->1 start 0 trigger 3 size 5": "either start or trigger",
-    "Nodes 4\nConnections 1\n0->1 start 0 size -5": "'-5' is not a whole number",
+    "Nodes 4\nConnections 1\n0->1 start 0 size -5": "-5 must be between 0 and",
     "Nodes 4\nConnections 1\n0->1 start 0 size 5 size 6": "size is given twice",
     "Nodes 4\nConnections 1\nTriggers 1\n0->1 trigger 1 size 1 recv_done_trigger 1\ntrigger id 1 oneshot": "itself",
     "Nodes 4\nConnections 0\nhello": "neither a header",
     "Nodes 4\nConnections 0\nConnections 0": "line 3: Connections is given twice",
-    "Nodes 4\nConnections 100001\n": "100001 must be at most 100000",
+    "Nodes 4\nConnections 100001\n": "100001 must be between 0 and 100000",
     "Nodes 4\nConnections 0\n" + "0->1 start 0 size 1\n" * 100_001: "more than 100000 connections",
     "Nodes 4\nConnections 0\n" + "\n" * 1_000_000: "1000002 lines; at most 1000000 are read",
     "Nodes 4\nConnections 0\n"

@@ -36,7 +36,7 @@ from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.comparison import BANDWIDTHS, Comparison, SizeComparison
 from interlock.errors import InvalidInput
-from interlock.units import format_seconds, parse_bytes
+from interlock.units import format_seconds, parse_bytes, parse_whole
 
 if TYPE_CHECKING:
     from interlock.collectives import Collective
@@ -194,14 +194,12 @@ def size_range(text: str) -> list[int]:
     if not 2 <= len(parts) <= 3:
         raise InvalidInput(f"--sizes {text!r} must have the form FROM:TO or FROM:TO:FACTOR, like 1KiB:8GiB:4")
     first, last = (parse_bytes(part, "--sizes") for part in parts[:2])
-    factor = parts[2].strip() if len(parts) == 3 else "2"
-    if not factor.isdecimal() or not 2 <= int(factor[:9]) <= 1024:
-        raise InvalidInput(f"--sizes {text!r}: the factor {factor!r} must be a whole number between 2 and 1024")
+    factor = parse_whole(parts[2], f"--sizes {text!r}: the factor", 2, 1024) if len(parts) == 3 else 2
     if first < 1 or last < first:
         raise InvalidInput(f"--sizes {text!r} must rise from at least one byte to at least as many")
     made = [first]
-    while made[-1] * int(factor) <= last:
-        made.append(made[-1] * int(factor))
+    while made[-1] * factor <= last:
+        made.append(made[-1] * factor)
     return made
 
 

@@ -17,7 +17,7 @@ from interlock.cli.outputs import Outputs
 from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.errors import InvalidInput, MissingDependency
 from interlock.interrupts import cleaned_up, keep
-from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes
+from interlock.units import format_bandwidth, format_bytes, format_seconds, parse_bandwidth, parse_bytes, whole_or_none
 
 if TYPE_CHECKING:
     from interlock.lab import LabNetwork, LabRow, LabSpec
@@ -350,10 +350,11 @@ class _Asked:
         nic, scale_up, port_queue = rates
         overrides: dict[int, float] = {}
         for words in self.nic_of or []:
-            rank, equals, rate = words.partition("=")
-            if not equals or not rank.strip().isdigit():
+            before, _, rate = words.partition("=")
+            rank = whole_or_none(before)
+            if rank is None or not rate:
                 raise InvalidInput(f"--nic-of {words!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
-            overrides[int(rank)] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
+            overrides[rank] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
         return LabSpec(
             4 if self.servers is None else self.servers,
             4 if self.gpus is None else self.gpus,

@@ -30,7 +30,7 @@ from interlock.cli.show import command_line, print_csv, print_json, print_table,
 from interlock.cli.step import WAYS, WaysOption, compare_ways
 from interlock.errors import InvalidInput, named, nearest
 from interlock.files import write_text
-from interlock.units import format_bytes, format_seconds
+from interlock.units import format_bytes, format_seconds, parse_whole
 
 if TYPE_CHECKING:
     from interlock.moe import Layer, LayerTraffic, Machine
@@ -444,6 +444,4 @@ def _split_routing(text: str) -> tuple[str, str | None, int]:
     """File, array and layer of FILE[:ARRAY[:LAYER]]."""
     path, _, rest = text.partition(":")
     array, _, number = rest.partition(":")
-    if number and not (number.isdecimal() and len(number) < 10):
-        raise InvalidInput(f"--routing {text!r}: the layer {number!r} must be a whole number")
-    return path, array or None, int(number or 0)
+    return path, array or None, parse_whole(number or "0", f"--routing {text!r}: the layer")

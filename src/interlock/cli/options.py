@@ -17,6 +17,7 @@ from interlock.errors import InvalidInput, LimitExceeded
 from interlock.topology import Cluster, Topology, cluster_with, preset_names
 from interlock.topology import cluster as cluster_preset
 from interlock.traffic import Demand, HasRanks
+from interlock.units import whole_or_none
 
 __all__ = [
     "AlgorithmOption",
@@ -181,10 +182,10 @@ def build_topology(
     unsaid = {**DEFAULTS, "message_overhead": DEFAULT_MESSAGE_OVERHEAD}
     graph = parse_topology(from_stdin(text, "--topology"), bandwidth, latency, message_overhead, unsaid=unsaid)
     for pair in without or []:
-        ends = pair.split("-")
-        if len(ends) != 2 or not all(end.isdecimal() and len(end) < 10 for end in ends):
+        ends = [whole_or_none(end) for end in pair.split("-")]
+        if len(ends) != 2 or ends[0] is None or ends[1] is None:
             raise InvalidInput(f"--without-link {pair!r} must be two nodes, like 3-4")
-        graph = graph.without_link(int(ends[0]), int(ends[1]))
+        graph = graph.without_link(ends[0], ends[1])
     return graph
 
 
@@ -222,10 +223,10 @@ def build_collective(name: str, size: str, group: str | None, root: int | None) 
 
 
 def _ranks(text: str) -> list[int]:
-    words = text.split(",")
-    if not all(word.strip().isdigit() for word in words):
+    ranks = [rank for word in text.split(",") if (rank := whole_or_none(word)) is not None]
+    if len(ranks) <= text.count(","):
         raise InvalidInput(f"--group {text!r} must be ranks separated by commas, like 0,1,4")
-    return [int(word) for word in words]
+    return ranks
 
 
 def build_traffic(text: str, where: HasRanks, size: str | None, seed: int, default_size: str = DEFAULT_SIZE) -> Demand:

@@ -20,6 +20,7 @@ from interlock.interchange.shared.flows import UnnamedFlow, lower_flows
 from interlock.interchange.shared.sequence import Sequence, sequence_messages
 from interlock.problem import Problem
 from interlock.schedule import Schedule, has_place
+from interlock.units import parse_whole
 
 __all__ = [
     "MAX_FLOWS",
@@ -56,7 +57,7 @@ def read_schedule(path: Path, intent: Intent) -> ForeignSchedule:
         if words[0] in ("Nodes", "Connections", "Triggers", "Failures") and len(words) == 2:
             if words[0] in header:
                 raise InvalidInput(f"{where}: {words[0]} is given twice")
-            header[words[0]] = _whole(words[1], where, MAX_NODES if words[0] == "Nodes" else MAX_FLOWS_READ)
+            header[words[0]] = parse_whole(words[1], where, 0, MAX_NODES if words[0] == "Nodes" else MAX_FLOWS_READ)
         elif "->" in words[0]:
             if "Nodes" not in header:
                 raise InvalidInput(f"{where}: a connection before 'Nodes'")
@@ -126,7 +127,7 @@ def _flow(fields: list[str], where: str, nodes: int) -> tuple[UnnamedFlow, int, 
     ends = fields[0].split("->")
     if len(ends) != 2:
         raise InvalidInput(f"{where}: {fields[0][:40]!r} is not SOURCE->DESTINATION")
-    src, dst = (_whole(end, where, nodes - 1) for end in ends)
+    src, dst = (parse_whole(end, where, 0, nodes - 1) for end in ends)
     if src == dst:
         raise InvalidInput(f"{where}: a connection from {src} to itself")
     values: dict[str, str] = {}
@@ -141,9 +142,9 @@ def _flow(fields: list[str], where: str, nodes: int) -> tuple[UnnamedFlow, int, 
         values[word] = next(rest, "")
     if "size" not in values or ("start" in values) == ("trigger" in values):
         raise InvalidInput(f"{where}: a connection needs a size and either start or trigger")
-    fires = _whole(values.get("recv_done_trigger", values.get("send_done_trigger", "0")), where, 2**31 - 1)
-    flow = UnnamedFlow(src, dst, _whole(values["size"], where, 2**62))
-    return flow, _whole(values.get("trigger", "0"), where, 2**31 - 1), fires
+    fires = parse_whole(values.get("recv_done_trigger", values.get("send_done_trigger", "0")), where, 0, 2**31 - 1)
+    flow = UnnamedFlow(src, dst, parse_whole(values["size"], where, 0, 2**62))
+    return flow, parse_whole(values.get("trigger", "0"), where, 0, 2**31 - 1), fires
 
 
 def _trigger(fields: list[str], where: str) -> tuple[int, tuple[str, int]]:
@@ -153,21 +154,13 @@ def _trigger(fields: list[str], where: str) -> tuple[int, tuple[str, int]]:
         if word in TRIGGERS:
             kind = word
         elif word in ("id", "count"):
-            value = _whole(next(rest, ""), where, 2**31 - 1)
+            value = parse_whole(next(rest, ""), where, 0, 2**31 - 1)
             number, count = (value, count) if word == "id" else (number, value)
         else:
             raise InvalidInput(f"{where}: {word[:40]!r} is not known")
     if not number or not kind:
         raise InvalidInput(f"{where}: a trigger needs an id above 0 and one of {', '.join(TRIGGERS)}")
     return number, (kind, count)
-
-
-def _whole(text: str, where: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 19:
-        raise InvalidInput(f"{where}: {text[:40]!r} is not a whole number")
-    if int(text) > most:
-        raise InvalidInput(f"{where}: {text} must be at most {most}")
-    return int(text)
 
 
 def write_schedule(schedule: Schedule, problem: Problem, path: Path) -> ExportReport:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -163,8 +164,8 @@ def parse_trace(text: str) -> TraceText | None:
             token_bytes = parse_bytes(value, "token")
         elif key == "placement" and value == "contiguous":
             extra_slots = None
-        elif key == "placement" and value.partition(":")[0] == "eplb" and value.partition(":")[2].isdecimal():
-            extra_slots = int(value.partition(":")[2][:6])
+        elif key == "placement" and (found := re.fullmatch(r"eplb:([0-9]{1,6})", value)):
+            extra_slots = int(found[1])
         else:
             raise InvalidInput(
                 f"traffic {text[:80]!r}: {option[:40]!r} is none of token=BYTES, placement=contiguous and "
@@ -182,7 +183,7 @@ def _split_place(place: str) -> tuple[str | None, str | None, int]:
         file, rest = place[: at + len(ending)], place[at + len(ending) + 1 :].split(":")
         array = rest[0] if ending == ".npz" else ""
         number = (rest[1] if len(rest) > 1 else "") if ending == ".npz" else rest[0]
-        if len(rest) > 2 or (number and not (number.isdecimal() and len(number) < 7)):
+        if len(rest) > 2 or not re.fullmatch(r"[0-9]{0,6}", number):
             raise InvalidInput(f"traffic {place[:80]!r}: after the file comes {'ARRAY:' * (ending == '.npz')}LAYER")
         return file, array or None, int(number or 0)
     return None, None, 0

@@ -23,6 +23,7 @@ from interlock.problem import Items, Problem, RankSets
 from interlock.ragged import Ragged, ranges
 from interlock.schedule import Batch, Phase, Schedule, assemble, make_pieces
 from interlock.topology import Topology, from_edges
+from interlock.units import parse_whole
 
 __all__ = [
     "COPYING",
@@ -168,7 +169,7 @@ def _parse(path: Path) -> _Table:
             break
         if cells[0] in ("NPUs Count", "Links Count", "Chunks Count", "Chunk Size") and len(cells) > 1:
             limit = {"NPUs Count": MAX_RANKS, "Chunks Count": MAX_CHUNKS, "Links Count": 1 << 26}.get(cells[0], 2**50)
-            numbers[cells[0]] = _whole(cells[1], f"{path}, line {place + 1}: {cells[0]}", 1, limit)
+            numbers[cells[0]] = parse_whole(cells[1], f"{path}, line {place + 1}: {cells[0]}", 1, limit)
     missing = [name for name in ("NPUs Count", "Links Count", "Chunks Count", "Chunk Size") if name not in numbers]
     if missing or not body:
         raise InvalidInput(f"{path} is no TACOS CSV: it lacks {missing[0] if missing else 'the row of column names'!r}")
@@ -186,7 +187,7 @@ def _parse(path: Path) -> _Table:
         cells = line.strip().split(",", 4)
         if len(cells) < 5:
             raise InvalidInput(f"{where} has {len(cells)} cells; a link needs at least 5")
-        src, dst = (_whole(cell, f"{where}: rank", 0, ranks - 1) for cell in cells[:2])
+        src, dst = (parse_whole(cell, f"{where}: rank", 0, ranks - 1) for cell in cells[:2])
         if src == dst or (src, dst) in links:
             raise InvalidInput(f"{where}: the link from {src} to {dst} joins a rank to itself or is given twice")
         links[src, dst] = (_fraction(cells[2], f"{where}: latency"), _fraction(cells[3], f"{where}: bandwidth"))
@@ -207,21 +208,12 @@ def _chunks(text: str, where: str, num_chunks: int) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     is_plain = words.isascii() and words.replace(",", "").isdigit() and re.search(r"\d{19}", words) is None
     if not is_plain:  # with blanks, or wrong
-        return np.array([_whole(word, where, 0, num_chunks - 1) for word in words.split(",")], np.int64)
+        return np.array([parse_whole(word, where, 0, num_chunks - 1) for word in words.split(",")], np.int64)
     chunks = np.fromstring(words, np.int64, sep=",")
     strange = np.flatnonzero(chunks >= num_chunks)
     if len(strange):
         raise InvalidInput(f"{where}: {chunks[strange[0]]} must be between 0 and {num_chunks - 1}")
     return chunks
-
-
-def _whole(text: str, where: str, least: int, most: int) -> int:
-    text = text.strip()
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise InvalidInput(f"{where}: {text[:40]!r} is not a whole number")
-    if not least <= int(text) <= most:
-        raise InvalidInput(f"{where}: {text} must be between {least} and {most}")
-    return int(text)
 
 
 def _fraction(text: str, where: str) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from interlock.errors import InvalidInput, nearest
 from interlock.files import FilePath, lines_of, read_text, write_text
 from interlock.topology.graph import Topology, from_edges
-from interlock.units import Quantity, parse_bandwidth, parse_seconds
+from interlock.units import Quantity, parse_bandwidth, parse_seconds, whole_or_none
 
 __all__ = ["MAX_FILE_BYTES", "has_column", "read_edges", "write_edges"]
 
@@ -98,9 +98,10 @@ def _said(comments: list[str]) -> dict[str, str]:
 
 
 def _count(said: dict[str, str], key: str) -> int | None:
-    if key in said and not re.fullmatch(r"[0-9]{1,9}", said[key], re.ASCII):
+    number = whole_or_none(said.get(key, ""))
+    if key in said and number is None:
         raise InvalidInput(f"{key} = {said[key][:40]} must be a whole number")
-    return int(said[key]) if key in said else None
+    return number
 
 
 def _header(cells: list[str], unsaid: Container[str]) -> list[tuple[str, str | None]]:
@@ -120,9 +121,10 @@ def _header(cells: list[str], unsaid: Container[str]) -> list[tuple[str, str | N
 
 def _cell(what: str, unit: str | None, cell: str, line: int) -> int | float:
     if what in ("src", "dst", "channel"):
-        if not re.fullmatch(r"-?[0-9]{1,9}", cell):
+        number = whole_or_none(cell)
+        if number is None or abs(number) >= 10**9:
             raise InvalidInput(f"line {line}: {what}={cell[:40]!r} must be a whole number")
-        return int(cell)
+        return number
     parse = parse_bandwidth if what == "bandwidth" else parse_seconds
     # A bare number in a column that names no unit is in SI units.
     unit = unit or (("B/s" if what == "bandwidth" else "s") if cell[-1:].isdigit() else None)

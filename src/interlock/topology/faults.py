@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interlock.errors import InvalidInput, check_whole, nearest
-from interlock.units import Quantity, format_bandwidth, parse_bandwidth
+from interlock.units import Quantity, format_bandwidth, parse_bandwidth, whole_or_none
 
 __all__ = ["Fault", "MissingGpu", "NicFault", "dead_nic", "describe_faults", "missing_gpu", "parse_fault", "slow_nic"]
 
@@ -69,12 +69,12 @@ NicFault(server=1, gpu=2, nic=0, bandwidth_bytes_per_s=25000000000.0))
     forms = {"dead-nic": "SERVER:GPU", "slow-nic": "SERVER:GPU:RATE", "missing-gpu": "SERVER:GPU"}
     if kind not in forms:
         raise InvalidInput(f"{name}={text[:64]!r}: unknown fault {kind[:64]!r}; {nearest(kind[:64], forms)}")
-    places = [int(word) for word in rest[:2] if word.isdecimal() and len(word) < 10]
-    if len(rest) != forms[kind].count(":") + 1 or len(places) != 2:
+    server, gpu = (*map(whole_or_none, rest[:2]), None, None)[:2]
+    if len(rest) != forms[kind].count(":") + 1 or server is None or gpu is None:
         raise InvalidInput(f"{name}={text[:64]!r} must have the form {kind}:{forms[kind]}")
     if kind == "slow-nic":
-        return slow_nic(places[0], places[1], parse_bandwidth(rest[2], name))
-    return (dead_nic if kind == "dead-nic" else missing_gpu)(places[0], places[1])
+        return slow_nic(server, gpu, parse_bandwidth(rest[2], name))
+    return (dead_nic if kind == "dead-nic" else missing_gpu)(server, gpu)
 
 
 def describe_faults(faults: Sequence[Fault]) -> str:

@@ -8,7 +8,7 @@ from interlock.errors import InvalidInput, named
 from interlock.topology.cluster import MEASURED, Cluster
 from interlock.topology.fabric import FABRICS, Fabric, fabric
 from interlock.topology.faults import Fault
-from interlock.units import Quantity, parse_bandwidth, parse_seconds
+from interlock.units import Quantity, parse_bandwidth, parse_seconds, whole_or_none
 
 __all__ = ["CLUSTER_KEYS", "cluster", "cluster_with", "preset_names"]
 
@@ -126,11 +126,10 @@ def _settle_scale_up(base: Cluster, changes: dict[str, object]) -> dict[str, obj
 
 
 def _whole(value: object, name: str) -> int:
-    if isinstance(value, str) and value.strip().isdigit() and len(value) < 10:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+    number = whole_or_none(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidInput(f"{name}={value!r} must be a whole number")
-    return value
+    return number
 
 
 def _optional_whole(value: object, name: str) -> int | None:

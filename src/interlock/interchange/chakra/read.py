@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.files import read_bytes
 from interlock.interchange.chakra.encode import (
     COLLECTIVES,
     COMM_COLL_NODE,
@@ -18,7 +19,7 @@ from interlock.interchange.chakra.encode import (
     PIECES_ATTRIBUTE,
 )
 from interlock.interchange.contract import ForeignSchedule, Intent
-from interlock.interchange.shared.files import MAX_FILE_BYTES, read_bytes
+from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.shared.flows import Name, UnnamedFlow, lower_flows
 from interlock.interchange.shared.protobuf import LENGTH_DELIMITED, VARINT, fields, packed, read_varint, signed
 from interlock.interchange.shared.regions import NONE
@@ -80,7 +81,7 @@ def find_traces(path: Path) -> list[Path]:
 
 def parse_trace(path: Path) -> list[Node]:
     """Nodes of one rank's trace, by position in the file."""
-    data = _unzipped(path, read_bytes(path))
+    data = _unzipped(path, read_bytes(path, MAX_FILE_BYTES))
     nodes: list[Node] = []
     seen: set[int] = set()
     at, end = 0, len(data)

@@ -31,9 +31,12 @@ class Field:
 
 def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) -> tuple[Field, ...]:
     """Every field of a cluster that was made from files of servers."""
-    first = servers[0]
-    keys = ("says_links", "says_link_rates", "says_nic_rates")
-    says_links, says_link_rates, says_rates = (all(getattr(server, key) for server in servers) for key in keys)
+    first = servers[0].said
+    says_links, says_link_rates = (
+        all(server.said.links for server in servers),
+        all(server.said.link_rates for server in servers),
+    )
+    says_rates = all(server.said.nic_rates for server in servers)
     rails = {nic.rail for server in servers for nic in server.nics}
     knows_rails = bool(rails) and None not in rails
     has_nics = any(server.nics for server in servers)
@@ -77,9 +80,9 @@ def fields_of_graph(topology: Topology, servers: list[Server], source: str) -> t
     """Every field of a graph: a network's file, or servers whose GPUs are not joined alike."""
     rates = sorted(set(topology.bandwidth_bytes_per_s.tolist()), reverse=True)
     latencies = sorted(set(topology.latency_s.tolist()))
-    says_links = all(server.says_links for server in servers)
-    says_rates = says_links and all(server.says_link_rates for server in servers)
-    why = servers[0].links_why if servers else f"as {source} has them"
+    says_links = all(server.said.links for server in servers)
+    says_rates = says_links and all(server.said.link_rates for server in servers)
+    why = servers[0].said.links_why if servers else f"as {source} has them"
     given = not servers
     none = "no such cost in the file; taken as none"
     cost = none if given else PRESET

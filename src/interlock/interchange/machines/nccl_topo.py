@@ -6,13 +6,15 @@ Rates per lane and per link are those that NCCL and RCCL count with. What a file
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
-from interlock.interchange.machines.server import Gpu, Nic, NicShare, Server, distance_of, share_nics, unused_nics
-from interlock.interchange.shared.files import read_bytes
+from interlock.files import read_bytes
+from interlock.interchange.machines.server import Gpu, Nic, NicShare, Said, Server, distance_of, share_nics, unused_nics
+from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.shared.xml_text import Element, parse_xml
+from interlock.units import whole_or_none
 
 __all__ = ["GPU_MODELS", "NVLINK_BY_SM", "check_model", "read_nccl_topology"]
 
@@ -74,12 +76,8 @@ class _Parts:
     model: str | None = None  # of GPUs, as the user says
     nic_bytes_per_s: float | None = None  # likewise
     heeded: set[str] = field(default_factory=set)  # of what the user says
-    links_why: str = "links in the file, at the rate NCCL counts for one, which is below the nominal one"
-    says_links: bool = True
-    says_link_rates: bool = True
+    said: Said = field(default_factory=Said)
     says_pcie: bool = True  # the speed of every GPU's slot
-    nics_why: str = "speeds in the file"
-    says_nic_rates: bool = True
 
     def guess(self, text: str) -> None:
         if text not in self.guesses:
@@ -92,7 +90,7 @@ def read_nccl_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: floa
     `gpu` and `nic_bytes_per_s` say what the file does not; it is asked for where nothing in the file tells.
     """
     check_model(gpu)
-    root = parse_xml(read_bytes(path), path).root
+    root = parse_xml(read_bytes(path, MAX_FILE_BYTES), path).root
     if root.name == "graphs":
         raise InvalidInput(f"{path} holds NCCL's graphs (rings and trees), not the topology they run on")
     if root.name != "system":
@@ -144,19 +142,7 @@ def _one_domain(name: str, hosts: list[Server]) -> Server:
         nics += host.nics
     guess = f"one file holds {len(hosts)} hosts: taken as one NVLink domain of {len(gpus)} GPUs"
     guesses = dict.fromkeys(text for host in hosts for text in host.guesses)
-    first = hosts[0]
-    return Server(
-        name,
-        tuple(gpus),
-        tuple(nics),
-        tuple(shares),
-        (*guesses, guess),
-        says_links=first.says_links,
-        says_link_rates=first.says_link_rates,
-        links_why=first.links_why,
-        says_nic_rates=first.says_nic_rates,
-        nics_why=first.nics_why,
-    )
+    return Server(name, tuple(gpus), tuple(nics), tuple(shares), (*guesses, guess), hosts[0].said)
 
 
 def _collect(
@@ -221,32 +207,22 @@ def _server(parts: _Parts, host: str, *, several: bool) -> Server:
     if not nics and parts.nic_bytes_per_s is not None:
         parts.heeded.add("nic")
         nics = [Nic("nic", parts.nic_bytes_per_s)]
-        parts.nics_why = "as said (--nic): one for all GPUs, as the file names none"
+        parts.said = replace(parts.said, nics_why="as said (--nic): one for all GPUs, as the file names none")
     shares = share_nics([[distance_of(gpu, nic) for nic in nics] for gpu in made], len(nics))
     if not nics:
         parts.guess("the file names no NIC; the server stands alone")
     for text in unused_nics(nics, shares):
         parts.guess(text)
     source = f"{Path(parts.file).name}, host {host}" if several else Path(parts.file).name
-    return Server(
-        source,
-        tuple(made),
-        tuple(nics),
-        shares,
-        tuple(parts.guesses),
-        says_links=parts.says_links,
-        says_link_rates=parts.says_link_rates,
-        links_why=parts.links_why,
-        says_nic_rates=parts.says_nic_rates,
-        nics_why=parts.nics_why if nics else "the file names no NIC",
-    )
+    said = parts.said if nics else replace(parts.said, nics_why="the file names no NIC")
+    return Server(source, tuple(made), tuple(nics), shares, tuple(parts.guesses), said)
 
 
-def _gpu_order(device: _Device) -> tuple[int, int, str]:
+def _gpu_order(device: _Device) -> tuple[int, int]:
     """By rank, then device number; devices without either in file order."""
     attributes = device.element.attributes if device.element.name == "gpu" else {}
-    number = attributes.get("rank", attributes.get("dev", ""))
-    return (0, int(number), "") if number.isdigit() and len(number) < 9 else (1, device.element.line, "")
+    number = whole_or_none(attributes.get("rank", attributes.get("dev", "")))
+    return (1, device.element.line) if number is None or number < 0 else (0, number)
 
 
 def _busid(device: _Device) -> str:
@@ -288,9 +264,10 @@ def _gpu(parts: _Parts, number: int, device: _Device, number_of_busid: dict[str,
 
 def _count(parts: _Parts, link: Element) -> int:
     text = link.attributes.get("count", "1")
-    if not text.isdigit() or not 1 <= len(text) <= 4 or int(text) == 0:
+    count = whole_or_none(text)
+    if count is None or not 1 <= count < 10_000:
         raise InvalidInput(f"{parts.file}, line {link.line}: count={text[:20]!r} is not a number of links")
-    return int(text)
+    return count
 
 
 def _link_rate(parts: _Parts, kind: str, attributes: dict[str, str]) -> float:
@@ -303,7 +280,7 @@ def _link_rate(parts: _Parts, kind: str, attributes: dict[str, str]) -> float:
         parts.guess(f"xGMI links of gcn={code[:20]!r} are counted at 48 GB/s")
         return 48.0
     text = attributes.get("sm", "")
-    sm = int(text) if text.isdigit() and len(text) < 5 else 0
+    sm = whole_or_none(text) or 0
     known = [version for version in NVLINK_BY_SM if version <= sm]
     if sm not in NVLINK_BY_SM:
         rate = NVLINK_BY_SM[max(known)] if known else 20.0
@@ -322,10 +299,9 @@ def _pcie(parts: _Parts, device: _Device) -> float:
             parts.guess(f"PCIe speed {attributes['link_speed'][:20]!r} is not known; counted as 8 GT/s")
         parts.says_pcie = False
         lane = 60
-    width = attributes.get("link_width", "")
-    lanes = int(width) if width.isdigit() and len(width) < 4 else 0
-    parts.says_pcie &= lanes > 0
-    return (lanes or 16) * lane / 80 * GB
+    lanes = whole_or_none(attributes.get("link_width", "")) or 0
+    parts.says_pcie &= 0 < lanes < 1000
+    return (lanes if 0 < lanes < 1000 else 16) * lane / 80 * GB
 
 
 def _speed(text: str) -> float:
@@ -340,17 +316,17 @@ def _nic(parts: _Parts, device: _Device) -> Nic:
         name = attributes.get("busid", f"line {device.element.line}")
         if parts.nic_bytes_per_s is not None:
             parts.heeded.add("nic")
-            parts.nics_why = "as said (--nic)"
+            parts.said = replace(parts.said, nics_why="as said (--nic)")
             return Nic(name, parts.nic_bytes_per_s, device.numa, device.bridges)
         rate = 200e9 / 8 if _speed(attributes.get("link_speed", "")) < 32 else 400e9 / 8
         if attributes.get("device", "").lower().startswith("0xefa"):
             rate = 100e9 / 8
-        parts.says_nic_rates, parts.nics_why = False, "not in the file; by the speed of its PCI entry (say --nic)"
+        why = "not in the file; by the speed of its PCI entry (say --nic)"
+        parts.said = replace(parts.said, nic_rates=False, nics_why=why)
         parts.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
         return Nic(name, rate, device.numa, device.bridges)
     mbit = _net_mbit(parts, attributes)
-    numbers = [attributes.get(key, "") for key in ("rail", "plane")]
-    rail, plane = (int(text) if text.isdigit() and len(text) < 6 else None for text in numbers)
+    rail, plane = (whole_or_none(attributes.get(key, "")) for key in ("rail", "plane"))
     return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail, plane)
 
 
@@ -366,7 +342,7 @@ def _net_mbit(parts: _Parts, attributes: dict[str, str]) -> float:
         return mbit / 1000
     if not 0 < mbit <= MAX_NET_MBIT and parts.nic_bytes_per_s is not None:
         parts.heeded.add("nic")
-        parts.nics_why = "as said (--nic), where the file has no rate"
+        parts.said = replace(parts.said, nics_why="as said (--nic), where the file has no rate")
         return parts.nic_bytes_per_s * 8 / 1e6
     if not 0 < mbit <= MAX_NET_MBIT:
         parts.guess(f"speed={text[:20]!r} of {attributes.get('name', 'a NIC')[:40]} is not a rate; counted as 10 Gb/s")
@@ -394,26 +370,27 @@ def _guess_scale_up(parts: _Parts, devices: list[_Device], gpus: list[Gpu], num_
     """A file without any link between GPUs: providers leave NVLink to be detected."""
     if any(gpu.switch_bytes_per_s or gpu.peers for gpu in gpus) or len(gpus) < 2:
         return gpus
-    parts.says_links = parts.model is not None
+    parts.said = replace(parts.said, links=parts.model is not None)
     if any(device.element.attributes.get("gcn") for device in devices):
         return _over_pcie(parts, gpus, "no links between GPUs in the file")
     sm, links, why = _model(parts, devices, num_nics)
     if links == 0:
         return _over_pcie(parts, gpus, f"{why}: no NVLink")
     rate = links * NVLINK_BY_SM[sm] * GB
-    parts.links_why = f"{why}: {links} links of {NVLINK_BY_SM[sm]:g} GB/s, as NCCL counts them (below the nominal rate)"
+    known = f"{why}: {links} links of {NVLINK_BY_SM[sm]:g} GB/s, as NCCL counts them (below the nominal rate)"
+    parts.said = replace(parts.said, links_why=known)
     parts.guess(
         f"NVLink is not in the file (providers leave it to be detected): counted as a switch with {links} links of "
         f"{NVLINK_BY_SM[sm]:g} GB/s per GPU, as {why} has"
     )
-    return [Gpu(gpu.name, gpu.busid, gpu.numa, gpu.bridges, gpu.pcie_bytes_per_s, rate, gpu.peers) for gpu in gpus]
+    return [replace(gpu, switch_bytes_per_s=rate) for gpu in gpus]
 
 
 def _over_pcie(parts: _Parts, gpus: list[Gpu], why: str) -> list[Gpu]:
     rate = "the speed of their slots" if parts.says_pcie else "12 GB/s, as NCCL counts slots of unknown speed"
-    parts.links_why = f"{why}, GPUs reach each other over PCIe at {rate}"
-    parts.says_link_rates = parts.says_pcie
-    parts.guess(parts.links_why)
+    known = f"{why}, GPUs reach each other over PCIe at {rate}"
+    parts.said = replace(parts.said, links_why=known, link_rates=parts.says_pcie)
+    parts.guess(known)
     return gpus
 
 
@@ -438,8 +415,8 @@ def _known_model(parts: _Parts, devices: list[_Device], num_nics: int) -> tuple[
         model = models.pop()
         return *GPU_MODELS[model], f"{model}, by its PCI device id"
     sms = {device.element.attributes.get("sm", "") for device in devices if device.element.name == "gpu"} - {""}
-    if len(sms) == 1 and (text := sms.pop()).isdigit() and int(text) in LINKS_BY_SM:
-        return int(text), LINKS_BY_SM[int(text)], f"a GPU of sm {text}"
+    if len(sms) == 1 and (sm := whole_or_none(sms.pop())) in LINKS_BY_SM:
+        return sm, LINKS_BY_SM[sm], f"a GPU of sm {sm}"
     speed = max((_speed(d.pci.attributes.get("link_speed", "")) for d in devices if d.pci is not None), default=0.0)
     if len(devices) == 8 and num_nics >= 4 and not sms:
         return *BOARDS.get(speed, BOARDS[16.0]), f"a board of eight GPUs and {num_nics} NICs on PCIe of {speed:g} GT/s"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Distance", "Gpu", "Nic", "NicShare", "Server", "share_nics", "unused_nics"]
+__all__ = ["Distance", "Gpu", "Nic", "NicShare", "Said", "Server", "share_nics", "unused_nics"]
 
 
 class Distance(IntEnum):
@@ -54,6 +54,17 @@ class NicShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What the file of a server says itself, and where what it does not say comes from."""
+
+    links: bool = True  # how GPUs are joined
+    link_rates: bool = True
+    links_why: str = "links in the file, at the rate NCCL counts for one, which is below the nominal one"
+    nic_rates: bool = True
+    nics_why: str = "speeds in the file"
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """GPUs in rank order, NICs, and the NICs of each GPU."""
 
@@ -61,12 +72,8 @@ class Server:
     gpus: tuple[Gpu, ...]
     nics: tuple[Nic, ...]
     nics_of_gpu: tuple[tuple[NicShare, ...], ...]
-    guesses: tuple[str, ...] = field(default=())
-    says_links: bool = True  # the file says how GPUs are joined
-    says_link_rates: bool = True
-    links_why: str = ""  # where the rate of scale-up comes from
-    says_nic_rates: bool = True
-    nics_why: str = "speeds in the file"
+    guesses: tuple[str, ...]
+    said: Said
 
     def nic_bytes_per_s(self, gpu: int) -> float:
         """Rate of a GPU's NICs together."""

@@ -13,6 +13,7 @@ from interlock.files import lines_of, read_text
 from interlock.interchange.machines.join import ImportedTopology, from_graph
 from interlock.interchange.shared.json_text import Json, parse_json, table
 from interlock.topology import Cluster, clos, from_edges, product
+from interlock.units import parse_bandwidth, parse_seconds, parse_whole
 
 __all__ = ["read_astra_network", "read_htsim_topology", "read_simai_topology"]
 
@@ -133,8 +134,10 @@ def read_simai_topology(path: Path) -> ImportedTopology:
     lines = [line.split() for line in lines_of(read_text(path, MAX_BYTES), path) if line.strip()]
     if len(lines) < 2 or len(lines[0]) < 5:
         raise InvalidInput(f"{path} is no SimAI topology: its first line needs at least five numbers")
-    nodes, per_server, nvswitches, others, links = (_whole(path, 1, word, MAX_LINKS) for word in lines[0][:5])
-    switches = [_whole(path, 2, word, nodes - 1) for word in lines[1]]
+    nodes, per_server, nvswitches, others, links = (
+        parse_whole(word, f"{path}, line 1", 0, MAX_LINKS) for word in lines[0][:5]
+    )
+    switches = [parse_whole(word, f"{path}, line 2", 0, nodes - 1) for word in lines[1]]
     ranks = nodes - nvswitches - others
     if len(switches) != nvswitches + others or ranks < 1 or sorted(switches) != list(range(ranks, nodes)):
         raise InvalidInput(f"{path}: {nodes} nodes need switches {ranks} to {nodes - 1} on line 2")
@@ -145,8 +148,9 @@ def read_simai_topology(path: Path) -> ImportedTopology:
     for place, words in enumerate(rows, 3):
         if len(words) < 4:
             raise InvalidInput(f"{path}, line {place}: a link needs two nodes, a rate and a latency")
-        a, b = (_whole(path, place, word, nodes - 1) for word in words[:2])
-        bandwidth, delay = _rate(path, place, words[2]), _delay(path, place, words[3])
+        a, b = (parse_whole(word, f"{path}, line {place}", 0, nodes - 1) for word in words[:2])
+        bandwidth = parse_bandwidth(words[2], f"{path}, line {place}: rate")
+        delay = parse_seconds(words[3], f"{path}, line {place}: latency")
         src += [a, b]
         dst += [b, a]
         rate += [bandwidth, bandwidth]
@@ -154,26 +158,6 @@ def read_simai_topology(path: Path) -> ImportedTopology:
     kind = lines[0][5] if len(lines[0]) > 5 else "GPUs"
     topology = from_edges(src, dst, rate, latency, num_ranks=ranks, switches=switches, name=path.stem[:64])
     return from_graph(path.name, topology, [f"{ranks} {kind[:20]} in servers of {per_server}"])
-
-
-def _whole(path: Path, line: int, word: str, most: int) -> int:
-    if not word.isdigit() or len(word) > 9 or int(word) > most:
-        raise InvalidInput(f"{path}, line {line}: {word[:40]!r} is not a whole number up to {most}")
-    return int(word)
-
-
-def _rate(path: Path, line: int, word: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([GMT])bps", word)
-    if match is None or float(match.group(1)) <= 0:
-        raise InvalidInput(f"{path}, line {line}: {word[:40]!r} is not a rate like 400Gbps")
-    return float(match.group(1)) * {"M": 1e6, "G": 1e9, "T": 1e12}[match.group(2)] / 8
-
-
-def _delay(path: Path, line: int, word: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,12})?)(ns|us|ms|s)", word)
-    if match is None:
-        raise InvalidInput(f"{path}, line {line}: {word[:40]!r} is not a latency like 0.0005ms")
-    return float(match.group(1)) * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[match.group(2)]
 
 
 def read_htsim_topology(path: Path) -> ImportedTopology:
@@ -187,13 +171,13 @@ def read_htsim_topology(path: Path) -> ImportedTopology:
         if len(words) != 2:
             raise InvalidInput(f"{path}, line {place}: {raw.strip()[:60]!r} is not KEY VALUE")
         if words[0] == "Tier":
-            if _whole(path, place, words[1], 2) != len(tiers):
+            if parse_whole(words[1], f"{path}, line {place}", 0, 2) != len(tiers):
                 raise InvalidInput(f"{path}, line {place}: tiers must be numbered 0, 1, 2")
             tiers.append({})
         elif tiers:
-            tiers[-1][words[0]] = float(_whole(path, place, words[1], 10**9))
+            tiers[-1][words[0]] = float(parse_whole(words[1], f"{path}, line {place}", 0, 10**9))
         else:
-            header[words[0]] = _whole(path, place, words[1], 1 << 20)
+            header[words[0]] = parse_whole(words[1], f"{path}, line {place}", 0, 1 << 20)
     if "Nodes" not in header or not tiers or header.get("Tiers", len(tiers)) != len(tiers):
         raise InvalidInput(f"{path} is no htsim topology: it needs Nodes, Tiers and as many sections 'Tier'")
     for tier, values in enumerate(tiers):

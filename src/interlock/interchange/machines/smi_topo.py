@@ -9,7 +9,7 @@ from pathlib import Path
 from interlock.errors import InvalidInput
 from interlock.files import read_text
 from interlock.interchange.machines.nccl_topo import GPU_MODELS, NVLINK_BY_SM, check_model
-from interlock.interchange.machines.server import Distance, Gpu, Nic, Server, share_nics, unused_nics
+from interlock.interchange.machines.server import Distance, Gpu, Nic, Said, Server, share_nics, unused_nics
 
 __all__ = ["looks_like_smi_topology", "read_smi_topology"]
 
@@ -55,20 +55,10 @@ def read_smi_topology(path: Path, gpu: str | None = None, nic_bytes_per_s: float
     why = "number of links in the matrix, at the rate NCCL counts for one, which is below the nominal one"
     nics_why = "as said (--nic)" if nic_bytes_per_s is not None else "usual beside that many links (say --nic)"
     has_links = any(gpu.switch_bytes_per_s or gpu.peers for gpu in made)
-    return [
-        Server(
-            path.name,
-            tuple(made),
-            tuple(cards),
-            shares,
-            tuple(guesses),
-            says_links=has_links,
-            says_link_rates=has_links,
-            links_why=why if has_links else "no NVLink in the matrix; 12 GB/s is a PCIe 3.0 slot of 16 lanes",
-            says_nic_rates=nic_bytes_per_s is not None,
-            nics_why=nics_why,
-        )
-    ]
+    if not has_links:
+        why = "no NVLink in the matrix; 12 GB/s is a PCIe 3.0 slot of 16 lanes"
+    said = Said(has_links, has_links, why, nic_bytes_per_s is not None, nics_why)
+    return [Server(path.name, tuple(made), tuple(cards), shares, tuple(guesses), said)]
 
 
 def _matrix(path: Path, text: str) -> tuple[list[str], dict[str, list[str]]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from interlock.errors import InvalidInput, nearest
 from interlock.interchange.msccl import limits
+from interlock.units import whole_or_none
 
 __all__ = ["FLAVORS", "Flavor", "Header", "get_flavor", "refusals"]
 
@@ -133,4 +134,5 @@ def _buffers(name: str, per_loop: int, header: Header) -> list[str]:
 
 
 def _whole(text: str | None, absent: int) -> int:
-    return int(text) if text is not None and text.lstrip("-").isdigit() and len(text) < 20 else absent
+    number = None if text is None else whole_or_none(text)
+    return absent if number is None else number

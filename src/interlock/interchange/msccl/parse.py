@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.files import read_bytes
 from interlock.interchange.msccl import limits
 from interlock.interchange.msccl.flavors import FLAVORS, Header, refusals
 from interlock.interchange.shared.chunks.execution import ThreadblockProgram
 from interlock.interchange.shared.chunks.goal import ChunkBuffers
-from interlock.interchange.shared.files import read_bytes
+from interlock.interchange.shared.files import MAX_FILE_BYTES
 from interlock.interchange.shared.xml_text import Element, parse_xml, whole_number
 
 __all__ = ["ADDS", "RECEIVES", "SENDS", "Threadblock", "Instruction", "parse_msccl_xml"]
@@ -49,7 +50,7 @@ class Threadblock:
 
 def parse_msccl_xml(path: Path) -> ThreadblockProgram[Threadblock]:
     """The program in a file, checked."""
-    document = parse_xml(read_bytes(path), path)
+    document = parse_xml(read_bytes(path, MAX_FILE_BYTES), path)
     root = document.root
     if root.name != "algo":
         raise InvalidInput(f"{path}: the root is <{root.name[:64]}>, not <algo>; this is not an MSCCL algorithm")

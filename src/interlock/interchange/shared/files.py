@@ -1,8 +1,7 @@
-"""Bytes of other people's files, within limits, and folders written whole or not at all."""
+"""How large other people's files may be, and folders written whole or not at all."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -10,20 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from interlock.errors import InvalidInput
-from interlock.files import check_file
+from interlock.files import new_file_mode
 
-__all__ = ["MAX_FILE_BYTES", "read_bytes", "write_folder"]
+__all__ = ["MAX_FILE_BYTES", "write_folder"]
 
 MAX_FILE_BYTES = 128 * 2**20
-
-
-def read_bytes(path: Path) -> bytes:
-    """A whole file, if it is a file and not too large."""
-    file = check_file(path, MAX_FILE_BYTES)
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
 
 
 def write_folder(path: Path, writers: Mapping[str, Callable[[BinaryIO], None]], owned: Callable[[str], bool]) -> None:
@@ -46,8 +36,8 @@ def write_folder(path: Path, writers: Mapping[str, Callable[[BinaryIO], None]], 
             with (fresh / name).open("wb") as file:
                 write(file)
             if name.endswith(".sh"):
-                (fresh / name).chmod(0o777 & ~_umask())
-        fresh.chmod(0o777 & ~_umask())
+                (fresh / name).chmod(new_file_mode(0o777))
+        fresh.chmod(new_file_mode(0o777))
         _swap(fresh, path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -66,9 +56,3 @@ def _swap(fresh: Path, path: Path) -> None:
         aside.rename(path)
         raise
     aside.rename(fresh)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

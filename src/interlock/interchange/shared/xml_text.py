@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from interlock.errors import InvalidInput, LimitExceeded
+from interlock.units import whole_or_none
 
 __all__ = ["Element", "parse_xml", "whole_number"]
 
@@ -124,11 +125,8 @@ def whole_number(element: Element, key: str, where: str, least: int = 0, most: i
     text = element.attributes.get(key)
     if text is None:
         raise InvalidInput(f"{where}: <{element.name}> on line {element.line} lacks {key!r}")
-    try:
-        value = int(text, 10) if len(text) <= 20 else None
-    except ValueError:
-        value = None
-    if value is None or not text.isascii() or "_" in text:
+    value = whole_or_none(text)
+    if value is None:
         raise InvalidInput(f"{where}: {key}={text[:40]!r} is not a whole number")
     if not least <= value <= most:
         raise InvalidInput(f"{where}: {key}={value} must be between {least} and {most}")
