@@ -110,6 +110,7 @@ def test_a_lane_keeps_its_copies_and_its_last_message_takes_those_that_need_no_m
         (8, 0.8, 256, 1),
         (4, 0.4, 1024, 1),
         (4, 0.8, 1024, 1),
+        (4, 0.8, 512, 1),  # where the demand alone would be given turns
         (4, 1.2, 512, 1),
         (8, 0.4, 1024, 1),
         (8, 0.8, 1024, 1),

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms import adaptive
 from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan
-from interlock.problem import Problem, combine_problem, dispatch_problem
+from interlock.problem import Problem, combine_problem, demand_problem, dispatch_problem
 from interlock.ragged import Ragged, before_in_group, run_starts
 from interlock.schedule import Kind, Phase, Pieces, Schedule, backwards
 from interlock.topology import Cluster
@@ -471,19 +472,25 @@ class _Dispatch:
 def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: str, returns: bool) -> Plan:
     """The All-to-Allv between servers, sliced for MoE where the algorithm lets itself be told.
 
-    What `returns` is sent by whom it is planned to go to: there each message costs the busiest receiver.
+    What `returns` is sent by whom it is planned to go to: there each message costs the busiest receiver. Messages get
+    no turns, as in any step: multicasts and sums want the same ports.
     """
     demand = copies.demand(cluster, size_bytes)
-    wire_s, overhead_s = _wire_s(cluster, demand), cluster.message_overhead_s
+    wire_s = _wire_s(cluster, demand)
     if algorithm != "adaptive" or wire_s == 0:
         return plan(cluster, demand, algorithm)
-    if overhead_s == 0:
-        return plan(cluster, demand, algorithm, slices=MOST_SLICES)
+    costs_nothing = cluster.message_overhead_s == 0
+    slices = float(MOST_SLICES) if costs_nothing else _slices(cluster, copies, size_bytes, demand, wire_s, returns)
+    planned = adaptive.prepare(cluster, slices=int(np.clip(round(slices), 1, MOST_SLICES)))(demand)
+    return Plan(demand_problem(cluster, demand), planned, algorithm)
+
+
+def _slices(cluster: Cluster, copies: _Copies, size_bytes: int, demand: Demand, wire_s: float, returns: bool) -> float:
+    """How many slices of a lane start soon and cost little."""
     port_s = copies.per_gpu(cluster).max() * size_bytes / cluster.scale_up_bandwidth_bytes_per_s
     fineness = COMBINE_FINENESS / _crowd(cluster, demand) if returns else DISPATCH_FINENESS
-    slices = fineness * np.sqrt(wire_s / overhead_s) / max(1, cluster.servers - 1)
-    slices *= 1 + FINER_IF_HOT * min(1.0, port_s / wire_s) ** 2
-    return plan(cluster, demand, algorithm, slices=int(np.clip(round(slices), 1, MOST_SLICES)))
+    slices = fineness * np.sqrt(wire_s / cluster.message_overhead_s) / max(1, cluster.servers - 1)
+    return float(slices * (1 + FINER_IF_HOT * min(1.0, port_s / wire_s) ** 2))
 
 
 def _crowd(cluster: Cluster, demand: Demand) -> float:
