@@ -18,7 +18,7 @@ from interlock.errors import InvalidInput
 from interlock.planning import Plan, plan
 from interlock.problem import Problem, combine_problem, demand_problem, dispatch_problem
 from interlock.ragged import Ragged, before_in_group, run_starts
-from interlock.schedule import Kind, Phase, Pieces, Schedule, backwards
+from interlock.schedule import Batch, Kind, Phase, Pieces, Schedule, assemble, backwards
 from interlock.topology import Cluster
 from interlock.traffic import Demand, Routing
 
@@ -43,81 +43,6 @@ MAX_GPUS_PER_SERVER = 64  # a set of a server's GPUs is one 64-bit word
 DISPATCH_FINENESS, COMBINE_FINENESS = 0.62, 0.8
 FINER_IF_HOT = 0.6  # more where a scale-up port is as busy as the wire: sums for it must be ready in time; fitted too
 MOST_SLICES = 48
-
-
-class MessageTable:
-    """Collects messages to sets of a server's GPUs, block by block."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.count = 0
-        self.blocks: list[dict[str, np.ndarray]] = []
-        self.dsts: list[Ragged] = []
-        self.deps: list[Ragged] = []
-        self.items: list[Ragged] = []
-
-    def add(
-        self,
-        phase: Phase,
-        src: Ints,
-        wanted: NDArray[np.uint64],
-        server: Ints,
-        message: Ints,
-        item: Ints,
-        deps: Ragged,
-        *,
-        stage: NDArray[np.integer] | int = 0,
-        slices: NDArray[np.integer] | int = 0,
-        order: Ints | int = 0,
-        exclusive: NDArray[np.bool_] | bool = False,
-    ) -> int:
-        """Append messages; `message` says which one carries each entry of `item`. Returns the first one's row."""
-        first, size = self.count, len(src)
-        width = self.cluster.gpus_per_server
-        bits = (wanted[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
-        row, gpu = np.nonzero(bits)
-        self.dsts.append(
-            Ragged.from_counts(bits.sum(axis=1).astype(np.int64), (server[row] * width + gpu).astype(np.int32))
-        )
-        by_message = np.lexsort((item, message))
-        self.items.append(Ragged.from_counts(np.bincount(message, minlength=size), item[by_message].astype(np.int32)))
-        self.deps.append(deps)
-        self.blocks.append(
-            {
-                "src": src.astype(np.int32),
-                "phase": np.full(size, phase, np.uint8),
-                "stage": np.broadcast_to(stage, size).astype(np.int32),
-                "slice": np.broadcast_to(slices, size).astype(np.int32),
-                "order": np.broadcast_to(order, size).astype(np.int64),
-                "exclusive": np.broadcast_to(exclusive, size).astype(np.bool_),
-            }
-        )
-        self.count += size
-        return first
-
-    def to_schedule(self, size_bytes: int, barriers: NDArray[np.int32]) -> Schedule:
-        """All blocks in order; multicasts get the path of their tree."""
-
-        def column(name: str) -> np.ndarray:
-            return np.concatenate([block[name] for block in self.blocks])
-
-        src, dst, items = Ragged.single(column("src")), Ragged.concatenate(self.dsts), Ragged.concatenate(self.items)
-        lengths = np.full(len(items.values), size_bytes, np.int64)
-        return Schedule(
-            src=src,
-            dst=dst,
-            kind=np.full(self.count, Kind.COPY, np.uint8),
-            phase=column("phase"),
-            stage=column("stage"),
-            slice=column("slice"),
-            size_bytes=items.counts * size_bytes,
-            path=tree_paths(src, dst, self.cluster.num_ranks, toward_many=True),
-            exclusive=column("exclusive"),
-            order=column("order"),
-            deps=Ragged.concatenate(self.deps),
-            pieces=Pieces(items.offsets, items.values, np.zeros_like(lengths), lengths),
-            barriers=barriers,
-        )
 
 
 def tree_paths(one: Ragged, many: Ragged, num_ranks: int, *, toward_many: bool) -> Ragged:
@@ -365,35 +290,36 @@ class _Dispatch:
         used, wire = np.unique(self.wire_of_copy, return_inverse=True)
         carrier = self.wire.src.values[used].astype(np.int64)
         landing = self.wire.dst.values[used].astype(np.int64)
-        table = MessageTable(self.cluster)
-        hop_of_copy = self._hops(table, carrier[wire], wire)
-        first_wire = table.count
-        deps = self._wire_deps(used, wire, hop_of_copy, first_wire)
-        table.add(
-            Phase.SCALE_OUT,
-            carrier,
-            np.uint64(1) << (landing % self.cluster.gpus_per_server).astype(np.uint64),
-            landing // self.cluster.gpus_per_server,
-            wire,
-            self.far.item,
-            deps,
+        hops, hop_of_copy = self._hops(carrier[wire], wire)
+        first_wire = len(hops)
+        wires = replace(
+            self._batch(Phase.SCALE_OUT, carrier, landing, wire, self.far.item),
+            deps=self._wire_deps(used, wire, hop_of_copy, first_wire),
             stage=self.wire.stage[used],
-            slices=self.wire.slice[used],
+            slice=self.wire.slice[used],
             order=self.wire.order[used],
             exclusive=self.wire.exclusive[used],
         )
-        stage = self.wire.stage[used][wire].astype(np.int64)
-        self._multicasts(table, self.far, landing[wire], first_wire + wire, stage)
+        stage = self.wire.stage[used][wire]
         near = self._not_served_by_hops(carrier[wire])
-        self._multicasts(table, near, near.src, None, np.zeros(len(near.item), np.int64))
-        return table.to_schedule(self.size_bytes, self.wire.barriers)
+        far_multicasts = self._multicasts(self.far, landing[wire], first_wire + wire, stage)
+        near_multicasts = self._multicasts(near, near.src, None, np.zeros(len(near.item), np.int32))
+        return assemble([hops, wires, far_multicasts, near_multicasts], self.wire.barriers.tolist())
 
-    def _hops(self, table: MessageTable, carrier: Ints, wire: Ints) -> Ints:
-        """Move each token once to each carrier that is not its own GPU; returns the message of each copy, or -1."""
+    def _batch(self, phase: Phase, src: Ints, dst: Ints | Ragged, message: Ints, item: Ints) -> Batch:
+        """Messages whose `items` each name the one that carries them; those with several ends take their tree."""
+        by_item = np.argsort(item, kind="stable")
+        carried = Ragged.grouped(message[by_item], item[by_item], len(src))
+        lengths = np.full(len(carried.values), self.size_bytes, np.int64)
+        pieces = Pieces(carried.offsets, carried.values, np.zeros_like(lengths), lengths)
+        ends = dst if isinstance(dst, Ragged) else Ragged.single(dst.astype(np.int32))
+        path = tree_paths(Ragged.single(src.astype(np.int32)), ends, self.cluster.num_ranks, toward_many=True)
+        return Batch(src.astype(np.int32), ends, pieces, phase, path=path)
+
+    def _hops(self, carrier: Ints, wire: Ints) -> tuple[Batch, Ints]:
+        """Each token once to each carrier that is not its own GPU; and the message of each copy, or -1."""
         moves = carrier != self.far.src
         message = np.full(len(wire), -1, np.int64)
-        if not moves.any():
-            return message
         # A token that two servers want may leave by one carrier: it hops there once, with the earlier wire message.
         key = self.far.item[moves] * self.cluster.num_ranks + carrier[moves]
         order = np.lexsort((wire[moves], key))
@@ -403,20 +329,12 @@ class _Dispatch:
         rows = np.flatnonzero(moves)[first_row]
         group = np.stack([self.far.src[rows], carrier[rows], wire[rows]], axis=1)
         distinct, place = np.unique(group, axis=0, return_inverse=True)
-        width = self.cluster.gpus_per_server
-        first = table.add(
-            Phase.BALANCE,
-            distinct[:, 0],
-            np.uint64(1) << (distinct[:, 1] % width).astype(np.uint64),
-            distinct[:, 1] // width,
-            place.reshape(-1),
-            self.far.item[rows],
-            Ragged.empty(len(distinct)),
-        )
         found = np.empty(int(moves.sum()), np.int64)
-        found[order] = first + place.reshape(-1)[of_key]
+        found[order] = place.reshape(-1)[of_key]
         message[moves] = found
-        return message
+        return self._batch(
+            Phase.BALANCE, distinct[:, 0], distinct[:, 1], place.reshape(-1), self.far.item[rows]
+        ), message
 
     def _not_served_by_hops(self, carrier: Ints) -> _Copies:
         """Local copies without the GPUs that get the token anyway because they carry it to another server."""
@@ -442,7 +360,7 @@ class _Dispatch:
         on.append(first_wire + place[dep[is_kept]])
         return Ragged.from_pairs(np.concatenate(of), np.concatenate(on), len(used))
 
-    def _multicasts(self, table: MessageTable, copies: _Copies, at: Ints, after: Ints | None, stage: Ints) -> None:
+    def _multicasts(self, copies: _Copies, at: Ints, after: Ints | None, stage: NDArray[np.int32]) -> Batch:
         """From where a token is to the GPUs of that server that want it."""
         width = self.cluster.gpus_per_server
         here = np.uint64(1) << (at % width).astype(np.uint64)
@@ -460,13 +378,13 @@ class _Dispatch:
         if not self.cluster.multicasts or self.cluster.scale_up != "switch":
             group, row = _one_by_one(group, width)
             item, stages = item[row], stages[row]
-        if len(group) == 0:
-            return
         distinct, first, place = np.unique(group, axis=0, return_index=True, return_inverse=True)
         source = distinct[:, 0].astype(np.int64)
-        deps = Ragged.empty(len(distinct)) if after is None else Ragged.single(distinct[:, 2].astype(np.int32))
-        phase = Phase.LOCAL if after is None else Phase.REDISTRIBUTE
-        table.add(phase, source, distinct[:, 1], source // width, place.reshape(-1), item, deps, stage=stages[first])
+        row, gpu = np.nonzero((distinct[:, 1, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1))
+        ends = Ragged.grouped(row, source[row] // width * width + gpu, len(distinct))
+        made = self._batch(Phase.LOCAL if after is None else Phase.REDISTRIBUTE, source, ends, place.reshape(-1), item)
+        deps = None if after is None else Ragged.single(distinct[:, 2].astype(np.int32))
+        return replace(made, deps=deps, stage=stages[first])
 
 
 def _wire_plan(cluster: Cluster, copies: _Copies, size_bytes: int, algorithm: str, returns: bool) -> Plan:

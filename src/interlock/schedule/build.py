@@ -17,13 +17,13 @@ __all__ = ["Batch", "assemble", "empty_schedule", "from_native", "make_pieces"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A block of one-to-one messages; scalars stand for whole columns.
+    """A block of messages from one rank each; scalars stand for whole columns.
 
     `deps` name messages by their row in the final schedule; blocks are numbered one after the other.
     """
 
     src: NDArray[np.int32]
-    dst: NDArray[np.int32]
+    dst: NDArray[np.int32] | Ragged  # rows where messages have several ends
     pieces: Pieces
     phase: NDArray[np.uint8] | Phase
     stage: NDArray[np.int32] | int = 0
@@ -32,7 +32,7 @@ class Batch:
     size_bytes: NDArray[np.int64] | None = None  # None: the sum of the pieces
     path: Ragged | None = None  # None: routed by the topology
     order: NDArray[np.int64] | None = None  # None: none
-    exclusive: bool = True  # where there is an order: of links, not of connections
+    exclusive: NDArray[np.bool_] | bool = True  # where there is an order: of links, not of connections
     deps: Ragged | None = None
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ def assemble(batches: Sequence[Batch], barriers: Sequence[int] = ()) -> Schedule
     sizes = [b.pieces.message_bytes if b.size_bytes is None else b.size_bytes for b in blocks]
     return Schedule(
         src=Ragged.single(np.concatenate([b.src for b in blocks])),
-        dst=Ragged.single(np.concatenate([b.dst for b in blocks])),
+        dst=Ragged.concatenate([b.dst if isinstance(b.dst, Ragged) else Ragged.single(b.dst) for b in blocks]),
         kind=column("kind", np.uint8),  # type: ignore[arg-type]
         phase=column("phase", np.uint8),  # type: ignore[arg-type]
         stage=column("stage", np.int32),  # type: ignore[arg-type]
