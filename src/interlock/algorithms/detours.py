@@ -110,11 +110,7 @@ def pairs_with_detours(
     phase = np.where(inside, Phase.LOCAL, Phase.SCALE_OUT).astype(np.uint8)
 
     def batch(rows: NDArray[np.intp], a: Ranks, b: Ranks, phases: NDArray[np.uint8] | Phase) -> Batch:
-        counts = np.diff(pieces.offsets)[rows]
-        held = pieces.offsets[rows][counts > 0]
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        part = Pieces(offsets, pieces.item[held], pieces.offset[held], pieces.length[held])
-        return Batch(a[rows], b[rows], part, phases, stage[rows], size_bytes=size_bytes[rows])
+        return Batch(a[rows], b[rows], pieces.take(rows), phases, stage[rows], size_bytes=size_bytes[rows])
 
     all_rows = np.arange(len(src))
     first, wire = batch(hops, src, carrier, Phase.BALANCE), batch(all_rows, carrier, landing, phase)

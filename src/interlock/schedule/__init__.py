@@ -1,7 +1,7 @@
 """The one format in the middle: messages and pieces, its law, and how to build it."""
 
 from interlock.schedule.aligned import VECTOR_BYTES, Aligned, align_rows, check_align
-from interlock.schedule.build import Batch, assemble, empty_schedule, from_native, make_pieces
+from interlock.schedule.build import Batch, assemble, empty_schedule, from_native, joined, make_pieces
 from interlock.schedule.files import SavedSchedule, is_schedule_file, read_schedule, write_atomically, write_schedule
 from interlock.schedule.layout import Layout, PairStarts, Region
 from interlock.schedule.link_orders import follows, has_place, is_in_order, levels, ordered_links, resolved_paths
@@ -69,6 +69,7 @@ __all__ = [
     "levels",
     "link_routes",
     "lower",
+    "joined",
     "make_pieces",
     "ordered_links",
     "read_schedule",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from interlock.ragged import Ragged
 from interlock.schedule.model import Kind, Phase, Pieces, Schedule
 
-__all__ = ["Batch", "assemble", "empty_schedule", "from_native", "make_pieces"]
+__all__ = ["Batch", "assemble", "empty_schedule", "from_native", "joined", "make_pieces"]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,27 @@ class Batch:
     def __len__(self) -> int:
         return len(self.src)
 
+    def rows(self) -> Schedule:
+        """The block by itself."""
+
+        def column(given: ArrayLike, dtype: type[Scalar]) -> NDArray[Scalar]:
+            return np.ascontiguousarray(np.broadcast_to(np.asarray(given, dtype), len(self)))
+
+        return Schedule(
+            src=Ragged.single(self.src),
+            dst=self.dst if isinstance(self.dst, Ragged) else Ragged.single(self.dst),
+            kind=column(self.kind, np.uint8),
+            phase=column(self.phase, np.uint8),
+            stage=column(self.stage, np.int32),
+            slice=column(self.slice, np.int32),
+            size_bytes=column(self.pieces.message_bytes if self.size_bytes is None else self.size_bytes, np.int64),
+            path=Ragged.empty(len(self)) if self.path is None else self.path,
+            exclusive=column(self.order is not None and self.exclusive, np.bool_),
+            order=column(0 if self.order is None else self.order, np.int64),
+            deps=Ragged.empty(len(self)) if self.deps is None else self.deps,
+            pieces=self.pieces,
+        )
+
 
 def make_pieces(
     offsets: ArrayLike, item: ArrayLike, offset: ArrayLike | None = None, length: ArrayLike | None = None
@@ -54,37 +77,26 @@ def make_pieces(
 
 def assemble(batches: Sequence[Batch], barriers: Sequence[int] = ()) -> Schedule:
     """One schedule of all batches, rows in the order given."""
-    blocks = [batch for batch in batches if len(batch)]
-    if not blocks:
-        return empty_schedule()
+    blocks = [batch.rows() for batch in batches if len(batch)]
+    return replace(joined(blocks), barriers=np.array(sorted(barriers), np.int32)) if blocks else empty_schedule()
 
-    def column(name: str, dtype: type[np.generic]) -> NDArray[np.generic]:
-        parts = [np.broadcast_to(np.asarray(getattr(b, name), dtype), len(b)) for b in blocks]
-        return np.ascontiguousarray(np.concatenate(parts))
 
-    pieces = [b.pieces for b in blocks]
-    starts = np.cumsum([0] + [len(p) for p in pieces])
-    offsets = np.concatenate([[0], *[p.offsets[1:] + start for p, start in zip(pieces, starts[:-1], strict=True)]])
-    sizes = [b.pieces.message_bytes if b.size_bytes is None else b.size_bytes for b in blocks]
+def joined(blocks: Sequence[Schedule], deps: Ragged | None = None) -> Schedule:
+    """The rows of all blocks, one block after the other. Dependencies, also those given, name rows of the whole."""
+    pieces = [block.pieces for block in blocks]
+    starts = np.cumsum([0] + [len(each) for each in pieces])
+    offsets = np.concatenate([[0], *(each.offsets[1:] + at for each, at in zip(pieces, starts, strict=False))])
+    sets: dict[str, Any] = {
+        name: Ragged.concatenate([getattr(block, name) for block in blocks]) for name in ("src", "dst", "path")
+    }
+    names = ("kind", "phase", "stage", "slice", "size_bytes", "exclusive", "order")
+    columns: dict[str, Any] = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
+    held = {name: np.concatenate([getattr(each, name) for each in pieces]) for name in ("item", "offset", "length")}
     return Schedule(
-        src=Ragged.single(np.concatenate([b.src for b in blocks])),
-        dst=Ragged.concatenate([b.dst if isinstance(b.dst, Ragged) else Ragged.single(b.dst) for b in blocks]),
-        kind=column("kind", np.uint8),  # type: ignore[arg-type]
-        phase=column("phase", np.uint8),  # type: ignore[arg-type]
-        stage=column("stage", np.int32),  # type: ignore[arg-type]
-        slice=column("slice", np.int32),  # type: ignore[arg-type]
-        size_bytes=np.concatenate(sizes).astype(np.int64),
-        path=Ragged.concatenate([Ragged.empty(len(b)) if b.path is None else b.path for b in blocks]),
-        exclusive=np.concatenate([np.full(len(b), b.order is not None and b.exclusive) for b in blocks]),
-        order=np.concatenate([np.zeros(len(b), np.int64) if b.order is None else b.order for b in blocks]),
-        deps=Ragged.concatenate([Ragged.empty(len(b)) if b.deps is None else b.deps for b in blocks]),
-        pieces=Pieces(
-            offsets.astype(np.int64),
-            np.concatenate([p.item for p in pieces]),
-            np.concatenate([p.offset for p in pieces]),
-            np.concatenate([p.length for p in pieces]),
-        ),
-        barriers=np.array(sorted(barriers), np.int32),
+        **sets,
+        **columns,
+        deps=Ragged.concatenate([block.deps for block in blocks]) if deps is None else deps,
+        pieces=Pieces(offsets.astype(np.int64), **held),
     )
 
 
@@ -117,18 +129,5 @@ def from_native(
 
 def empty_schedule() -> Schedule:
     """Nothing to move."""
-    none = np.zeros(0, np.int64)
-    return Schedule(
-        src=Ragged.empty(0),
-        dst=Ragged.empty(0),
-        kind=np.zeros(0, np.uint8),
-        phase=np.zeros(0, np.uint8),
-        stage=np.zeros(0, np.int32),
-        slice=np.zeros(0, np.int32),
-        size_bytes=none.copy(),
-        path=Ragged.empty(0),
-        exclusive=np.zeros(0, np.bool_),
-        order=none.copy(),
-        deps=Ragged.empty(0),
-        pieces=Pieces(np.zeros(1, np.int64), np.zeros(0, np.int32), none.copy(), none.copy()),
-    )
+    none = np.zeros(0, np.int32)
+    return Batch(none, none, make_pieces([0], []), Phase.LOCAL).rows()

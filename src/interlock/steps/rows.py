@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.problem import Problem
 from interlock.ragged import Ragged, topological_order
-from interlock.schedule import Kind, Phase, Pieces, Schedule, TaskRows, has_place
+from interlock.schedule import Batch, Kind, Phase, Pieces, Schedule, TaskRows, has_place, joined, make_pieces
 
 __all__ = ["Part", "StepSchedule", "assemble_step", "permuted", "with_waits"]
 
@@ -53,8 +52,7 @@ class _Writer:
         count = len(ranks)
         after = np.unique(np.array(list(deps), np.int32))
         rows = Ragged.from_counts(np.full(count, len(after)), np.tile(after, count))
-        ends = Ragged.single(np.array(ranks, np.int32))
-        self._add(_empty_rows(ends), rows, task, seconds)
+        self._add(_waits(np.array(ranks, np.int32)), rows, task, seconds)
         return list(range(self.num_rows - count, self.num_rows))
 
     def part(self, part: Part, starts: Sequence[int]) -> NDArray[np.int64]:
@@ -97,21 +95,8 @@ class _Writer:
 
     def take(self) -> StepSchedule:
         """All rows as one schedule."""
-        blocks = self.blocks
-        starts = np.cumsum([0] + [len(block.pieces) for block in blocks])
-        offsets = np.concatenate([[0], *(b.pieces.offsets[1:] + at for b, at in zip(blocks, starts, strict=False))])
-        rows = Schedule(
-            src=Ragged.concatenate([block.src for block in blocks]),
-            dst=Ragged.concatenate([block.dst for block in blocks]),
-            path=Ragged.concatenate([block.path for block in blocks]),
-            deps=Ragged.concatenate(self.deps),
-            pieces=Pieces(
-                offsets.astype(np.int64),
-                *(np.concatenate([getattr(b.pieces, name) for b in blocks]) for name in ("item", "offset", "length")),
-            ),
-            tasks=TaskRows(np.concatenate(self.task), np.concatenate(self.seconds)),
-            **{name: np.concatenate([getattr(block, name) for block in blocks]) for name in _COLUMNS},
-        )
+        tasks = TaskRows(np.concatenate(self.task), np.concatenate(self.seconds))
+        rows = replace(joined(self.blocks, Ragged.concatenate(self.deps)), tasks=tasks)
         return StepSchedule(rows, np.concatenate(self.share))
 
 
@@ -173,24 +158,10 @@ def permuted(schedule: Schedule, order: NDArray[np.int64]) -> Schedule:
     )
 
 
-def _empty_rows(ends: Ragged) -> Schedule:
-    count = len(ends)
-    return Schedule(
-        src=ends,
-        dst=ends,
-        kind=np.full(count, Kind.WAIT, np.uint8),
-        phase=np.full(count, Phase.LOCAL, np.uint8),
-        stage=np.zeros(count, np.int32),
-        slice=np.zeros(count, np.int32),
-        size_bytes=np.zeros(count, np.int64),
-        path=Ragged.empty(count),
-        exclusive=np.zeros(count, np.bool_),
-        order=np.zeros(count, np.int64),
-        deps=Ragged.empty(count),
-        pieces=Pieces(
-            np.zeros(count + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
-        ),
-    )
+def _waits(ranks: NDArray[np.int32]) -> Schedule:
+    """A row at each of some ranks that carries nothing."""
+    pieces = make_pieces(np.zeros(len(ranks) + 1), [])
+    return Batch(ranks, ranks, pieces, Phase.LOCAL, kind=Kind.WAIT).rows()
 
 
 def _last(writer: _Writer, rows: NDArray[np.int64], task: int) -> list[int]:
@@ -217,15 +188,4 @@ def _without_barriers(rows: Schedule) -> Schedule:
     row = np.concatenate([rows.deps.row_of_value, later, meeting[behind[before]], meeting[1:]])
     value = np.concatenate([rows.deps.values.astype(np.int64), meeting[behind[later] - 1], before, meeting[:-1]])
     deps = Ragged.from_pairs(row, value, count + len(barriers))
-    waits = _empty_rows(Ragged.single(np.zeros(len(barriers), np.int32)))
-    pieces = rows.pieces
-    offsets = np.append(pieces.offsets, np.full(len(barriers), pieces.offsets[-1]))
-    columns: dict[str, Any] = {name: np.concatenate([getattr(rows, name), getattr(waits, name)]) for name in _COLUMNS}
-    return Schedule(
-        src=Ragged.concatenate([rows.src, waits.src]),
-        dst=Ragged.concatenate([rows.dst, waits.dst]),
-        path=Ragged.concatenate([rows.path, waits.path]),
-        deps=deps,
-        pieces=Pieces(offsets, pieces.item, pieces.offset, pieces.length),
-        **columns,
-    )
+    return joined([rows, _waits(np.zeros(len(barriers), np.int32))], deps)
