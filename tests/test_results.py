@@ -52,5 +52,6 @@ def test_every_benchmark_that_is_renewed_exists() -> None:
     listed = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "run_all.py"), "--list"], capture_output=True, text=True, check=True
     )
+    assert listed.stdout.split()
     for name in listed.stdout.split():
         assert (ROOT / "benchmarks" / f"bench_{name}.py").exists(), name

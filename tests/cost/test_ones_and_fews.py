@@ -7,6 +7,7 @@ import pytest
 
 import interlock as il
 from interlock.cost import lower_bound, two_tier
+from interlock.cost.cuts import group_partition
 from interlock.cost.flows import stream_bounds
 from interlock.cost.latency import farthest_pair
 from interlock.cost.network import Network, usable_network
@@ -111,6 +112,42 @@ def test_a_sum_crosses_the_narrowest_cut_between_its_members(monkeypatch: pytest
     for cap, finds in ((work, True), (work - 1, False)):
         monkeypatch.setattr("interlock.cost.flows.MAX_WORK_PER_SINK", cap)
         assert any(True for _ in stream_bounds(network, stream, 0.0, None)) is finds
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2, 3])
+def test_every_member_of_a_sum_may_be_the_one_that_is_cut_off(slow: int) -> None:
+    """Ranks on one switch, and half a gigabyte a second to and from one of them."""
+    rates = np.where(np.arange(4) == slow, 0.5e9, 9e9)
+    ranks, switch = np.arange(4), np.full(4, 4)
+    ends = np.concatenate([ranks, switch]), np.concatenate([switch, ranks])
+    graph = il.topology.from_edges(*ends, np.tile(rates, 2), num_ranks=4)
+    network = usable_network(collective_problem(graph, il.all_reduce("1 GB")))
+    everyone = np.arange(4, dtype=np.int32)
+    found = list(stream_bounds(network, Stream(1e9, None, everyone, everyone), 0.0, None))
+    assert found[-1][0] == pytest.approx(2.0)
+
+
+def test_more_groups_than_a_word_has_bits() -> None:
+    """Seventy ranks in a ring, a group each: every rank's gigabyte goes to the next, over all links together in 1 s."""
+    ranks = np.arange(70)
+    ring = il.topology.from_edges(ranks, (ranks + 1) % 70, [1e9] * 70)
+    network = usable_network(collective_problem(ring, il.all_gather("1 GB")))
+    for group in (ranks, (ranks + 62) % 70):
+        items = items_of([10**9] * 70, ranks.tolist(), [[(rank + 1) % 70] for rank in range(70)])
+        assert group_partition(network, items, group, "all") == (pytest.approx(1.0), "all")
+        everyone = items_of([10**9], [0], [list(range(1, 70))])
+        assert group_partition(network, everyone, group, "all") == (pytest.approx(69 / 70), "all")
+
+
+def test_servers_without_a_member_change_no_bound_of_the_others() -> None:
+    """Eight GPUs on the first and the last of two servers, or of three."""
+    seconds = []
+    for servers in (2, 3):
+        cluster = il.cluster("h200", servers=servers, gpus_per_server=4)
+        group = [*range(4), *range(4 * servers - 4, 4 * servers)]
+        problem = collective_problem(cluster.topology, il.all_reduce("64 MB", group=group), cluster=cluster)
+        seconds.append(lower_bound(problem).parts["links of server 0, sending"])
+    assert seconds[0] == seconds[1] > 0
 
 
 @pytest.mark.parametrize("servers", [3, 4])

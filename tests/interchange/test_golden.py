@@ -18,6 +18,7 @@ EXPORTS = {name: (format_name, plan, options) for name, format_name, plan, optio
 def test_exports_are_those_that_were_reviewed(name: str, tmp_path: Path) -> None:
     format_name, plan, options = EXPORTS[name]
     report = plan.export(format_name, tmp_path / name, **options)
+    assert sorted(report.files) == sorted(file for file in tmp_path.rglob("*") if file.is_file())
     for file in report.files:
         kept = FOLDER / file.relative_to(tmp_path)
         assert file.read_bytes() == kept.read_bytes(), f"{kept.name} differs; see tests/interchange/golden.py"
