@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,18 @@ def test_effort_is_refused_where_it_would_do_nothing(capsys: pytest.CaptureFixtu
     ):
         assert run(words) == 2
         assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["simulate"], ["verify"], ["export", "--to", "chrome-trace", "-o", "trace.json"]])
+def test_what_auto_chose_and_why_is_said_of_its_file_too(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", "--servers", "2", "--size", "4 MB", "-o", "plan.ilk", "--json"]) == 0
+    why = json.loads(capsys.readouterr().out)["results"][0]["reason"]
+    assert why.startswith("adaptive: ")
+    command, *rest = words
+    assert run([command, "plan.ilk", *rest, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["reason"] == why
+    assert run([command, "plan.ilk", *rest]) == 0
+    assert " ".join(why.split()) in " ".join(capsys.readouterr().out.split())

@@ -12,7 +12,19 @@ from interlock.errors import InvalidInput
 from interlock.planning import Plan
 from interlock.units import format_bandwidth, format_bytes, format_seconds
 
-__all__ = ["check_schedule_name", "print_certificate"]
+__all__ = ["check_schedule_name", "head_facts", "head_rows", "print_certificate"]
+
+
+def head_rows(plan: Plan) -> list[list[str]]:
+    """What every table on one plan begins with: what was chosen and why, and how uneven the bytes are."""
+    return [*([["chosen", plan.reason]] if plan.reason else []), *map(list, unevenness_of(plan.problem).items())]
+
+
+def head_facts(plan: Plan) -> dict[str, object]:
+    """The same, and the rest of the problem, for `--json`."""
+    return {"algorithm": plan.algorithm, **({"reason": plan.reason} if plan.reason else {})} | {
+        "problem": describe(plan.problem)
+    }
 
 
 def check_schedule_name(output: Path | None) -> None:
@@ -44,8 +56,7 @@ def print_certificate(
         print_json({"problem": describe(plan.problem), "results": [asdict(row) | extra], "times_are": "simulated"})
         return 0 if row.valid else 1
     rows = [
-        *([["chosen", plan.reason]] if plan.reason else []),
-        *map(list, unevenness_of(plan.problem).items()),
+        *head_rows(plan),
         ["valid", "yes" if row.valid else "NO"],
         ["simulated time", format_seconds(row.makespan_s)],
         ["lower bound", f"{format_seconds(row.lower_bound_s)} ({proof.binds})"],

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.certificates import head_facts, head_rows
 from interlock.cli.options import JsonOption
 from interlock.cli.outputs import Outputs, say_written
 from interlock.cli.schedule_files import (
@@ -18,7 +19,6 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import print_json, print_table
-from interlock.comparison import describe, unevenness_of
 from interlock.errors import InvalidInput
 from interlock.exported import ExportedTime, time_after_export
 from interlock.interchange import FORMATS, ExportReport, get_format
@@ -74,12 +74,11 @@ def command(
     report = opened.plan.export(to, output, **options)
     times = time_after_export(opened.plan, report)
     if as_json:
-        print_json({"problem": describe(opened.plan.problem)} | _as_dict(report, times))
+        print_json(head_facts(opened.plan) | _as_dict(report, times))
     else:
         notes = [f"note: {text}" for text in (*opened.notes, *report.notes)]
         notes += [] if times is None else [str(times)]
-        traffic = map(list, unevenness_of(opened.plan.problem).items())
-        print_table(f"{file} as {to}", ["", ""], [*traffic, *_rows(report)], notes)
+        print_table(f"{file} as {to}", ["", ""], [*head_rows(opened.plan), *_rows(report)], notes)
     outputs.say()
     say_written(*(path for path in report.files if path != output and output not in path.parents))
     return 0

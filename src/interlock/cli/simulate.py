@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.certificates import head_facts, head_rows
 from interlock.cli.options import JsonOption, ServersOption, SetOption, build_cluster, build_topology
 from interlock.cli.outputs import Outputs
 from interlock.cli.schedule_files import (
@@ -20,7 +21,7 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import command_line, print_json, print_table
-from interlock.comparison import describe, nccl_size, unevenness_of
+from interlock.comparison import nccl_size
 from interlock.errors import InvalidInput
 from interlock.files import write_text
 from interlock.planning import Certificate
@@ -125,8 +126,7 @@ def _facts(
     return {
         "file": str(file),
         "format": schedule_file.format,
-        "algorithm": schedule_file.plan.algorithm,
-        "problem": describe(schedule_file.plan.problem),
+        **head_facts(schedule_file.plan),
         "valid": None if schedule_file.cannot_tell(proof.valid) else proof.valid and not schedule_file.violations,
         "violations": [*schedule_file.violations, *proof.violations],
         "makespan_s": proof.makespan_s,
@@ -158,7 +158,7 @@ def _show(
 ) -> None:
     algbw, busbw = _bandwidths(schedule_file, proof)
     rows = [
-        *map(list, unevenness_of(schedule_file.plan.problem).items()),
+        *head_rows(schedule_file.plan),
         ["valid", schedule_file.verdict(proof.valid)[0]],
         ["simulated time", format_seconds(proof.makespan_s)],
         ["lower bound", f"{format_seconds(proof.lower_bound_s)} ({proof.binds})"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from interlock.cli.certificates import head_facts, head_rows
 from interlock.cli.options import JsonOption
 from interlock.cli.schedule_files import (
     ChunkBytesOption,
@@ -13,7 +14,7 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import print_json, print_table
-from interlock.comparison import describe, nccl_size, unevenness_of
+from interlock.comparison import nccl_size
 from interlock.units import format_bytes
 
 __all__ = ["command"]
@@ -51,8 +52,7 @@ def command(
             {
                 "file": str(file),
                 "format": opened.format,
-                "algorithm": opened.plan.algorithm,
-                "problem": describe(opened.plan.problem),
+                **head_facts(opened.plan),
                 "valid": None if code == 3 else code == 0,
                 "violations": violations,
                 "size_bytes": size_bytes,
@@ -63,7 +63,7 @@ def command(
         )
         return code
     rows = [
-        *map(list, unevenness_of(opened.plan.problem).items()),
+        *head_rows(opened.plan),
         ["valid", verdict],
         ["format", opened.format],
         ["messages", str(schedule.num_messages)],
