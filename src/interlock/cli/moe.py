@@ -103,7 +103,7 @@ def layer(
     """
     from interlock.moe import SCHEMES, compare_schemes
     from interlock.moe.constants import ORIGIN
-    from interlock.moe.picture import timeline_svg
+    from interlock.moe.pictures import timeline_svg
     from interlock.report.moe_page import layer_page
 
     one_format(as_json, as_csv)
@@ -200,7 +200,7 @@ def step(
     """
     from interlock.moe import iteration_times, model
     from interlock.moe.iteration import ACHIEVED_FLOPS_PER_S, expert_demand
-    from interlock.moe.step_picture import step_svg
+    from interlock.moe.pictures import step_svg
     from interlock.report.moe_page import moe_page
 
     one_format(as_json, as_csv)
