@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from interlock.problem import Problem
 from interlock.topology import Topology
 from interlock.topology.graph import DEAD_BANDWIDTH
-from interlock.topology.ports import receiving_ports
+from interlock.topology.lowering import receiving_ports
 
 __all__ = ["Network", "usable_network"]
 

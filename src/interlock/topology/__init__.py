@@ -7,10 +7,10 @@ from interlock.topology.fabric import FABRICS, Fabric
 from interlock.topology.faults import Fault, MissingGpu, NicFault, dead_nic, missing_gpu, parse_fault, slow_nic
 from interlock.topology.graph import NodeKind, Topology, from_edges
 from interlock.topology.graph_files import topology_to_toml, write_topology
+from interlock.topology.lowering import receiving_ports
 from interlock.topology.named import clos, dgx1, dragonfly, rail
 from interlock.topology.networkx_graphs import from_networkx, to_networkx
 from interlock.topology.parse import parse_topology, read_topology, shape_names
-from interlock.topology.ports import receiving_ports
 from interlock.topology.presets import cluster, cluster_with, preset_names
 from interlock.topology.shapes import fully_connected, hypercube, mesh, product, rfs, ring, switch, torus
 from interlock.topology.symmetry import find_symmetries, is_symmetry, map_links

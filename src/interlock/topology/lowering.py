@@ -21,7 +21,7 @@ from interlock.topology.graph import DEAD_BANDWIDTH, NodeKind, Topology, check_l
 if TYPE_CHECKING:
     from interlock.topology.cluster import Cluster
 
-__all__ = ["DEAD_BANDWIDTH", "TwoTierRoutes", "lower"]
+__all__ = ["DEAD_BANDWIDTH", "TwoTierRoutes", "lower", "receiving_ports"]
 
 Part = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64] | float, float]  # src, dst, bandwidth, latency
 
@@ -106,6 +106,21 @@ class TwoTierRoutes:
         if absent.any():
             bad = int(np.flatnonzero(absent)[0])
             raise InvalidInput(f"rank {src[bad]} cannot reach rank {dst[bad]}: one of the two GPUs is missing")
+
+
+def receiving_ports(topology: Topology) -> NDArray[np.bool_]:
+    """Links on which concurrent senders are counted, ``[num_links]``.
+
+    In a cluster these are the NICs, inward: a scale-up switch paces its senders. In any other graph they are the links
+    from a switch to a rank or NIC.
+    """
+    if isinstance(topology.router, TwoTierRoutes):
+        ports = np.zeros(topology.num_links, np.bool_)
+        ports[topology.router.nic_in : topology.router.nic_in + topology.num_ranks] = True
+        return ports
+    from_switch = topology.node_kinds[topology.link_src] == NodeKind.SWITCH
+    to_end = topology.node_kinds[topology.link_dst] != NodeKind.SWITCH
+    return np.asarray(from_switch & to_end, np.bool_)
 
 
 def lower(cluster: Cluster) -> Topology:

@@ -34,7 +34,7 @@ from interlock.interchange.contract import ExportReport
 from interlock.interchange.shared.files import write_folder
 from interlock.interchange.shared.protobuf import text_field
 from interlock.interchange.shared.regions import regions_of
-from interlock.interchange.shared.sequence import sequence_messages
+from interlock.interchange.shared.sequence import sequence_messages, unsaid_by_sends
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 from interlock.topology import Cluster, Topology
@@ -74,10 +74,7 @@ def _notes(schedule: Schedule, problem: Problem, graph: SendReceiveGraph) -> tup
     dimensions, unsaid = network_of(problem)
     builds = "its congestion-aware build takes one dimension and stores whole messages, the other sees no congestion"
     notes = [f"run.sh runs it in {program_of(dimensions)} of ASTRA-sim ({builds}): times differ"]
-    if not (schedule.src.is_single and schedule.dst.is_single):
-        notes.append("Chakra has no in-switch operations: multicasts and in-switch sums are written as single sends")
-    if len(schedule.barriers):
-        notes.append("barriers are kept at each rank, not between ranks")
+    notes += unsaid_by_sends(schedule, "Chakra", at="rank")
     if graph.num_dropped:
         notes.append(f"{graph.num_dropped} dependencies join messages that meet at no rank; they are not written")
     if unsaid is not None:

@@ -25,7 +25,7 @@ from interlock.interchange.msccl.flavors import Flavor, get_flavor
 from interlock.interchange.shared.chunks.layout import ChunkLayout, lay_out
 from interlock.interchange.shared.chunks.program import ChunkProgram, LocalCopy, Place, Run, Transfer, lower
 from interlock.interchange.shared.chunks.quantise import ChunkPolicy, Quantised, fit_chunks
-from interlock.interchange.shared.sequence import sequence_messages
+from interlock.interchange.shared.sequence import sequence_messages, unsaid_by_sends
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
@@ -118,11 +118,7 @@ def write_schedule(
 
 
 def _notes(schedule: Schedule, algorithm: _Algorithm) -> tuple[str, ...]:
-    notes = []
-    if not (schedule.src.is_single and schedule.dst.is_single):
-        notes.append("MSCCL has no in-switch operations: multicasts and in-switch sums are written as single sends")
-    if len(schedule.barriers):
-        notes.append("barriers are kept at each GPU, not between GPUs")
+    notes = unsaid_by_sends(schedule, "MSCCL", at="GPU")
     if algorithm.is_alltoallv:
         notes.append(
             f'an All-to-Allv has coll="allreduce" and one size: call ncclAllReduce, out of place, on buffers of '

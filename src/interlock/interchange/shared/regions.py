@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.collectives import Collective, CollectiveKind
+from interlock.collectives import Collective, CollectiveKind, collective
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
-from interlock.interchange.shared.chunks.goal import TargetNetwork, network_of
+from interlock.interchange.shared.chunks.goal import TargetNetwork, items_by_pair, network_of
 from interlock.problem import Items, Problem, RankSets, collective_ends, demand_problem
 from interlock.ragged import before_in_group
 
@@ -60,14 +60,10 @@ def problem_of_regions(
     network = network_of(intent, num_ranks, file)
     if intent.demand is not None:
         problem = demand_problem(network.cluster or network.topology, intent.demand)
-        pairs = zip(problem.items.origin.tolist(), problem.items.destinations.to_ragged().values.tolist(), strict=True)
-        return problem, {pair: item for item, pair in enumerate(pairs)}
+        return problem, items_by_pair(problem)
     if intent.collective is None:
         raise InvalidInput(f"{file} does not say what must arrive where; say it with --demand or --collective")
-    try:
-        kind = CollectiveKind(intent.collective)
-    except ValueError:
-        raise InvalidInput(f"unknown collective {intent.collective!r}") from None
+    kind = collective(intent.collective, 0).kind
     if not ends:
         raise InvalidInput(f"{file} moves nothing")
     if not 0 <= intent.root < num_ranks:

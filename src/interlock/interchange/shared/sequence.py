@@ -15,7 +15,7 @@ from interlock.ragged import Ragged, topological_order
 from interlock.schedule import Schedule, follows
 from interlock.topology import Topology
 
-__all__ = ["Sequence", "executable_order", "sequence_messages"]
+__all__ = ["Sequence", "executable_order", "sequence_messages", "unsaid_by_sends"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,3 +77,15 @@ def executable_order(after: list[list[int]] | list[set[int]]) -> list[int]:
             if waiting[later] == 0:
                 ready.append(later)
     return order
+
+
+def unsaid_by_sends(schedule: Schedule, format_name: str, *, at: str) -> list[str]:
+    """What a format that knows only sends and receives of single ranks (`at` a "GPU" or "rank") leaves out."""
+    notes = []
+    if not (schedule.src.is_single and schedule.dst.is_single):
+        notes.append(
+            f"{format_name} has no in-switch operations: multicasts and in-switch sums are written as single sends"
+        )
+    if len(schedule.barriers):
+        notes.append(f"barriers are kept at each {at}, not between {at}s")
+    return notes

@@ -17,12 +17,12 @@ from interlock.collectives import Collective, CollectiveKind, collective
 from interlock.errors import InvalidInput
 from interlock.interchange.contract import Intent
 from interlock.interchange.shared.chunks.memory import Key
-from interlock.problem import Items, Problem, RankSets
+from interlock.problem import Items, Problem, RankSets, demand_problem
 from interlock.ragged import Ragged
 from interlock.topology import Cluster, Topology
 from interlock.traffic import Demand
 
-__all__ = ["ChunkBuffers", "Goal", "TargetNetwork", "choose_goal", "matrix_goal", "network_of"]
+__all__ = ["ChunkBuffers", "Goal", "TargetNetwork", "choose_goal", "items_by_pair", "matrix_goal", "network_of"]
 
 SUM = -1  # origin of a chunk that is a sum
 
@@ -41,6 +41,12 @@ class Goal:
     contributors: Callable[[Key], int]  # bit mask
     piece_of: Callable[[Key], tuple[int, int, int] | None]
     is_sum: bool = False
+
+
+def items_by_pair(problem: Problem) -> dict[tuple[int, int], int]:
+    """The item of each pair of ranks, of an All-to-Allv."""
+    pairs = zip(problem.items.origin.tolist(), problem.items.destinations.to_ragged().values.tolist(), strict=True)
+    return {pair: item for item, pair in enumerate(pairs)}
 
 
 class TargetNetwork(NamedTuple):
@@ -147,12 +153,8 @@ def matrix_goal(
     """
     ranks = len(chunks)
     input_at = np.cumsum(chunks, axis=1) - chunks
-    sizes = demand.bytes_matrix.copy()
-    np.fill_diagonal(sizes, 0)
-    src, dst = np.nonzero(sizes)
-    items = Items(sizes[src, dst], RankSets.one(src.astype(np.int32)), RankSets.one(dst.astype(np.int32)))
-    problem = Problem(network.topology, items, cluster=network.cluster, demand=demand)
-    item_of_pair = {pair: item for item, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True))}
+    problem = demand_problem(network.cluster or network.topology, demand)
+    items, item_of_pair = problem.items, items_by_pair(problem)
     bounds = [np.append(input_at[i], chunks[i].sum()).tolist() for i in range(ranks)]
     wanted: list[list[Key | None]] = []
     for j in range(ranks):
