@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import interlock as il
 import interlock.torch as ilt
 from common import arguments, report
 from interlock.lab import LabNetwork, LabSpec, RankContext, compare_in_lab, ranks_in
-from interlock.lab.jobs import slowest, start_together
+from interlock.lab.jobs import timed
 from interlock.traffic import parse
 
 SHAPES = [(4, 4), (2, 8), (8, 2)]
@@ -105,10 +104,7 @@ def small_calls(context: RankContext, cluster: il.Cluster, repeats: int) -> dict
     for turn in range(repeats + SMALL_WARM_UP):
         for name in names[turn % 3 :] + names[: turn % 3]:
             call = calls[name]
-            start_together(context)
-            begin_s = time.perf_counter()
-            call()
-            took_s = slowest(context, time.perf_counter() - begin_s)
+            took_s, _ = timed(context, call)
             if turn >= SMALL_WARM_UP:
                 seconds[name].append(took_s)
     handle.close()

@@ -68,10 +68,10 @@ class Collectives:
         timeout_s: float | None = None,
     ) -> None:
         self.group = group_or_default(group)
-        self._is_native = algorithm == NATIVE
+        self.is_native = algorithm == NATIVE
         self._calls = Calls(self.group, "interlock-collective")
         self.plan: Plan | None = None  # of the last call
-        if self._is_native:
+        if self.is_native:
             return
         with self._calls.now():
             placement = GroupPlacement.by_host(find_hosts(self.group) if hosts is None else hosts)
@@ -135,7 +135,7 @@ class Collectives:
     def close(self) -> None:
         """Stop threads and heartbeat; the process group stays."""
         self._calls.close()
-        if not self._is_native:
+        if not self.is_native:
             self.session.close()
 
     def __enter__(self) -> Collectives:
@@ -151,7 +151,7 @@ class Collectives:
         ours: Callable[[], object],
         native: Callable[[], object],
     ) -> Pending | None:
-        call = native if self._is_native else ours
+        call = native if self.is_native else ours
         if async_op:
             return self._calls.later(tensors, call)
         with self._calls.now():

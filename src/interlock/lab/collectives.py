@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from interlock.collectives import Collective, CollectiveKind
 from interlock.cost import lower_bound
 from interlock.errors import InvalidInput
 from interlock.execution import NATIVE, plan_collective
-from interlock.lab.jobs import Timings, own_groups, slowest, start_together
+from interlock.lab.jobs import Timings, in_turns, own_groups, timed
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, RankProcesses
 from interlock.lab.run import TIMEOUT_S, WARM_UP, LabRow, as_measured, check_native, with_message_cost
@@ -90,26 +90,22 @@ def measure_collective(
     from interlock.torch_collectives import Collectives
 
     hosts = [f"server{rank // cluster.gpus_per_server}" for rank in range(context.num_ranks)]
-    timings = {name: Timings() for name in algorithms}
+
+    def run_once(handle: Collectives, turn: int, timings: Timings) -> float:
+        trial = Trial.of(handle, wanted, context.rank, context.num_ranks, turn)
+        took_s, _ = timed(context, lambda: trial.call(False))
+        timings.valid &= trial.is_right
+        if turn == 0 and not handle.is_native:
+            timings.plan_s = took_s
+            prepared = handle.session.prepare(wanted.kind, wanted.size_bytes, ELEMENT_BYTES)
+            timings.scratch_bytes = prepared.lowered.program.scratch_bytes
+        return took_s
+
     with own_groups(context, algorithms) as groups, ExitStack() as opened:
         calls = {name: Collectives(cluster, group, hosts=hosts, algorithm=name) for name, group in groups.items()}
         for handle in calls.values():
             opened.callback(handle.close)
-        for turn in range(warm_up + repeat):
-            for name, handle in calls.items():
-                trial = Trial.of(handle, wanted, context.rank, context.num_ranks, turn)
-                start_together(context)
-                begin_s = time.perf_counter()
-                trial.call(False)
-                took_s = slowest(context, time.perf_counter() - begin_s)
-                timings[name].valid &= trial.is_right
-                if turn == 0 and name != NATIVE:
-                    timings[name].plan_s = took_s
-                    prepared = handle.session.prepare(wanted.kind, wanted.size_bytes, ELEMENT_BYTES)
-                    timings[name].scratch_bytes = prepared.lowered.program.scratch_bytes
-                if turn >= warm_up:
-                    timings[name].measured_s.append(took_s)
-    return timings
+        return in_turns({name: partial(run_once, handle) for name, handle in calls.items()}, repeat, warm_up)
 
 
 @dataclass(slots=True, eq=False)

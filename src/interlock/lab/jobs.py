@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.execution import open_session
 from interlock.lab.ranks import RankContext
-from interlock.runtime import GroupPlacement, Prepared, Session
+from interlock.runtime import GroupPlacement, Session
 from interlock.runtime.runner import timeout_of
 from interlock.topology import Cluster
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["Timings", "bytes_of", "calibrated", "measure", "own_groups", "slowest", "start_together"]
+__all__ = ["Timings", "bytes_of", "calibrated", "in_turns", "measure", "own_groups", "start_together", "timed"]
+
+T = TypeVar("T")
 
 START_S = 0.03  # how far ahead ranks agree to start
 
@@ -51,7 +54,6 @@ def measure(
     Every algorithm has connections of its own: what TCP learns from one must not help or hurt the next.
     """
     placement = GroupPlacement.in_order(context.num_ranks, cluster.gpus_per_server)
-    timings = {name: Timings() for name in algorithms}
     with own_groups(context, algorithms) as groups, ExitStack() as opened:
         sessions = {
             name: open_session(group, cluster, placement, algorithm=name, fallback=False)
@@ -59,9 +61,21 @@ def measure(
         }
         for session in sessions.values():
             opened.callback(session.close)
-        for turn in range(warm_up + repeat):
-            for name, session in sessions.items():
-                _move_once(context, session, matrix, turn, timings[name], counts=turn >= warm_up)
+        moves = {name: partial(_move_once, context, session, matrix) for name, session in sessions.items()}
+        timings = in_turns(moves, repeat, warm_up)
+    for timing in timings.values():
+        del timing.exchange_s[:warm_up]
+    return timings
+
+
+def in_turns(runs: Mapping[str, Callable[[int, Timings], float]], repeat: int, warm_up: int) -> dict[str, Timings]:
+    """Call each with the number of the turn, one after the other, `repeat` times after `warm_up`; they give seconds."""
+    timings = {name: Timings() for name in runs}
+    for turn in range(warm_up + repeat):
+        for name, run in runs.items():
+            took_s = run(turn, timings[name])
+            if turn >= warm_up:
+                timings[name].measured_s.append(took_s)
     return timings
 
 
@@ -79,35 +93,28 @@ def own_groups(context: RankContext, algorithms: Sequence[str]) -> Iterator[dict
             dist.destroy_process_group(group)
 
 
-def _move_once(
-    context: RankContext, session: Session, matrix: NDArray[np.int64], turn: int, timings: Timings, *, counts: bool
-) -> None:
+def _move_once(context: RankContext, session: Session, matrix: NDArray[np.int64], turn: int, timings: Timings) -> float:
     import torch
 
     rank = context.rank
     source = bytes_of(matrix, rank, turn, sends=True)
     target = torch.full((int(matrix[:, rank].sum()),), 255, dtype=torch.uint8)
-    start_together(context)
-    begin_s = time.perf_counter()
-    shared = session.share(matrix[rank].tolist(), matrix[:, rank].tolist())
-    exchange_s = slowest(context, time.perf_counter() - begin_s)
-    begin_s = time.perf_counter()
-    prepared = session.prepare(shared)
-    prepare_s = slowest(context, time.perf_counter() - begin_s)
-    start_together(context)
-    begin_s = time.perf_counter()
-    session.move(prepared, source, target)
-    took_s = slowest(context, time.perf_counter() - begin_s)
+    exchange_s, shared = timed(context, lambda: session.share(matrix[rank].tolist(), matrix[:, rank].tolist()))
+    prepare_s, prepared = timed(context, lambda: session.prepare(shared))
+    took_s, _ = timed(context, lambda: session.move(prepared, source, target))
     timings.valid &= torch.equal(target, bytes_of(matrix, rank, turn, sends=False))
-    timings.scratch_bytes = _scratch_bytes(prepared)
+    timings.scratch_bytes = 0 if prepared.lowered is None else prepared.lowered.program.scratch_bytes
     timings.plan_s = max(timings.plan_s, prepare_s)
-    if counts:
-        timings.measured_s.append(took_s)
-        timings.exchange_s.append(exchange_s)
+    timings.exchange_s.append(exchange_s)
+    return took_s
 
 
-def _scratch_bytes(prepared: Prepared) -> int:
-    return 0 if prepared.lowered is None else prepared.lowered.program.scratch_bytes
+def timed(context: RankContext, call: Callable[[], T]) -> tuple[float, T]:
+    """Seconds that a call takes on the slowest rank, all starting together, and what it gives."""
+    start_together(context)
+    begin_s = time.perf_counter()
+    made = call()
+    return slowest(context, time.perf_counter() - begin_s), made
 
 
 def start_together(context: RankContext) -> None:

@@ -6,7 +6,9 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from interlock.collectives import CollectiveKind, reduce_scatter
 from interlock.execution import plan_step
 from interlock.lab.collectives import ELEMENT_BYTES, values_of
-from interlock.lab.jobs import slowest, start_together
+from interlock.lab.jobs import Timings, in_turns, timed
 from interlock.lab.network import LabSpec
 from interlock.lab.ranks import RankContext, RankProcesses
 from interlock.lab.run import TIMEOUT_S, TRIALS, as_measured
@@ -119,12 +121,12 @@ def compare_step_in_lab(
     told = ranks.call(measure_step, given, repeat, timeout_s=TIMEOUT_S * (repeat + WARM_UP))
     rows = []
     for name, plan in plans.items():
-        seconds = told[0][name][1]
+        seconds = told[0][name].measured_s
         proof = plan.certificate()
         rows.append(
             StepRow(
                 name,
-                proof.valid and all(each[name][0] for each in told),
+                proof.valid and all(each[name].valid for each in told),
                 statistics.median(seconds),
                 min(seconds),
                 max(seconds),
@@ -159,34 +161,27 @@ def _tried(ranks: RankProcesses, step: Step) -> tuple[Plan, float]:
     """A plan of a step, and the median of the seconds it takes."""
     plan = plan_step(step, "concurrent", ELEMENT_BYTES)
     told = ranks.call(measure_step, {"trial": (plan.problem, plan.schedule)}, TRIALS, timeout_s=TIMEOUT_S * TRIALS)
-    return plan, statistics.median(told[0]["trial"][1])
+    return plan, statistics.median(told[0]["trial"].measured_s)
 
 
-def measure_step(
-    context: RankContext, given: dict[str, tuple[Problem, Schedule]], repeat: int
-) -> dict[str, tuple[bool, list[float]]]:
-    """Run every plan in turn, over connections of its own: whether all values were right, and seconds."""
+def measure_step(context: RankContext, plans: dict[str, tuple[Problem, Schedule]], repeat: int) -> dict[str, Timings]:
+    """Run every plan in turn, over connections of its own."""
     from interlock.torch_steps import Step as StepRun
 
-    runs = {name: StepRun(Plan(problem, rows, name), context.group) for name, (problem, rows) in given.items()}
-    valid, seconds = dict.fromkeys(given, True), {name: list[float]() for name in given}
-    try:
-        for turn in range(WARM_UP + repeat):
-            for name, run in runs.items():
-                problem = given[name][0]
-                assert problem.step is not None
-                tensors = {t.name: _tensors(t, context, turn) for t in problem.step.tasks if t.is_move}
-                start_together(context)
-                begin_s = time.perf_counter()
-                run_once(run, problem.step.tasks, {each: pair[:2] for each, pair in tensors.items()})
-                took_s = slowest(context, time.perf_counter() - begin_s)
-                valid[name] &= all(bool((made == expected).all()) for _, made, expected in tensors.values())
-                if turn >= WARM_UP:
-                    seconds[name].append(took_s)
-    finally:
+    def once(run: StepRun, turn: int, timings: Timings) -> float:
+        assert run.problem.step is not None
+        tasks = run.problem.step.tasks
+        tensors = {task.name: _tensors(task, context, turn) for task in tasks if task.is_move}
+        given = {name: (source, target) for name, (source, target, _) in tensors.items()}
+        took_s, _ = timed(context, lambda: run_once(run, tasks, given))
+        timings.valid &= all(bool((target == expected).all()) for _, target, expected in tensors.values())
+        return took_s
+
+    with ExitStack() as opened:
+        runs = {name: StepRun(Plan(problem, rows, name), context.group) for name, (problem, rows) in plans.items()}
         for run in runs.values():
-            run.close()
-    return {name: (valid[name], seconds[name]) for name in given}
+            opened.callback(run.close)
+        return in_turns({name: partial(once, run) for name, run in runs.items()}, repeat, WARM_UP)
 
 
 def run_once(run: StepRun, tasks: Sequence[Task], tensors: dict[str, tuple[torch.Tensor, torch.Tensor]]) -> None:
