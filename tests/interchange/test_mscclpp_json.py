@@ -56,7 +56,7 @@ def setter(value: object, *keys: str | int) -> Callable[[Plan], None]:
 
 REFUSED: dict[str, tuple[Callable[[Plan], Any], str]] = {
     "an unknown operation": (lambda p: first(p, "put").update(name="shove"), "name='shove' is not one of"),
-    "a GPU out of order": (setter(1, "gpus", 0, "id"), "gpus[0] has id 1"),
+    "a GPU out of order": (setter(1, "gpus", 0, "id"), "gpu 0 has id 1"),
     "a threadblock out of order": (lambda p: block(p).update(id=3), "gpu 0, threadblock 0 has id 3"),
     "too many operations": (
         lambda p: block(p).update(ops=block(p)["ops"] + [{"name": "nop"}] * 64),

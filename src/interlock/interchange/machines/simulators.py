@@ -11,7 +11,7 @@ from pathlib import Path
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import lines_of, read_text
 from interlock.interchange.machines.join import ImportedTopology, from_graph
-from interlock.interchange.shared.json_text import Json, parse_json, table
+from interlock.interchange.shared.json_text import Json, Table, parse_json
 from interlock.topology import Cluster, clos, from_edges, product
 from interlock.units import parse_bandwidth, parse_seconds, parse_whole
 
@@ -34,7 +34,8 @@ KEYS = {
 def read_astra_network(path: Path) -> ImportedTopology:
     """A product of dimensions; two of switches are servers on rails."""
     content = read_text(path, MAX_BYTES)
-    values = table(parse_json(content, path), str(path)) if content.lstrip().startswith("{") else _yaml(path, content)
+    is_json = content.lstrip().startswith("{")
+    values = Table.of(parse_json(content, path), str(path)).values if is_json else _yaml(path, content)
     if "memory-type" in values or "scheduling-policy" in values:
         raise InvalidInput(f"{path} configures ASTRA-sim's system or memory; its network is in another file")
     columns = {key: _column(path, values, key) for key in KEYS}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from interlock.errors import InvalidInput, LimitExceeded
 from interlock.files import read_text
 from interlock.interchange.shared.files import MAX_FILE_BYTES
 
-__all__ = ["Json", "entries", "number", "parse_json", "read_json", "table", "text"]
+__all__ = ["Json", "Table", "parse_json", "read_json"]
 
 Json = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
-Kind = TypeVar("Kind", bound=type)
 
 MAX_CONTAINERS = 2_000_000
 MAX_VALUES = 4_000_000
@@ -57,41 +57,67 @@ def parse_json(content: str, file: Path | str) -> Json:
     return value
 
 
-def table(value: Json, where: str) -> dict[str, Json]:
-    """A value that must be an object."""
-    if not isinstance(value, dict):
-        raise InvalidInput(f"{where} is {_kind(value)}; an object is needed")
-    return value
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An object of a JSON file; whatever is wrong with what it holds is said with its place, `where`."""
 
+    values: dict[str, Json]
+    where: str
 
-def entries(holder: dict[str, Json], key: str, where: str, most: int, default: list[Json] | None = None) -> list[Json]:
-    """A list in an object, of at most `most` entries; must be there unless a default is given."""
-    value = holder.get(key, default)
-    if not isinstance(value, list):
-        raise InvalidInput(f"{where}: {key!r} is {_kind(value)}; a list is needed")
-    if len(value) > most:
-        raise LimitExceeded(f"{where}: {key!r} has {len(value)} entries; at most {most} are allowed")
-    return value
+    @classmethod
+    def of(cls, value: Json, where: str) -> Table:
+        """A value that must be an object."""
+        if not isinstance(value, dict):
+            raise InvalidInput(f"{where} is {_kind(value)}; an object is needed")
+        return cls(value, where)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
 
-def number(holder: dict[str, Json], key: str, where: str, most: int, least: int = 0, default: int | None = None) -> int:
-    """A whole number in an object, in range; must be there unless a default is given."""
-    value = holder.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{where}: {key!r} is {_kind(value)}; a whole number is needed")
-    if not least <= value <= most:
-        raise InvalidInput(f"{where}: {key}={str(value)[:40]} must be between {least} and {most}")
-    return value
+    def table(self, key: str) -> Table:
+        """An object in it."""
+        return Table.of(self.values.get(key), f"{self.where}: {key!r}")
 
+    def entries(self, key: str, most: int, default: list[Json] | None = None) -> list[Json]:
+        """A list of at most `most` entries; must be there unless a default is given."""
+        value = self.values.get(key, default)
+        if not isinstance(value, list):
+            raise InvalidInput(f"{self.where}: {key!r} is {_kind(value)}; a list is needed")
+        if len(value) > most:
+            raise LimitExceeded(f"{self.where}: {key!r} has {len(value)} entries; at most {most} are allowed")
+        return value
 
-def text(holder: dict[str, Json], key: str, where: str, known: tuple[str, ...] = ()) -> str:
-    """A string in an object; one of `known` where that is given."""
-    value = holder.get(key)
-    if not isinstance(value, str):
-        raise InvalidInput(f"{where}: {key!r} is {_kind(value)}; a string is needed")
-    if known and value not in known:
-        raise InvalidInput(f"{where}: {key}={value[:64]!r} is not one of {', '.join(known)}")
-    return value
+    def tables(self, key: str, most: int, place: str, default: list[Json] | None = None) -> list[Table]:
+        """A list of objects; `place` is what the place of one is beyond this one's, with {} for its number."""
+        found = enumerate(self.entries(key, most, default))
+        return [Table.of(value, self.where + place.format(number)) for number, value in found]
+
+    def indices(self, key: str, count: int, what: str = "") -> list[int]:
+        """A list of whole numbers below `count`."""
+        found: list[int] = []
+        for value in self.entries(key, 1 << 16):
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
+                raise InvalidInput(f"{self.where}: {key!r} names {what}{str(value)[:20]}; there are {count}")
+            found.append(value)
+        return found
+
+    def number(self, key: str, most: int, least: int = 0, default: int | None = None) -> int:
+        """A whole number in range; must be there unless a default is given."""
+        value = self.values.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidInput(f"{self.where}: {key!r} is {_kind(value)}; a whole number is needed")
+        if not least <= value <= most:
+            raise InvalidInput(f"{self.where}: {key}={str(value)[:40]} must be between {least} and {most}")
+        return value
+
+    def text(self, key: str, known: tuple[str, ...] = ()) -> str:
+        """A string; one of `known` where that is given."""
+        value = self.values.get(key)
+        if not isinstance(value, str):
+            raise InvalidInput(f"{self.where}: {key!r} is {_kind(value)}; a string is needed")
+        if known and value not in known:
+            raise InvalidInput(f"{self.where}: {key}={value[:64]!r} is not one of {', '.join(known)}")
+        return value
 
 
 def _kind(value: Json) -> str:
