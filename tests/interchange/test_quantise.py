@@ -55,12 +55,6 @@ def test_the_policy_is_said(policy: ChunkPolicy, how: str) -> None:
     assert (made.inflation == 0) == (how != "padded")
 
 
-def test_exactness_can_be_demanded() -> None:
-    plan = plan_of([[0, 3001, 2000, 1000]] * 4, "direct")
-    with pytest.raises(il.InvalidInput, match="cuts its items at multiples of 1 bytes"):
-        quantise(plan.schedule, plan.problem, ChunkPolicy(max_chunks_per_rank=100, must_be_exact=True))
-
-
 @given(st.lists(st.integers(1, 10**7), min_size=2, max_size=12), st.sampled_from([0.01, 0.002]))
 @settings(max_examples=40)
 def test_the_largest_size_that_adds_little_is_chosen(sizes: list[int], most: float) -> None:

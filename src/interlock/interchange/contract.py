@@ -31,7 +31,6 @@ class Intent:
 
     demand: Demand | None = None
     collective: str | None = None
-    size_bytes: int | None = None  # of the collective, as nccl-tests count it
     chunk_bytes: int | None = None
     cluster: Cluster | None = None  # where it would run
     topology: Topology | None = None  # likewise, where no cluster describes it

@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -55,14 +55,13 @@ class Seat:
 
 @dataclass(slots=True)
 class RankContext:
-    """What a function that runs on a rank is given first. `kept` survives between calls."""
+    """What a function that runs on a rank is given first."""
 
     rank: int
     num_ranks: int
     group: dist.ProcessGroup
     control: dist.ProcessGroup
     store: Store
-    kept: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

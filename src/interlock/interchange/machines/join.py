@@ -9,7 +9,8 @@ import numpy as np
 
 from interlock.errors import InvalidInput
 from interlock.interchange.machines.server import Server
-from interlock.topology import Cluster, MissingGpu, NicFault, Topology, from_edges
+from interlock.topology import Cluster, Fabric, MissingGpu, NicFault, Topology, from_edges
+from interlock.topology.presets import CLUSTER_KEYS
 from interlock.units import format_bandwidth, format_seconds
 
 __all__ = ["Field", "ImportedTopology", "fields_of_cluster", "fields_of_graph", "from_graph", "join_servers"]
@@ -17,6 +18,12 @@ __all__ = ["Field", "ImportedTopology", "fields_of_cluster", "fields_of_graph", 
 
 UNSAID = "files of servers do not say it; "
 PRESET = UNSAID + "taken from the presets"
+SHOWN = (
+    *("servers", "gpus_per_server", "scale_up", "scale_up_bandwidth", "scale_up_latency", "multicasts", "reduces"),
+    *("nics_per_gpu", "scale_out_bandwidth", "scale_out", "oversubscription", "scale_out_latency"),
+    *("message_overhead", "stage_overhead", "fabric"),
+    *("gpu_launch", "gpu_hop", "gpu_message", "gpu_copy_bandwidth", "gpu_costs"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,48 +39,37 @@ class Field:
 def fields_of_cluster(cluster: Cluster, servers: list[Server], *, files: int) -> tuple[Field, ...]:
     """Every field of a cluster that was made from files of servers."""
     first = servers[0].said
-    says_links, says_link_rates = (
-        all(server.said.links for server in servers),
-        all(server.said.link_rates for server in servers),
-    )
+    says_links = all(server.said.links for server in servers)
+    says_link_rates = all(server.said.link_rates for server in servers)
     says_rates = all(server.said.nic_rates for server in servers)
     rails = {nic.rail for server in servers for nic in server.nics}
     knows_rails = bool(rails) and None not in rails
     has_nics = any(server.nics for server in servers)
-    several = cluster.servers > 1
-    return (
-        Field("servers", str(cluster.servers), True, f"{files} files" if files > 1 else "as asked for (--servers)"),
-        Field("gpus_per_server", str(cluster.gpus_per_server), True, "the most GPUs of a file"),
-        Field("scale_up", cluster.scale_up, says_links, first.links_why),
-        Field(
-            "scale_up_bandwidth",
-            format_bandwidth(cluster.scale_up_bandwidth_bytes_per_s),
-            says_links and says_link_rates,
-            first.links_why,
-        ),
-        _time(cluster, "scale_up_latency"),
-        Field("multicasts", _word(cluster.multicasts), False, UNSAID + "without it nothing is promised"),
-        Field("reduces", _word(cluster.reduces), False, UNSAID + "without it nothing is promised"),
-        Field("nics_per_gpu", str(cluster.nics_per_gpu), has_nics, "NICs nearest to each GPU"),
-        Field(
-            "scale_out_bandwidth",
-            format_bandwidth(cluster.scale_out_bandwidth_bytes_per_s),
-            says_rates and has_nics,
-            first.nics_why,
-        ),
-        Field(
-            "scale_out",
-            cluster.scale_out,
-            knows_rails,
-            "from the `rail` numbers of NICs" if knows_rails else UNSAID + ("taken as flat" if several else "unused"),
-        ),
-        Field("oversubscription", f"{cluster.oversubscription:g}", False, UNSAID + "taken as none"),
-        *(_time(cluster, name) for name in ("scale_out_latency", "message_overhead", "stage_overhead")),
-        Field("fabric", cluster.fabric.name, False, UNSAID + "taken as one that loses nothing"),
-        *(_time(cluster, name) for name in ("gpu_launch", "gpu_hop", "gpu_message")),
-        Field("gpu_copy_bandwidth", format_bandwidth(cluster.gpu_copy_bandwidth_bytes_per_s), False, PRESET),
-        Field("gpu_costs", cluster.gpu_costs, False, "what a file of links cannot say is assumed"),
-    )
+    flat = UNSAID + ("taken as flat" if cluster.servers > 1 else "unused")
+    said = {
+        "servers": (True, f"{files} files" if files > 1 else "as asked for (--servers)"),
+        "gpus_per_server": (True, "the most GPUs of a file"),
+        "scale_up": (says_links, first.links_why),
+        "scale_up_bandwidth": (says_links and says_link_rates, first.links_why),
+        "multicasts": (False, UNSAID + "without it nothing is promised"),
+        "reduces": (False, UNSAID + "without it nothing is promised"),
+        "nics_per_gpu": (has_nics, "NICs nearest to each GPU"),
+        "scale_out_bandwidth": (says_rates and has_nics, first.nics_why),
+        "scale_out": (knows_rails, "from the `rail` numbers of NICs" if knows_rails else flat),
+        "oversubscription": (False, UNSAID + "taken as none"),
+        "fabric": (False, UNSAID + "taken as one that loses nothing"),
+        "gpu_costs": (False, "what a file of links cannot say is assumed"),
+    }
+    return tuple(Field(key, _worded(cluster, CLUSTER_KEYS[key]), *said.get(key, (False, PRESET))) for key in SHOWN)
+
+
+def _worded(cluster: Cluster, field: str) -> str:
+    value = getattr(cluster, field)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if field.endswith("_s"):
+        return (format_bandwidth if field.endswith("bytes_per_s") else format_seconds)(value)
+    return value.name if isinstance(value, Fabric) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def fields_of_graph(topology: Topology, servers: list[Server], source: str) -> tuple[Field, ...]:
@@ -100,14 +96,6 @@ def fields_of_graph(topology: Topology, servers: list[Server], source: str) -> t
         Field("stage_overhead", format_seconds(topology.stage_overhead_s), False, cost),
         Field("fabric", topology.fabric.name, False, none.replace("cost", "limit")),
     )
-
-
-def _time(cluster: Cluster, name: str) -> Field:
-    return Field(name, format_seconds(getattr(cluster, f"{name}_s")), False, PRESET)
-
-
-def _word(flag: bool) -> str:
-    return "yes" if flag else "no"
 
 
 # What no file of a server says: as in the presets.

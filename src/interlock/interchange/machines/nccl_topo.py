@@ -326,8 +326,8 @@ def _nic(parts: _Parts, device: _Device) -> Nic:
         parts.guess(f"NIC rates are not in the file; by their PCI entries they count as {rate * 8 / GB:g} Gb/s each")
         return Nic(name, rate, device.numa, device.bridges)
     mbit = _net_mbit(parts, attributes)
-    rail, plane = (whole_or_none(attributes.get(key, "")) for key in ("rail", "plane"))
-    return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail, plane)
+    rail = whole_or_none(attributes.get("rail", ""))
+    return Nic(attributes.get("name", "net")[:64], mbit * 1e6 / 8, device.numa, device.bridges, rail)
 
 
 def _net_mbit(parts: _Parts, attributes: dict[str, str]) -> float:

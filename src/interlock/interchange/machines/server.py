@@ -41,7 +41,6 @@ class Nic:
     numa: str = ""
     bridges: tuple[str, ...] = ()
     rail: int | None = None
-    plane: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

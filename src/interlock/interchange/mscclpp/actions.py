@@ -43,7 +43,7 @@ class Action:
     brings: list[Arrival] = field(default_factory=list)
     is_paced: bool = False
     is_far: bool = False  # puts to another server
-    stream: tuple[int | None, int] | None = None  # phase and peer of a put: what its plan sends one by one
+    stream: tuple[int, int] | None = None  # phase and peer of a put: what its plan sends one by one
     follows: bool = False  # its plan holds it back until others of the stream have gone
 
 
@@ -59,14 +59,14 @@ class Actions:
 def collect_actions(program: ChunkProgram, problem: Problem, schedule: Schedule) -> Actions:
     """Actions of all GPUs."""
     collector = _Collector(program, problem, schedule)
-    for _, members in groupby(program.transfers, key=lambda t: t.message if t.message is not None else id(t)):
+    for _, members in groupby(program.transfers, key=lambda transfer: transfer.message):
         collector.message(list(members))
     for copy in program.copies:
         stored = {collector.stored_by_switch.get((copy.rank, copy.target[1] + k)) for k in range(copy.count)}
         if copy.target[0] == "o" and None not in stored:
             continue  # a multicast stores at its own GPU too
         action = Action(copy.rank, "copy", (copy.source,), copy.target, copy.count)
-        collector.do(action, copy.event, reads=True)
+        collector.do(action, copy.event)
         action.after |= {store for store in stored if store is not None}
     return collector.actions
 
@@ -110,10 +110,9 @@ class _Collector:
                 for run in transfer.runs:
                     self._put(transfer, run)
 
-    def do(self, action: Action, event: int, *, reads: bool) -> Action:
+    def do(self, action: Action, event: int) -> Action:
         """Add an action for an event, after whatever the event waits for."""
-        if reads:
-            self._wait(action, self.program.waits_for[event])
+        self._wait(action, self.program.waits_for[event])
         for earlier in self.program.paced_after.get(event, ()):
             if earlier in self.action_of:
                 action.is_paced = True
@@ -133,19 +132,19 @@ class _Collector:
         is_direct = run.added_to is None and not self.program.waits_for[run.receive_event]
         target = run.target if is_direct else ("s", self._scratch(transfer.dst, run.count))
         put = Action(transfer.src, "put", (run.source,), target, run.count, peer=transfer.dst)
-        put.stream = (None if transfer.message is None else self.phase[transfer.message], transfer.dst)
+        put.stream = (self.phase[transfer.message], transfer.dst)
         put.follows = transfer.message in self.follows
         put.is_far = is_far(self.problem, transfer.src, transfer.dst)
         arrival = Arrival(transfer.dst, put)
         put.brings.append(arrival)
-        self.do(put, run.send_event, reads=True)
+        self.do(put, run.send_event)
         if is_direct:
             self.arrival_of[run.receive_event] = arrival
             return
         sources = (target,) if run.added_to is None else (run.added_to, target)
         kind = "copy" if run.added_to is None else "sum"
         combine = Action(transfer.dst, kind, sources, run.target, run.count, needs={arrival})
-        self.do(combine, run.receive_event, reads=True)
+        self.do(combine, run.receive_event)
 
     def _scratch(self, rank: int, count: int) -> int:
         first = self.actions.scratch_chunks[rank]
@@ -169,7 +168,7 @@ class _Collector:
         group = tuple(sorted({transfers[0].src, *(transfer.dst for transfer in transfers)}))
         for place, run in enumerate(transfers[0].runs):
             store = Action(transfers[0].src, "multicast", (run.source,), run.target, run.count, group=group)
-            self.do(store, run.send_event, reads=True)
+            self.do(store, run.send_event)
             self.stored_by_switch |= {(store.rank, run.target[1] + k): store for k in range(run.count)}
             for transfer in transfers:
                 arrival = Arrival(transfer.dst, store)
@@ -198,7 +197,7 @@ class _Collector:
             for member in group:
                 self.actions.scratch_chunks[member] = first + run.count
             load = Action(rank, "switch-sum", (run.source,), ("s", first), run.count, group=group)
-            self.do(load, transfers[0].runs[place].receive_event, reads=True)
+            self.do(load, transfers[0].runs[place].receive_event)
             copy = Action(rank, "copy", (("s", first),), run.target, run.count, after={load})
             self.actions.in_order.append(copy)
             # The others must not go on while their input is read: they wait for the end of it.

@@ -94,8 +94,6 @@ def _collective_problem(
     else:
         contributors, destinations = collective_ends(kind, first, np.arange(ranks, dtype=np.int32), intent.root)
     total = _nccl_size(kind, sizes, share, ranks)
-    if intent.size_bytes is not None and intent.size_bytes != total:
-        raise InvalidInput(f"{file} moves a {kind} of {total} bytes, not of {intent.size_bytes}")
     problem = Problem(
         network.topology,
         Items(sizes, contributors, destinations),

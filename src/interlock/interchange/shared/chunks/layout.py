@@ -18,10 +18,9 @@ __all__ = ["OwnShare", "ChunkLayout", "lay_out"]
 
 @dataclass(frozen=True, slots=True)
 class OwnShare:
-    """Chunks that go from one rank's input to one rank's output and belong to no item: own shares."""
+    """Chunks that go from a rank's input to its own output and belong to no item."""
 
-    src: int
-    dst: int
+    rank: int
     input_at: int
     output_at: int
     count: int
@@ -36,7 +35,7 @@ class ChunkLayout:
     output_chunks: NDArray[np.int64]
     input_at: NDArray[np.int64]  # [num_items]
     output_at: NDArray[np.int64]
-    blocks: tuple[OwnShare, ...] = ()
+    own_shares: tuple[OwnShare, ...] = ()
     chunk_matrix: NDArray[np.int64] | None = None  # of an All-to-Allv
 
 
@@ -75,10 +74,10 @@ def _shares(problem: Problem, quantised: Quantised) -> ChunkLayout:
     share = int(np.bincount(owner, weights=chunks.astype(np.float64), minlength=ranks).max(initial=1))
     small, large = np.full(ranks, share), np.full(ranks, share * ranks)
     if kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER):
-        blocks = _own_share(problem, share, at_input=0, at_output=problem.collective.root * share)
-        return ChunkLayout(str(kind), small, large, within, owner * share + within, blocks)
-    blocks = _own_share(problem, share, at_input=problem.collective.root * share, at_output=0)
-    return ChunkLayout(str(kind), large, small, owner * share + within, within, blocks)
+        own = _own_share(problem, share, at_input=0, at_output=problem.collective.root * share)
+        return ChunkLayout(str(kind), small, large, within, owner * share + within, own)
+    own = _own_share(problem, share, at_input=problem.collective.root * share, at_output=0)
+    return ChunkLayout(str(kind), large, small, owner * share + within, within, own)
 
 
 def _own_share(problem: Problem, share: int, at_input: int, at_output: int) -> tuple[OwnShare, ...]:
@@ -87,7 +86,7 @@ def _own_share(problem: Problem, share: int, at_input: int, at_output: int) -> t
     if not problem.collective.is_rooted:
         return ()
     root = problem.collective.root
-    return (OwnShare(root, root, at_input, at_output, share),)
+    return (OwnShare(root, at_input, at_output, share),)
 
 
 def _alltoall(problem: Problem, quantised: Quantised) -> ChunkLayout:
@@ -98,7 +97,7 @@ def _alltoall(problem: Problem, quantised: Quantised) -> ChunkLayout:
     share = int(np.bincount(pair, weights=chunks.astype(np.float64), minlength=1).max(initial=1))
     within = before_in_group(pair, chunks)
     total = np.full(ranks, share * ranks)
-    blocks = tuple(OwnShare(r, r, r * share, r * share, share) for r in range(ranks))
+    blocks = tuple(OwnShare(r, r * share, r * share, share) for r in range(ranks))
     return ChunkLayout("all-to-all", total, total, dst * share + within, src * share + within, blocks)
 
 
@@ -114,7 +113,7 @@ def _alltoallv(problem: Problem, quantised: Quantised, *, equal_buffers: bool) -
     input_at = np.cumsum(chunks, axis=1) - chunks
     output_at = np.cumsum(chunks, axis=0) - chunks
     blocks = tuple(
-        OwnShare(rank, rank, int(input_at[rank, rank]), int(output_at[rank, rank]), int(own[rank]))
+        OwnShare(rank, int(input_at[rank, rank]), int(output_at[rank, rank]), int(own[rank]))
         for rank in np.flatnonzero(own).tolist()
     )
     sent, received = np.maximum(chunks.sum(axis=1), 1), np.maximum(chunks.sum(axis=0), 1)

@@ -41,9 +41,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One message between two ranks. `message` is None for padding; members of one in-switch message share it."""
+    """One message between two ranks; members of one in-switch message share it."""
 
-    message: int | None
+    message: int
     src: int
     dst: int
     runs: tuple[Run, ...]
@@ -81,7 +81,7 @@ def lower(
 ) -> ChunkProgram:
     """Lower a schedule; runs have at most `max_run` chunks."""
     legs = (schedule.src.counts * schedule.dst.counts)[quantised.message].astype(np.float64)
-    moves = int((quantised.count * legs).sum()) + sum(block.count for block in layout.blocks)  # and what stays in place
+    moves = int((quantised.count * legs).sum()) + sum(own.count for own in layout.own_shares)  # and what stays in place
     if moves > MAX_CHUNK_MOVES:
         raise LimitExceeded(
             f"the schedule moves {moves} chunks of {quantised.chunk_bytes} bytes; at most {MAX_CHUNK_MOVES} are "
@@ -157,7 +157,7 @@ class _Builder:
         self.program.scratch_chunks[rank] += 1
         return place
 
-    def _record(self, message: int | None, src: int, dst: int, cells: list[tuple[Place, Place, Place | None]]) -> None:
+    def _record(self, message: int, src: int, dst: int, cells: list[tuple[Place, Place, Place | None]]) -> None:
         runs = []
         for begin, end in _consecutive(cells, self.max_run):
             source, target, added_to = cells[begin]
@@ -185,15 +185,9 @@ class _Builder:
         return event
 
     def finish(self) -> None:
-        """Own shares, padding, and accumulators that never left the input."""
-        for block in self.layout.blocks:
-            cells: list[tuple[Place, Place, Place | None]] = [
-                (("i", block.input_at + k), ("o", block.output_at + k), None) for k in range(block.count)
-            ]
-            if block.src == block.dst:
-                self._copy(block.src, cells)
-            else:
-                self._record(None, block.src, block.dst, cells)
+        """Own shares, and accumulators that never left the input."""
+        for own in self.layout.own_shares:
+            self._copy(own.rank, [(("i", own.input_at + k), ("o", own.output_at + k), None) for k in range(own.count)])
         by_rank: dict[int, list[tuple[Place, Place, Place | None]]] = {}
         for item, rank in self.receives.pairs():
             if not self.contributes.has(rank, item):
@@ -232,9 +226,8 @@ def _pace(builder: _Builder, sequence: Sequence) -> None:
     """Neighbours on a link that share a sender or a receiver wait for each other there."""
     first_last: dict[int, tuple[Transfer, Transfer]] = {}
     for transfer in builder.program.transfers:
-        if transfer.message is not None:
-            first = first_last.get(transfer.message, (transfer, transfer))[0]
-            first_last[transfer.message] = (first, transfer)
+        first = first_last.get(transfer.message, (transfer, transfer))[0]
+        first_last[transfer.message] = (first, transfer)
     paced_after = builder.program.paced_after
     for before, after in zip(sequence.paced_before.tolist(), sequence.paced_after.tolist(), strict=True):
         if before not in first_last or after not in first_last:
@@ -256,8 +249,6 @@ def _keep_barriers(builder: _Builder, sequence: Sequence) -> None:
     before: dict[int, list[int]] = {}  # rank -> events to wait for
     started: dict[int, set[int]] = {}
     for transfer in builder.program.transfers:
-        if transfer.message is None:
-            continue
         epoch = epochs[transfer.message]
         for rank in (transfer.src, transfer.dst):
             if now.setdefault(rank, epoch) < epoch:

@@ -35,7 +35,6 @@ class ChunkPolicy:
     chunk_bytes: int | None = None
     max_chunks_per_rank: int = 1024
     alignment: int = 1
-    must_be_exact: bool = False
     least_bytes: int = 1
     max_added: float = 0.01
 
@@ -107,11 +106,6 @@ def _choose(schedule: Schedule, problem: Problem, policy: ChunkPolicy) -> tuple[
     fits = _most_chunks(problem, common) <= policy.max_chunks_per_rank
     if fits and common % policy.alignment == 0 and common >= policy.least_bytes:
         return common, "exact"
-    if policy.must_be_exact:
-        raise LimitExceeded(
-            f"the schedule cuts its items at multiples of {common} bytes, which would be "
-            f"{_most_chunks(problem, common)} chunks at one rank; at most {policy.max_chunks_per_rank} fit this format"
-        )
     return _least_fitting(problem, policy), "padded"
 
 
