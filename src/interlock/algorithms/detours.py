@@ -7,24 +7,26 @@ fabric both ends must take the same rail, so the next rail is one that is alive 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from interlock.algorithms.registry import Algorithm, DemandPlanner
 from interlock.algorithms.two_tier import dependencies
 from interlock.problem import Problem
-from interlock.schedule import Batch, Phase, Pieces, Schedule, assemble
+from interlock.schedule import Batch, CompactSchedule, Phase, Pieces, Schedule, assemble
 from interlock.topology import Cluster
 
 Ranks = NDArray[np.int32]
 
 __all__ = [
+    "baseline",
     "has_dead_nics",
     "pairs_with_detours",
     "refuses_apart",
     "refuses_detours",
-    "refuses_two_tier",
     "through_live_nics",
 ]
 
@@ -46,13 +48,25 @@ def refuses_detours(cluster: Cluster) -> str | None:
     return None
 
 
-def refuses_two_tier(problem: Problem, *, uses_rails_only: bool) -> str | None:
-    """A reason where a baseline that assigns NICs cannot plan: no way around a dead NIC, or across rails."""
-    cluster = problem.cluster
-    assert cluster is not None
-    if not uses_rails_only and cluster.scale_out == "rail":
-        return "it sends across rails, which a rail-only fabric cannot carry"
-    return refuses_detours(cluster) if has_dead_nics(cluster) else None
+def baseline(
+    name: str,
+    summary: str,
+    build: Callable[..., CompactSchedule],
+    prepare: Callable[[Cluster], DemandPlanner] | None = None,
+    *,
+    uses_rails_only: bool = True,
+) -> Algorithm:
+    """An algorithm for All-to-Allv on clusters that assigns NICs and is led around dead ones; it refuses where there is
+    no way around, and across rails where there is none."""
+
+    def refuses(problem: Problem) -> str | None:
+        cluster = problem.cluster
+        assert cluster is not None
+        if not uses_rails_only and cluster.scale_out == "rail":
+            return "it sends across rails, which a rail-only fabric cannot carry"
+        return refuses_detours(cluster) if has_dead_nics(cluster) else None
+
+    return Algorithm(name, summary, refuses, build, prepare, plans_demands=True, detours=True)
 
 
 def refuses_apart(problem: Problem) -> str | None:

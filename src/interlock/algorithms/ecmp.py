@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interlock.algorithms.detours import pairs_with_detours, refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline, pairs_with_detours
 from interlock.algorithms.relay import relay
 from interlock.algorithms.spray import cut_evenly
 from interlock.algorithms.two_tier import Bytes, demand_bytes, local_batch
@@ -44,11 +43,4 @@ def straight(problem: Problem, rows: Bytes) -> Schedule:
     return pairs_with_detours(problem, rows.src, rows.dst, pieces, np.zeros(len(rows), np.int32), rows.length, [])
 
 
-ALGORITHM = Algorithm(
-    "ecmp",
-    "one path per flow, by hash: an uplink of a Clos, elsewhere a rail",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    ecmp,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("ecmp", "one path per flow, by hash: an uplink of a Clos, elsewhere a rail", ecmp)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
-from interlock.algorithms.detours import has_dead_nics, refuses_two_tier, through_live_nics
-from interlock.algorithms.registry import Algorithm, DemandPlanner
+from interlock.algorithms.detours import baseline, has_dead_nics, through_live_nics
+from interlock.algorithms.registry import DemandPlanner
 from interlock.problem import Problem
 from interlock.schedule import CompactSchedule, Phase, Schedule, from_native
 from interlock.topology import Cluster
@@ -70,12 +70,4 @@ def _carriers(cluster: Cluster) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return carrier % width, landing % width
 
 
-ALGORITHM = Algorithm(
-    "fast",
-    "balance, then one-to-one stages, then redistribution (FAST as published)",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    fast,
-    prepare,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("fast", "balance, then one-to-one stages, then redistribution (FAST as published)", fast, prepare)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.algorithms.detours import refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline
 from interlock.algorithms.relay import relay
 from interlock.algorithms.two_tier import local_batch
 from interlock.problem import Problem
@@ -18,11 +17,4 @@ def forward(problem: Problem, *, seed: int = 0) -> Schedule:
     return relay(problem, local, far, carrier=far.src)
 
 
-ALGORITHM = Algorithm(
-    "forward",
-    "own rail to the destination server, then NVLink (DeepEP's shape)",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    forward,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("forward", "own rail to the destination server, then NVLink (DeepEP's shape)", forward)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.detours import refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline
 from interlock.algorithms.relay import relay
 from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.problem import Problem
@@ -79,11 +78,4 @@ def _part(rows: Bytes, first: NDArray[np.int64], length: NDArray[np.int64]) -> B
     return Bytes(rows.item[some], (rows.offset + first)[some], length[some], rows.src[some], rows.dst[some])
 
 
-ALGORITHM = Algorithm(
-    "no-stage",
-    "balance, all rail sends at once, restore",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    no_stage,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("no-stage", "balance, all rail sends at once, restore", no_stage)

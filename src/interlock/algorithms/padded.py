@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.detours import pairs_with_detours, refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline, pairs_with_detours
 from interlock.algorithms.two_tier import demand_bytes, group
 from interlock.problem import Problem
 from interlock.schedule import Pieces, Schedule
@@ -52,11 +51,6 @@ def previous(end: NDArray[np.int32], inside: NDArray[np.bool_], shift: NDArray[n
     return before
 
 
-ALGORITHM = Algorithm(
-    "padded",
-    "uniform All-to-All padded to the largest pair (static solvers)",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=False),
-    padded,
-    plans_demands=True,
-    detours=True,
+ALGORITHM = baseline(
+    "padded", "uniform All-to-All padded to the largest pair (static solvers)", padded, uses_rails_only=False
 )

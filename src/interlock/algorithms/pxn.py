@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interlock.algorithms.detours import refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline
 from interlock.algorithms.relay import relay
 from interlock.algorithms.two_tier import local_batch
 from interlock.problem import Problem
@@ -22,11 +21,4 @@ def pxn(problem: Problem, *, seed: int = 0) -> Schedule:
     return relay(problem, local, far, carrier=far.src // width * width + far.dst % width, flows=far.item)
 
 
-ALGORITHM = Algorithm(
-    "pxn",
-    "NVLink hop to the destination's rail, then all sends at once (NCCL)",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    pxn,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("pxn", "NVLink hop to the destination's rail, then all sends at once (NCCL)", pxn)

@@ -15,8 +15,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.algorithms.detours import refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline
 from interlock.algorithms.relay import relay
 from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.errors import InvalidInput
@@ -84,11 +83,4 @@ def cut(far: Bytes, chunk_bytes: int) -> Bytes:
     return Bytes(far.item[row], far.offset[row] + first, length, far.src[row], far.dst[row])
 
 
-ALGORITHM = Algorithm(
-    "rails",
-    "each server alone, largest first to the least loaded NIC (RailS)",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    rails,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("rails", "each server alone, largest first to the least loaded NIC (RailS)", rails)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interlock.algorithms.detours import refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline
 from interlock.algorithms.relay import relay
 from interlock.algorithms.two_tier import Bytes, local_batch
 from interlock.problem import Problem
@@ -36,11 +35,4 @@ def cut_evenly(far: Bytes, rails: int) -> tuple[Bytes, np.ndarray]:
     return parts, rail
 
 
-ALGORITHM = Algorithm(
-    "spray",
-    "every flow evenly over all rails (oblivious)",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=True),
-    spray,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("spray", "every flow evenly over all rails (oblivious)", spray)

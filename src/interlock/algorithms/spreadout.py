@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from interlock.algorithms.detours import pairs_with_detours, refuses_two_tier
-from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.detours import baseline, pairs_with_detours
 from interlock.algorithms.two_tier import demand_bytes, group
 from interlock.problem import Problem
 from interlock.schedule import Schedule
@@ -25,11 +24,4 @@ def spreadout(problem: Problem, *, seed: int = 0) -> Schedule:
     return pairs_with_detours(problem, *ends, made.pieces, np.ascontiguousarray(stage), made.pieces.length, barriers)
 
 
-ALGORITHM = Algorithm(
-    "spreadout",
-    "shift by shift with barriers",
-    lambda problem: refuses_two_tier(problem, uses_rails_only=False),
-    spreadout,
-    plans_demands=True,
-    detours=True,
-)
+ALGORITHM = baseline("spreadout", "shift by shift with barriers", spreadout, uses_rails_only=False)

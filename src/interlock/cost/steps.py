@@ -17,8 +17,9 @@ from interlock.cost.cuts import cut_loads, group_cut_loads, group_partition
 from interlock.cost.latency import least_message_s
 from interlock.cost.network import Network, usable_network
 from interlock.problem import Items, Problem, task_problem
+from interlock.ragged import Ragged, topological_order
 
-__all__ = ["least_end_s", "step_bound"]
+__all__ = ["heads_s", "least_end_s", "step_bound", "tails_s"]
 
 Floats = NDArray[np.float64]
 
@@ -42,15 +43,7 @@ def step_bound(problem: Problem, lone_bound: Callable[[Problem], Bound]) -> Boun
         for task in step.tasks
     ]
     least_s = np.array([bound.seconds for bound in alone])
-    head_s = np.array([task.ready_s for task in step.tasks])
-    tail_s = np.zeros(len(least_s))
-    ordered = step.in_order
-    for number in ordered:
-        for before in step.after[number].tolist():
-            head_s[number] = max(head_s[number], head_s[before] + least_s[before])
-    for number in reversed(ordered):
-        for before in step.after[number].tolist():
-            tail_s[before] = max(tail_s[before], tail_s[number] + least_s[number])
+    head_s, tail_s = heads_s(problem, step.after, least_s), tails_s(step.after, least_s)
     path_s = head_s + least_s + tail_s
     best = Bound(float(path_s.max()), _name_of_path(problem, path_s))
     if sum(task.is_move for task in step.tasks) == 1:
@@ -73,6 +66,25 @@ def step_bound(problem: Problem, lone_bound: Callable[[Problem], Bound]) -> Boun
         end_s = least_end_s(head_s[users] + start_s, busy_s[users], tail_s[users] + latency_s)
         found.append((end_s, f"{work.names[resource]}, {len(users)} tasks"))
     return tightest(found)
+
+
+def tails_s(after: Ragged, seconds: Floats) -> Floats:
+    """The longest chain of tasks after each, by their own seconds."""
+    tail_s = np.zeros(len(seconds))
+    for number in reversed(topological_order(after)):
+        for before in after[number].tolist():
+            tail_s[before] = max(tail_s[before], tail_s[number] + seconds[number])
+    return tail_s
+
+
+def heads_s(problem: Problem, after: Ragged, seconds: Floats) -> Floats:
+    """When each task could start at the earliest, by the seconds of those before it."""
+    assert problem.step is not None
+    head_s = np.array([task.ready_s for task in problem.step.tasks])
+    for number in topological_order(after):
+        for before in after[number].tolist():
+            head_s[number] = max(head_s[number], head_s[before] + seconds[before])
+    return head_s
 
 
 def least_end_s(

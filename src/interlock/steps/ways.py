@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlock._native import _core
+from interlock.cost.steps import heads_s, tails_s
 from interlock.problem import Problem
-from interlock.ragged import Ragged, topological_order
+from interlock.ragged import Ragged
 from interlock.schedule import Schedule, resolved_paths
 from interlock.simulate import simulate
 from interlock.simulate.network import FlowArrays, flow_arrays
@@ -126,25 +127,6 @@ def stream(problem: Problem, seconds: Floats) -> tuple[list[int], float]:
             if left[number] == 0:
                 release(number, end_s)
     return order, end_s
-
-
-def tails_s(after: Ragged, seconds: Floats) -> Floats:
-    """The longest chain of tasks after each, by their own seconds."""
-    tail_s = np.zeros(len(seconds))
-    for number in reversed(topological_order(after)):
-        for before in after[number].tolist():
-            tail_s[before] = max(tail_s[before], tail_s[number] + seconds[number])
-    return tail_s
-
-
-def heads_s(problem: Problem, after: Ragged, seconds: Floats) -> Floats:
-    """When each task could start at the earliest, by the seconds of those before it."""
-    assert problem.step is not None
-    head_s = np.array([task.ready_s for task in problem.step.tasks])
-    for number in topological_order(after):
-        for before in after[number].tolist():
-            head_s[number] = max(head_s[number], head_s[before] + seconds[before])
-    return head_s
 
 
 def _after(problem: Problem, more: dict[int, list[int]]) -> Ragged:
