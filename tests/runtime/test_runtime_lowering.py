@@ -143,7 +143,7 @@ def test_messages_that_hold_a_link_alone_queue_in_its_order(two_by_two: il.Clust
     posting = Posting.of(program, two_by_two, lambda: PortLoads.of(schedule, two_by_two))
     assert posting.queues == [[1, 0]]
     assert posting.awaited == [[1, 0]]
-    assert posting.rest == []
+    assert posting.unawaited == []
 
 
 def test_messages_between_servers_queue_by_peer_where_the_fabric_bears_few_senders() -> None:
@@ -160,7 +160,7 @@ def test_receivers_let_in_bytes_in_proportion_to_what_the_busiest_has_to_take() 
     matrix = np.array([[0, 10, 40], [20, 0, 60], [0, 30, 0]], np.int64)
     plan = il.plan(cluster, il.traffic.matrix(matrix), algorithm="direct")
     postings = [Posting.of(plan.program(rank), cluster, lambda: plan.port_loads) for rank in range(3)]
-    assert [sorted(posting.shares) for posting in postings] == [[0.2], [0.1, 0.3], [0.4, 0.6]]
+    assert [sorted(posting.window_shares) for posting in postings] == [[0.2], [0.1, 0.3], [0.4, 0.6]]
 
 
 def test_bytes_the_source_never_holds_are_refused(two_by_two: il.Cluster) -> None:

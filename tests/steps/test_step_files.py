@@ -65,7 +65,7 @@ def test_presets_are_steps(name: str) -> None:
     ("old", "new", "words"),
     [
         ('compute = "30 us"', "", "must say one of move, compute and transposed"),
-        ('compute = "30 us"', 'compute = "30 us"\ncolour = 1', "says 'colour'"),
+        ('compute = "30 us"', 'compute = "30 us"\ncolour = 1', "unknown key 'colour'"),
         ('after = ["dispatch"]', 'after = ["combine"]', "circle"),
         ('ranks = "0::2"', 'ranks = "0::x"', "first:end:step"),
         ('ranks = "0::2"', "ranks = [0, 9]", "rank 9"),

@@ -99,8 +99,9 @@ class RankProcesses:
         _start_server()
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
+        self._store: tuple[BaseProcess, Connection] | None = None  # its process, and a pipe that keeps it
         try:
-            self._store, port = self._start_store(store_seat or Seat(), store_host)
+            port = self._start_store(store_seat or Seat(), store_host)
             for rank, seat in enumerate(seats):
                 ours, theirs = self._starter.Pipe()
                 arguments = (seat, os.getpid(), rank, len(seats), store_host, port, timeout_s, lazy, theirs)
@@ -114,16 +115,16 @@ class RankProcesses:
             self.close()
             raise
 
-    def _start_store(self, seat: Seat, host: str) -> tuple[BaseProcess, int]:
+    def _start_store(self, seat: Seat, host: str) -> int:
         """The store has a process of its own, so that any rank may die."""
         ours, theirs = self._starter.Pipe()
         process = self._starter.Process(target=_store_main, args=(seat, os.getpid(), host, theirs), daemon=True)
         process.start()
         theirs.close()
-        self._processes_of_store = (process, ours)
+        self._store = (process, ours)
         try:
             if ours.poll(START_TIMEOUT_S):
-                return process, int(ours.recv())
+                return int(ours.recv())
         except EOFError:
             raise RankFailed("the store's process ended before it listened") from None
         raise RankFailed(f"the store did not start within {START_TIMEOUT_S:g} s")
@@ -159,15 +160,12 @@ class RankProcesses:
                 except (EOFError, ConnectionResetError):
                     deadline_s = min(deadline_s, time.monotonic() + after_a_death_s)
                     outcomes[rank] = CallOutcome(rank, error=_how_it_ended(self._processes[rank]), answered=False)
-        silent = CallOutcome(0, error=f"no answer within {timeout_s:g} s", answered=False)
-        return [outcomes.get(rank, CallOutcome(rank, error=silent.error, answered=False)) for rank in asked]
+        silence = f"no answer within {timeout_s:g} s"
+        return [outcomes.get(rank, CallOutcome(rank, error=silence, answered=False)) for rank in asked]
 
     def close(self) -> None:
         """End every process."""
-        started = [*self._processes]
-        store = getattr(self, "_processes_of_store", None)
-        if store is not None:
-            started.append(store[0])
+        started = [*self._processes, *([] if self._store is None else [self._store[0]])]
         for process in started:
             if process.is_alive():
                 process.kill()

@@ -169,11 +169,9 @@ def measure_step(context: RankContext, plans: dict[str, tuple[Problem, Schedule]
     from interlock.torch_steps import Step as StepRun
 
     def once(run: StepRun, turn: int, timings: Timings) -> float:
-        assert run.problem.step is not None
-        tasks = run.problem.step.tasks
-        tensors = {task.name: _tensors(task, context, turn) for task in tasks if task.is_move}
+        tensors = {task.name: _tensors(task, context, turn) for task in run.tasks if task.is_move}
         given = {name: (source, target) for name, (source, target, _) in tensors.items()}
-        took_s, _ = timed(context, lambda: run_once(run, tasks, given))
+        took_s, _ = timed(context, lambda: run_once(run, run.tasks, given))
         timings.valid &= all(bool((target == expected).all()) for _, target, expected in tensors.values())
         return took_s
 

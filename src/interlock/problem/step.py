@@ -44,6 +44,11 @@ class Task:
         return self.what is not None
 
     @property
+    def reduces(self) -> bool:
+        """Whether it sums values."""
+        return isinstance(self.what, Collective) and self.what.reduces
+
+    @property
     def kind(self) -> str:
         """In a word."""
         if isinstance(self.what, Demand):

@@ -13,7 +13,7 @@ from interlock.errors import InvalidInput, LimitExceeded, nearest
 from interlock.files import as_path
 from interlock.problem.step import Step
 from interlock.topology import Cluster, cluster, read_cluster
-from interlock.topology.toml_text import read_toml
+from interlock.topology.toml_text import check_keys, read_toml
 from interlock.traffic import Demand, matrix, parse
 from interlock.traffic.by_name import is_file, kinds
 from interlock.traffic.demand import MAX_TOTAL_BYTES
@@ -50,7 +50,7 @@ def read_step(path: str | Path) -> Step:
     if not file.is_file():
         raise InvalidInput(f"{str(path)[:128]} is no file, and no preset; {nearest(str(path)[:64], step_presets())}")
     said = read_toml(file, MAX_FILE_BYTES)
-    _known(said, {"name", "cluster", "task"}, "the file")
+    check_keys(said, {"name", "cluster", "task"}, "the file")
     made = Step(_cluster(said.get("cluster"), file), _text(said, "name", "the file", file.stem))
     tasks = said.get("task")
     if not isinstance(tasks, list) or not tasks:
@@ -71,7 +71,7 @@ def _cluster(said: object, file: Path) -> Cluster:
         raise InvalidInput(f"{file} has no table [cluster]; it must name a preset, or a file of a cluster")
     fields = dict(said)
     if "file" in fields:
-        _known(fields, {"file"}, "[cluster] with a file")
+        check_keys(fields, {"file"}, "[cluster] with a file")
         return read_cluster(file.parent / str(fields["file"]))
     return cluster(str(fields.pop("preset", "h200")), **fields)
 
@@ -109,20 +109,20 @@ def _add(step: Step, name: str, where: str, table: Mapping[str, Any]) -> None:
         raise InvalidInput(f"{where} must say one of move, compute and transposed; it says {kinds or 'none'}")
     after, ready = table.get("after", []), table.get("ready", 0)
     if kinds == ["compute"]:
-        _known(table, COMPUTE, where)
+        check_keys(table, COMPUTE, where)
         alone = table.get("alone", False)
         if not isinstance(alone, bool):
             raise InvalidInput(f"{where}: alone={str(alone)[:64]!r} must be true or false")
         ranks = _ranks(step, table.get("ranks"), where)
         step.compute(name, table["compute"], ranks=ranks, after=after, ready=ready, alone=alone)
     elif kinds == ["transposed"]:
-        _known(table, TRANSPOSED, where)
+        check_keys(table, TRANSPOSED, where)
         other = next((task for task in step.tasks if task.name == table["transposed"]), None)
         if other is None or not isinstance(other.what, Demand):
             raise InvalidInput(f"{where}: transposed={str(table['transposed'])[:64]!r} must name a demand before it")
         step.move(name, _times(other.what.transposed(), table, where), after=after, ready=ready)
     else:
-        _known(table, MOVE, where)
+        check_keys(table, MOVE, where)
         _move(step, name, where, table, after, ready)
 
 
@@ -179,12 +179,6 @@ def _ranks(step: Step, said: object, where: str) -> list[int] | None:
     if len(numbers) == 3 and numbers[2] == 0:
         raise InvalidInput(f"{where}: ranks={said!r} has a step of 0")
     return list(range(step.cluster.num_ranks))[slice(*numbers)]
-
-
-def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
-    for key in table:
-        if key not in keys:
-            raise InvalidInput(f"{where} says {str(key)[:64]!r}; {nearest(str(key), sorted(keys))}")
 
 
 def _text(table: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:

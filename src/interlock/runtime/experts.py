@@ -259,9 +259,9 @@ class Experts:
         wanted = self._wanted(ranks)
         if self._is_two_tier:
             entering = self._wanted(torch.where(ranks >= 0, carrier_of[server_of[ranks.clamp(min=0)]], -1))
-            straight, across, inside = self._share(wanted, entering)
-            if self._pays(straight, across, inside, row_bytes):
-                hops.append(self._hop(entering, across))
+            straight, between_servers, inside = self._share(wanted, entering)
+            if self._two_hops_pay(straight, between_servers, inside, row_bytes):
+                hops.append(self._hop(entering, between_servers))
                 x, weights, slots = _Forth.apply(hops[0], x, weights, slots)  # type: ignore[no-untyped-call]
                 ranks = self._ranks_of(slots)
                 is_here = (ranks >= 0) & (server_of[ranks.clamp(min=0)] == server_of[self._rank])
@@ -362,21 +362,21 @@ class Experts:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Rows between all ranks straight, and across and inside servers, by one exchange."""
         told = self._mover.share_rows((wanted.sum(1) + (entering.sum(1) << COUNT_BITS)).tolist())
-        straight, across = told & ((1 << COUNT_BITS) - 1), told >> COUNT_BITS
+        straight, between_servers = told & ((1 << COUNT_BITS) - 1), told >> COUNT_BITS
         inside = np.zeros_like(straight)  # what enters a server at a rank goes on from there
         source, target = np.nonzero(straight)
         carrier = self._carriers[source, np.array(self._mover.placement.server_of)[target]]
         np.add.at(inside, (carrier, target), straight[source, target])
-        return straight, across, inside
+        return straight, between_servers, inside
 
-    def _pays(
-        self, straight: NDArray[np.int64], across: NDArray[np.int64], inside: NDArray[np.int64], row_bytes: int
+    def _two_hops_pay(
+        self, straight: NDArray[np.int64], between_servers: NDArray[np.int64], inside: NDArray[np.int64], row_bytes: int
     ) -> bool:
         """Whether two hops are estimated to be faster than one."""
         one_s = self._mover.native_s(straight * row_bytes)
         if one_s <= 2 * self._least_s:
             return False
-        return sum(self._mover.native_s(rows * row_bytes) for rows in (across, inside)) < one_s
+        return sum(self._mover.native_s(rows * row_bytes) for rows in (between_servers, inside)) < one_s
 
     def _hop(self, wanted: torch.Tensor, rows: NDArray[np.int64]) -> _Hop:
         """Each row once to each rank that wants it."""

@@ -166,7 +166,7 @@ class _Call:
 
     def receive_rest(self, meanwhile: Callable[[], object]) -> None:
         """Receive what nothing waits for, posted a few ahead, and do something while the first of it comes."""
-        rest = self.posting.rest
+        rest = self.posting.unawaited
         for number in rest[:POSTED_AHEAD]:
             self.post(number)
         meanwhile()
@@ -258,7 +258,7 @@ class _Gate:
         self._call = call
         self._queues = [deque(queue) for queue in posting.queues]
         self._queue_of = {number: place for place, queue in enumerate(posting.queues) for number in queue}
-        self._window_bytes = [int(share * window_bytes) for share in posting.shares]
+        self._window_bytes = [int(share * window_bytes) for share in posting.window_shares]
         self._granted_bytes = [0] * len(self._queues)
         self._granting = threading.Lock()
         self._peer_of = {number: peer for peer, numbers in enumerate(posting.awaited) for number in numbers}

@@ -99,6 +99,7 @@ class Heartbeat:
         store.set_timeout(timedelta(seconds=SILENCE_S))
         store = PrefixStore(f"interlock/{name}", store)
         self._rank, self._num_ranks = group.rank(), group.size()
+        self._others = [rank for rank in range(self._num_ranks) if rank != self._rank]
         self.done = 0
         self._begun, self._told_begun, self._since_s = 0, 0, time.monotonic()
         # Only who can read the store can leave word at a door.
@@ -187,9 +188,8 @@ class Heartbeat:
 
     def _find_absent(self) -> set[int]:
         """Ranks that have not come to this action, as the first to complain found; it may be too early to tell."""
-        others = (rank for rank in range(self._num_ranks) if rank != self._rank)
         is_early = time.monotonic() - self._since_s < 2 * INTERVAL_S
-        absent = [] if is_early else [rank for rank in others if self._store.add(f"begun{rank}", 0) <= self.done]
+        absent = [] if is_early else [rank for rank in self._others if self._store.add(f"begun{rank}", 0) <= self.done]
         return set(json.loads(self._store.compare_set("absent", json.dumps(absent))))
 
     def _gather(self, evidence: _Evidence) -> None:
@@ -255,9 +255,11 @@ class Heartbeat:
 
     def _doors(self) -> dict[int, str]:
         """Addresses of the others' doors, as far as they have any."""
-        others = (rank for rank in range(self._num_ranks) if rank != self._rank and self._store.check(f"door{rank}"))
-        addresses = {rank: self._store.get(f"door{rank}").decode() for rank in others}
-        self._known_doors = {rank: address for rank, address in addresses.items() if address}
+        told = {rank: self._store.get(f"door{rank}") for rank in self._others if self._store.check(f"door{rank}")}
+        return self._learn_doors(told)
+
+    def _learn_doors(self, addresses: dict[int, bytes]) -> dict[int, str]:
+        self._known_doors = {rank: address.decode() for rank, address in addresses.items() if address}
         return self._known_doors
 
     def _read_beats(self, ranks: Iterable[int]) -> list[int]:
@@ -269,10 +271,8 @@ class Heartbeat:
             store.add(f"begun{self._rank}", begun - self._told_begun)
             self._told_begun = begun
         # Addresses are learned while there is a store to learn them from.
-        others = [rank for rank in range(self._num_ranks) if rank != self._rank]
-        if not self._knows_all and all(store.check([f"door{rank}"]) for rank in others):
-            addresses = {rank: store.get(f"door{rank}").decode() for rank in others}
-            self._known_doors = {rank: address for rank, address in addresses.items() if address}
+        if not self._knows_all and all(store.check([f"door{rank}"]) for rank in self._others):
+            self._learn_doors({rank: store.get(f"door{rank}") for rank in self._others})
             self._knows_all = True
 
 

@@ -17,8 +17,8 @@ FIRST_TAG = 1 << 28  # of our messages: away from tags a program uses for its ow
 class MoveFailed(Exception):
     """The backend gave up on a peer; `waiting_on` are the ranks whose messages never came."""
 
-    def __init__(self, words: str, waiting_on: Sequence[int] = ()) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, waiting_on: Sequence[int] = ()) -> None:
+        super().__init__(message)
         self.waiting_on = tuple(waiting_on)
 
 

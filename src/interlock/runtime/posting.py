@@ -61,9 +61,9 @@ class Posting:
     first: list[int]  # steps that wait for nothing, most urgent first
     later: list[int]  # sends that wait for nothing and nothing waits for: they fill gaps
     queues: list[list[int]]  # arrivals that are let in a few at a time, each queue in its order
-    shares: list[float]  # of the window, by queue
+    window_shares: list[float]  # by queue
     awaited: list[list[int]]  # by peer, arrivals that are in a queue or that something waits for
-    rest: list[int]  # the other arrivals
+    unawaited: list[int]  # the other arrivals
     rates: Mapping[int, float]  # bytes per second to each rank that is sent to at a rate
 
     @classmethod
@@ -75,7 +75,7 @@ class Posting:
         sent, arrivals = (MessageParts.of(program, end, _num_parts(program, end, cluster, is_paced)) for end in ENDS)
         crosses = _crosses_limited_fabric(cluster, program.rank, columns["receive_peer"])
         takes_turns = not is_paced or cluster is None or loads().must_take_turns(cluster.fabric.fan_in)
-        queues, awaited, rest = _order(program, arrivals, crosses, is_paced=is_paced, takes_turns=takes_turns)
+        queues, awaited, unawaited = _order(program, arrivals, crosses, is_paced=is_paced, takes_turns=takes_turns)
         first, later = _ready_steps(program)
         return cls(
             program=program,
@@ -85,9 +85,9 @@ class Posting:
             first=first,
             later=later,
             queues=queues,
-            shares=_shares(arrivals, queues, None if cluster is None or not queues else loads()),
+            window_shares=_window_shares(arrivals, queues, None if cluster is None or not queues else loads()),
             awaited=awaited,
-            rest=rest,
+            unawaited=unawaited,
             rates=sending_rates(program, cluster, loads()) if is_paced and cluster is not None else {},
         )
 
@@ -164,7 +164,7 @@ def _grouped(values: Ints, key: Ints) -> list[list[int]]:
     return [part.tolist() for part in np.split(values[order], ends)] if len(values) else []
 
 
-def _shares(arrivals: MessageParts, queues: list[list[int]], loads: PortLoads | None) -> list[float]:
+def _window_shares(arrivals: MessageParts, queues: list[list[int]], loads: PortLoads | None) -> list[float]:
     """What each queue brings, as a part of what the busiest rank sends or receives between servers.
 
     If all bytes flow in these proportions nobody is done early, and the busiest rank never waits for bytes that others

@@ -41,7 +41,7 @@ __all__ = [
     "Planned",
     "Runner",
     "digest_of_bytes",
-    "digest_of_words",
+    "digest_of_text",
     "timeout_of",
 ]
 
@@ -54,8 +54,8 @@ MAX_RUNNERS = 1 << 20  # over one group, before tags come round again
 class PeerFailed(InterlockError):
     """A rank died, stalled or was cut off; `ranks` names it, as far as anyone could tell."""
 
-    def __init__(self, words: str, ranks: Sequence[int]) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, ranks: Sequence[int]) -> None:
+        super().__init__(message)
         self.ranks = tuple(ranks)
 
 
@@ -66,8 +66,8 @@ class Disagreement(InterlockError):
 class Corrupted(InterlockError):
     """Bytes arrived that nobody sent; `pairs` are (sender, receiver)."""
 
-    def __init__(self, words: str, pairs: Sequence[tuple[int, int]]) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, pairs: Sequence[tuple[int, int]]) -> None:
+        super().__init__(message)
         self.pairs = tuple(pairs)
 
 
@@ -305,9 +305,9 @@ def timeout_of(group: dist.ProcessGroup) -> float:
     return float(group._get_backend(device).options._timeout.total_seconds())
 
 
-def digest_of_words(words: str) -> int:
-    """A signed 64-bit number that differs, all but certainly, when the words do."""
-    return digest_of_bytes(np.frombuffer(words.encode(), np.uint8))
+def digest_of_text(text: str) -> int:
+    """A signed 64-bit number that differs, all but certainly, when the texts do."""
+    return digest_of_bytes(np.frombuffer(text.encode(), np.uint8))
 
 
 def digest_of_bytes(values: NDArray[np.uint8]) -> int:

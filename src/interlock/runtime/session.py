@@ -27,7 +27,7 @@ from interlock.runtime.runner import (
     Planned,
     Runner,
     digest_of_bytes,
-    digest_of_words,
+    digest_of_text,
 )
 from interlock.runtime.slot_exchange import all_to_all_natively, room_for
 from interlock.schedule.layout import Layout
@@ -155,7 +155,7 @@ class Session(_PlannedGroup[Prepared]):
     ) -> None:
         super().__init__(group, cluster, placement, settings, timeout_s, MAX_PLANS)
         self._choose = choose
-        self._settings_digest = digest_of_words(self._settings)
+        self._settings_digest = digest_of_text(self._settings)
         self._demands = self.runner.exchange(2 * self.num_ranks + 2)
         self._digests: Exchange | None = None
         self._slots = self.runner.slot_exchange(2 * self.num_ranks + 2)
@@ -329,7 +329,7 @@ class Session(_PlannedGroup[Prepared]):
         """Use another description of the same machines from now on: a NIC has become slow, or well again."""
         self.placement.check_cluster(cluster)
         self.cluster = cluster
-        self._settings_digest = digest_of_words(self._settings)
+        self._settings_digest = digest_of_text(self._settings)
         self._kept.clear()
         self._is_native, self._room_bytes, self._last_small = False, 0, None
 
@@ -406,8 +406,8 @@ class CollectiveSession(_PlannedGroup[PreparedCollective]):
         combine = None if element is None else combining(element, operation)
         self.runner.run(prepared.lowered, source, target, combine)
 
-    def _agree(self, words: str) -> None:
-        mine = digest_of_words(words)
+    def _agree(self, call: str) -> None:
+        mine = digest_of_text(call)
         told = self.runner.guard(lambda: self._calls.share([mine], self.runner.timeout_s), "comparing calls")[:, 0]
         if (told != told[0]).any():
             other = int(np.argmax(told != told[0]))

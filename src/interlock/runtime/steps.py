@@ -167,10 +167,11 @@ class StepRunner:
         if group.name() != "gloo":
             raise InvalidInput(f"the group's backend is {group.name()}; steps run over gloo")
         self.problem, self.schedule, self.rank = problem, schedule, group.rank()
-        self.names = [task.name for task in problem.step.tasks]
+        self.tasks = problem.step.tasks
+        self.names = [task.name for task in self.tasks]
         self._runner = Runner(group, timeout_s)
         self._runner.compare(plan)
-        name, moves = f"step{self._runner._number}", [n for n, task in enumerate(problem.step.tasks) if task.is_move]
+        name, moves = f"step{self._runner._number}", [n for n, task in enumerate(self.tasks) if task.is_move]
         share = partial(self._runner.exchange(told_width(group.size())).share, timeout_s=self._runner.timeout_s)
         rates = {} if plan.cluster is None else _link_rates(plan.cluster, self.rank)
         self._groups = self._runner.guard(
@@ -193,7 +194,6 @@ class StepRunner:
         """
         if self._call is not None and not self._call.is_over:
             raise InvalidInput("the step is still under way; wait for all its tasks before it begins again")
-        assert self.problem.step is not None
         for name in tensors:
             self._number(name)
         given: dict[int, Tensors] = {}
@@ -219,7 +219,7 @@ class StepRunner:
     def wait(self, name: str) -> None:
         """Return when a move has ended at this rank: its target holds what it must."""
         number = self._number(name)
-        if not self.problem.step.tasks[number].is_move:  # type: ignore[union-attr]
+        if not self.tasks[number].is_move:
             raise InvalidInput(f"task {name!r} is computation; say done({name!r}) when it is")
         call = self._under_way()
         self._runner.guard(lambda: call.wait(number), f"waiting for task {name!r}")
@@ -227,7 +227,7 @@ class StepRunner:
     def done(self, name: str) -> None:
         """Say that a computation has ended at this rank, so that what is after it may start."""
         number = self._number(name)
-        if self.problem.step.tasks[number].is_move:  # type: ignore[union-attr]
+        if self.tasks[number].is_move:
             raise InvalidInput(f"task {name!r} is a move; wait for it")
         self._under_way().done(number)
 
@@ -254,7 +254,6 @@ class StepRunner:
         return self.names.index(name)
 
     def _memories(self) -> dict[int, _Memory]:
-        assert self.problem.step is not None
         touched: dict[int, list[np.ndarray]] = defaultdict(list)
         pieces = self.schedule.pieces
         for action in self._actions:
@@ -264,7 +263,7 @@ class StepRunner:
         none = [np.zeros(0, np.int64)]
         memories = {
             number: _Memory(self.problem, number, self.rank, np.unique(np.concatenate(touched.get(number, none))))
-            for number, task in enumerate(self.problem.step.tasks)
+            for number, task in enumerate(self.tasks)
             if task.is_move
         }
         for action in self._actions:
@@ -275,8 +274,7 @@ class StepRunner:
         return memories
 
     def _check_elements(self, number: int, tensor: torch.Tensor | None) -> None:
-        what = self.problem.step.tasks[number].what  # type: ignore[union-attr]
-        if tensor is None or tensor.element_size() == 1 or not getattr(what, "reduces", False):
+        if tensor is None or tensor.element_size() == 1 or not self.tasks[number].reduces:
             return
         pieces, tasks = self.schedule.pieces, self.schedule.tasks
         assert tasks is not None
@@ -310,8 +308,7 @@ class _Call:
         self.waiting: dict[int, list[int]] = defaultdict(list)  # actions of computations that may start
         self.memory = runner._bytes
         # Where values join, what is being sent may change meanwhile: it is copied.
-        tasks = runner.problem.step.tasks  # type: ignore[union-attr]
-        self.changes = {number: bool(getattr(tasks[number].what, "reduces", False)) for number in tensors}
+        self.changes = {number: runner.tasks[number].reduces for number in tensors}
         self.failure: BaseException | None = None
         self.expected: dict[int, int] = {}  # actions under way that receive, and from whom
         for number in tensors:

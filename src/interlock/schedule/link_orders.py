@@ -30,15 +30,21 @@ __all__ = [
     "ordered_links",
     "resolved_paths",
     "reversed_order",
+    "unrouted",
 ]
+
+
+def unrouted(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Messages that leave their links to the topology, and which of them go from one rank to one rank."""
+    rows = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
+    return rows, (schedule.src.counts[rows] == 1) & (schedule.dst.counts[rows] == 1)
 
 
 def resolved_paths(schedule: Schedule, topology: Topology) -> Ragged:
     """Link ids of every message; rows the schedule leaves empty are filled with the topology's route."""
-    routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
+    routed, is_single = unrouted(schedule)
     if not len(routed):
         return schedule.path
-    is_single = (schedule.src.counts[routed] == 1) & (schedule.dst.counts[routed] == 1)
     if not is_single.all():
         message = int(routed[~is_single][0])
         raise InvalidInput(f"message {message} has several sources or destinations and no path; it must name its links")

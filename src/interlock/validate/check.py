@@ -12,6 +12,7 @@ from interlock.errors import InvalidInput
 from interlock.problem import Problem
 from interlock.ragged import Ragged
 from interlock.schedule import CompactSchedule, Kind, Schedule, SlotSchedule, has_place, ordered_links, resolved_paths
+from interlock.schedule.link_orders import unrouted
 from interlock.schedule.scratch import rows_of
 from interlock.topology import Topology
 from interlock.topology.graph import DEAD_BANDWIDTH
@@ -113,8 +114,7 @@ def routed_paths(schedule: Schedule, topology: Topology) -> tuple[Ragged, Violat
         sets: Ragged = getattr(schedule, name)
         if sets.offsets[0] != 0 or sets.offsets[-1] != len(sets.values) or (np.diff(sets.offsets) < 0).any():
             raise InvalidInput(f"{name}: offsets must rise from 0 to the number of values")
-    routed = np.flatnonzero((np.diff(schedule.path.offsets) == 0) & (schedule.kind != Kind.WAIT))
-    is_single = (np.diff(schedule.src.offsets)[routed] == 1) & (np.diff(schedule.dst.offsets)[routed] == 1)
+    routed, is_single = unrouted(schedule)
     if not len(routed) or not is_single.all():
         return schedule.path, None
     src = schedule.src.values[schedule.src.offsets[routed]]

@@ -61,18 +61,12 @@ class _Legs:
 
     def __init__(self, schedule: Schedule, sequence: Sequence) -> None:
         src, dst = schedule.src.take(sequence.order), schedule.dst.take(sequence.order)
-        counts = src.counts * dst.counts
-        place = np.repeat(np.arange(len(counts)), counts)
-        within = ranges(0, counts)
-        width = dst.counts[place]
-        self.message = sequence.order[place]
-        self.src = src.values[src.offsets[place] + within // width].astype(np.int64)
-        self.dst = dst.values[dst.offsets[place] + within % width].astype(np.int64)
-        self.place = place
+        self.place, self.src, self.dst = _all_pairs(src, dst)
+        self.message = sequence.order[self.place]
         self.tag = before_in_group(self.src * (int(self.dst.max(initial=0)) + 1) + self.dst)
         self.epoch = sequence.epoch[self.message].astype(np.int64)
         self.reduces = schedule.kind[self.message] == Kind.REDUCE
-        self.of_message = _rows_of(self.message, schedule.num_messages)
+        self.of_message = Ragged.grouped(self.message, np.arange(len(self.message)), schedule.num_messages)
 
 
 class _Nodes:
@@ -165,14 +159,19 @@ def _message_edges(schedule: Schedule, sequence: Sequence, legs: _Legs, nodes: _
 
 def _leg_pairs(later: Ints, earlier: Ints, legs: _Legs) -> tuple[Ints, Ints]:
     """All pairs of legs of pairs of messages."""
-    first, second = legs.of_message.take(later), legs.of_message.take(earlier)
+    _, first, second = _all_pairs(legs.of_message.take(later), legs.of_message.take(earlier))
+    return first, second
+
+
+def _all_pairs(first: Ragged, second: Ragged) -> tuple[Ints, Ints, Ints]:
+    """Every value of a row of the first with every value of the same row of the second, and which row that is."""
     counts = first.counts * second.counts
-    pair = np.repeat(np.arange(len(counts)), counts)
-    within = ranges(0, counts)
-    width = second.counts[pair]
+    row = np.repeat(np.arange(len(counts)), counts)
+    within, width = ranges(0, counts), second.counts[row]
     return (
-        first.values[first.offsets[pair] + within // width].astype(np.int64),
-        second.values[second.offsets[pair] + within % width].astype(np.int64),
+        row,
+        first.values[first.offsets[row] + within // width].astype(np.int64),
+        second.values[second.offsets[row] + within % width].astype(np.int64),
     )
 
 
@@ -201,8 +200,3 @@ def _join_edges(nodes: _Nodes, edges: _Edges) -> None:
     here = np.flatnonzero(following < len(nodes.rank))
     here = here[nodes.rank[following[here]] == nodes.rank[here]]
     edges.add(following[here], here, is_data=True)
-
-
-def _rows_of(group: Ints, count: int) -> Ragged:
-    """Rows of each group, ascending."""
-    return Ragged.grouped(group, np.arange(len(group)), count)

@@ -83,14 +83,14 @@ class Execution(ABC, Generic[BlockT]):
             if thread.at < len(block.steps):
                 self.memory.complain(self.stuck(thread, block))
 
-    def wait(self, thread: Thread, thing: object) -> bool:
-        """Let the thread go on when the thing is there; False, for `step`."""
-        self.waiting.setdefault(thing, []).append(thread.id)
+    def wait(self, thread: Thread, awaited: object) -> bool:
+        """Let the thread go on when what it waits for is there; False, for `step`."""
+        self.waiting.setdefault(awaited, []).append(thread.id)
         return False
 
-    def wake(self, thing: object) -> None:
-        """The thing is there: those who wait for it go on."""
-        self.ready.extend(self.waiting.pop(thing, ()))
+    def wake(self, awaited: object) -> None:
+        """It is there: those who wait for it go on."""
+        self.ready.extend(self.waiting.pop(awaited, ()))
 
     def check_outputs(self) -> None:
         """Compare every output chunk with the one wanted there."""
