@@ -25,8 +25,10 @@ from interlock.report.claims import (
 )
 from interlock.report.reproduce import PAPERS, SOURCES, reproduce
 from interlock.report.reproduce_fast import padding_s, source_rail_load
+from interlock.topology import Fabric
 
 BAND = Published(1.2, 1.3)
+STAYING = ("rails", "pxn", "forward")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,16 @@ def test_a_band_is_reproduced_where_both_of_its_ends_are(
     assert (least.ours, best.ours) == (pytest.approx(20.0), pytest.approx(100 * (most - 1)))
     assert least.status is best.status is status
     assert ("by chance" in least.note) == (status is Status.NOT_REACHED)
+
+
+def test_only_ecmp_leaves_the_rails_that_a_clos_joins() -> None:
+    """Collisions of the Clos are ECMP's own; all others take what they take without a hash."""
+    plain = il.cluster("h200", servers=4, scale_out="rail-spine")
+    demand = il.traffic.zipf(plain, 0.8, "16 MB", seed=5)
+    clos = plain.with_(fabric=Fabric("Clos", ecmp_radix=4))
+    seconds = {name: [reproduce_rails._seconds(on, demand, name) for on in (plain, clos)] for name in STAYING}
+    assert all(with_hash == without for without, with_hash in seconds.values())
+    assert reproduce_rails._seconds(clos, demand, "ecmp") != reproduce_rails._seconds(plain, demand, "ecmp")
 
 
 def test_notes_are_printed_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
