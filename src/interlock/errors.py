@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import index
 from typing import TypeVar
 
-__all__ = ["check_whole", "InterlockError", "InvalidInput", "LimitExceeded", "MissingDependency", "named", "nearest"]
+__all__ = [
+    "at",
+    "check_whole",
+    "InterlockError",
+    "InvalidInput",
+    "LimitExceeded",
+    "MissingDependency",
+    "named",
+    "nearest",
+]
 
 T = TypeVar("T")
 
@@ -25,6 +35,15 @@ class LimitExceeded(InvalidInput):
 
 class MissingDependency(InterlockError, ImportError):
     """An optional package is needed; the message says which extra brings it."""
+
+
+@contextmanager
+def at(place: object) -> Iterator[None]:
+    """Whatever is wrong inside is said with its place in front."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise type(error)(f"{place}: {error}") from None
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

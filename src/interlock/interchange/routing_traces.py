@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, MissingDependency
+from interlock.errors import InvalidInput, MissingDependency, at
 from interlock.files import FilePath, check_file
 from interlock.traffic import (
     Demand,
@@ -112,7 +112,7 @@ def read_routing_trace(
     if not len(experts) or int(experts.max()) >= MAX_EXPERTS:
         raise InvalidInput(f"{file}: expert ids must be between 0 and {MAX_EXPERTS - 1}")
     count = int(experts.max()) + 1 if num_experts is None else num_experts
-    try:
+    with at(file):
         return Routing(
             experts=np.ascontiguousarray(experts, np.int32),
             rank_of_token=(np.arange(len(experts)) * num_ranks // len(experts)).astype(np.int32),
@@ -120,8 +120,6 @@ def read_routing_trace(
             gate_weights=weights,
             name=file.stem if file.suffix == ".parquet" else f"{file.stem}, layer {layer}",
         )
-    except InvalidInput as error:
-        raise InvalidInput(f"{file}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

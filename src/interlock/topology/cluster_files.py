@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, at, nearest
 from interlock.files import FilePath, write_text
 from interlock.topology.cluster import Cluster
 from interlock.topology.fabric import Fabric
@@ -55,61 +55,57 @@ def write_cluster(cluster: Cluster, path: FilePath) -> None:
 
 def cluster_from_table(values: dict[str, object], where: str, default_name: str = "cluster") -> Cluster:
     """A cluster from the values of a TOML file; `where` begins every error."""
-    check_keys(values, {*CLUSTER_KEYS, "preset"}, where)
-    changes = dict(values)
-    preset, servers = changes.pop("preset", None), changes.pop("servers", None)
-    if "fabric" in changes:
-        changes["fabric"] = fabric_from_table(changes["fabric"], f"{where}: fabric")
-    if "faults" in changes:
-        changes["faults"] = _faults(changes["faults"], f"{where}: faults")
-    if isinstance(servers, list):
-        counts, rates = _groups(servers, changes, f"{where}: servers")
-        slower = _slower_nics(counts, rates["scale_out_bandwidth"], preset, changes, f"{where}: servers")
-        changes["faults"] = [*slower, *changes.get("faults", [])]  # type: ignore[misc]
-        if rates["scale_up_bandwidth"]:
-            inside = zip(counts, rates["scale_up_bandwidth"], strict=True)
-            changes["scale_up_rates"] = [rate for count, rate in inside for _ in range(count)]
-        servers = sum(counts)
-    if servers is None:
-        raise InvalidInput(f"{where}: servers is missing; it must be a whole number")
-    if preset is not None and not isinstance(preset, str):
-        raise InvalidInput(f"{where}: preset={preset!r} must be a word")
-    try:
-        if preset is not None:
-            return cluster(preset, servers, **changes)  # type: ignore[arg-type]
-        return cluster_with(Cluster(default_name[:100] or "cluster", servers), **changes)  # type: ignore[arg-type]
-    except InvalidInput as error:
-        raise type(error)(f"{where}: {error}") from None
+    with at(where):
+        check_keys(values, {*CLUSTER_KEYS, "preset"})
+        changes = dict(values)
+        preset, servers = changes.pop("preset", None), changes.pop("servers", None)
+        if "fabric" in changes:
+            changes["fabric"] = fabric_from_table(changes["fabric"])
+        if "faults" in changes:
+            changes["faults"] = _faults(changes["faults"])
+        if isinstance(servers, list):
+            counts, rates = _groups(servers, changes)
+            slower = _slower_nics(counts, rates["scale_out_bandwidth"], preset, changes)
+            changes["faults"] = [*slower, *changes.get("faults", [])]  # type: ignore[misc]
+            if rates["scale_up_bandwidth"]:
+                inside = zip(counts, rates["scale_up_bandwidth"], strict=True)
+                changes["scale_up_rates"] = [rate for count, rate in inside for _ in range(count)]
+            servers = sum(counts)
+        if servers is None:
+            raise InvalidInput("servers is missing; it must be a whole number")
+        if preset is None:
+            return cluster_with(Cluster(default_name[:100] or "cluster", servers), **changes)  # type: ignore[arg-type]
+        if not isinstance(preset, str):
+            raise InvalidInput(f"preset={preset!r} must be a word")
+        return cluster(preset, servers, **changes)  # type: ignore[arg-type]
 
 
-def _groups(groups: list[object], changes: dict[str, object], where: str) -> tuple[list[int], dict[str, list[float]]]:
+def _groups(groups: list[object], changes: dict[str, object]) -> tuple[list[int], dict[str, list[float]]]:
     """Servers that differ, group after group: how many, and their rates by key, nothing where no group says them."""
     counts, rates = [], {key: list[float]() for key in _GROUP_RATES}
     for place, entry in enumerate(groups):
-        held = table(entry, f"{where}[{place}]")
-        check_keys(held, {"count", *_GROUP_RATES}, f"{where}[{place}]")
+        held = table(entry, f"servers[{place}]")
+        check_keys(held, {"count", *_GROUP_RATES}, f"servers[{place}]")
         count = held.get("count", 1)
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_FAULTS:
-            raise InvalidInput(f"{where}[{place}]: count={count!r} must be a whole number of at least 1")
+            raise InvalidInput(f"servers[{place}]: count={count!r} must be a whole number of at least 1")
         counts.append(count)
         for key, found in rates.items():
             if key in held:
-                found.append(parse_bandwidth(held[key], f"{where}[{place}]: {key}"))  # type: ignore[arg-type]
+                found.append(parse_bandwidth(held[key], f"servers[{place}]: {key}"))  # type: ignore[arg-type]
     if not groups:
-        raise InvalidInput(f"{where} must be a number, or groups with a count each")
+        raise InvalidInput("servers must be a number, or groups with a count each")
     for key, found in rates.items():
         if found and len(found) < len(groups):
-            raise InvalidInput(f"{where}: {key} is missing in some groups; all must say it, or none")
+            raise InvalidInput(f"servers: {key} is missing in some groups; all must say it, or none")
         if found and (key in changes or _GROUP_RATES[key] in changes):
-            raise InvalidInput(f"{where}: each group says its own {key}; the cluster must not")
+            raise InvalidInput(f"servers: each group says its own {key}; the cluster must not")
     if not any(rates.values()):
-        raise InvalidInput(f"{where}: scale_out_bandwidth is missing; groups say it, or scale_up_bandwidth, or both")
+        raise InvalidInput("servers: scale_out_bandwidth is missing; groups say it, or scale_up_bandwidth, or both")
     return counts, rates
 
 
-def _slower_nics(
-    counts: list[int], rates: list[float], preset: object, changes: dict[str, object], where: str
-) -> list[Fault]:
+def _slower_nics(counts: list[int], rates: list[float], preset: object, changes: dict[str, object]) -> list[Fault]:
     """NICs below the fastest rate of all groups, which becomes the cluster's."""
     if not rates:
         return []
@@ -118,7 +114,7 @@ def _slower_nics(
     base = cluster(preset, 1) if isinstance(preset, str) else Cluster("base", 1)
     gpus, nics = (changes.get(name, getattr(base, name)) for name in ("gpus_per_server", "nics_per_gpu"))
     if not isinstance(gpus, int) or not isinstance(nics, int) or sum(counts) * gpus * nics > MAX_NICS:
-        raise InvalidInput(f"{where}: gpus_per_server and nics_per_gpu must be whole numbers, {MAX_NICS} NICs at most")
+        raise InvalidInput(f"servers: gpus_per_server and nics_per_gpu must be whole numbers, {MAX_NICS} NICs at most")
     slower: list[Fault] = []
     first = 0
     for count, rate in zip(counts, rates, strict=True):
@@ -158,41 +154,40 @@ def fabric_to_table(fabric: Fabric) -> dict[str, object]:
     return {key: value for key, value in asdict(fabric).items() if value is not None}
 
 
-def fabric_from_table(value: object, where: str) -> Fabric:
-    """A fabric from the values of a TOML table."""
-    held = table(value, where)
+def fabric_from_table(value: object) -> Fabric:
+    """A fabric from the values of a TOML table `fabric`."""
+    held = table(value, "fabric")
     defaults = asdict(Fabric())
-    check_keys(held, {field.name for field in fields(Fabric)}, where)
+    check_keys(held, {field.name for field in fields(Fabric)}, "fabric")
     for key, given in held.items():
         is_word = isinstance(defaults[key], str)
         if isinstance(given, bool) or not isinstance(given, str if is_word else int | float):
-            raise InvalidInput(f"{where}.{key}={given!r} must be a {'word' if is_word else 'number'}")
-    try:
+            raise InvalidInput(f"fabric.{key}={given!r} must be a {'word' if is_word else 'number'}")
+    with at("fabric"):
         return Fabric(**held)  # type: ignore[arg-type]
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
 
 
-def _faults(value: object, where: str) -> list[Fault]:
+def _faults(value: object) -> list[Fault]:
     if not isinstance(value, list) or len(value) > MAX_FAULTS:
-        raise InvalidInput(f"{where} must be a list of at most {MAX_FAULTS} tables")
-    return [_fault(entry, f"{where}[{place}]") for place, entry in enumerate(value)]
+        raise InvalidInput(f"faults must be a list of at most {MAX_FAULTS} tables")
+    made = []
+    for place, entry in enumerate(value):
+        held = dict(table(entry, f"faults[{place}]"))
+        with at(f"faults[{place}]"):
+            made.append(_fault(held))
+    return made
 
 
-def _fault(value: object, where: str) -> Fault:
-    held = dict(table(value, where))
+def _fault(held: dict[str, object]) -> Fault:
     kind = held.pop("kind", None)
     if not isinstance(kind, str) or kind not in _FAULT_KEYS:
-        raise InvalidInput(f"{where}: kind={str(kind)[:64]!r} is not a fault; {nearest(str(kind)[:64], _FAULT_KEYS)}")
+        raise InvalidInput(f"kind={str(kind)[:64]!r} is not a fault; {nearest(str(kind)[:64], _FAULT_KEYS)}")
     make, needed, optional = _FAULT_KEYS[kind]
-    check_keys(held, needed | optional, where)
+    check_keys(held, needed | optional)
     missing = sorted(needed - set(held))
     if missing:
-        raise InvalidInput(f"{where}: {missing[0]} is missing; {kind} needs {', '.join(sorted(needed))}")
-    try:
-        return make(**held)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
+        raise InvalidInput(f"{missing[0]} is missing; {kind} needs {', '.join(sorted(needed))}")
+    return make(**held)
 
 
 def _fault_to_table(fault: Fault) -> dict[str, object]:

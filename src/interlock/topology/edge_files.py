@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, at, nearest
 from interlock.files import FilePath, lines_of, read_text, write_text
 from interlock.topology.graph import Topology, from_edges
 from interlock.units import Quantity, parse_bandwidth, parse_seconds, whole_or_none
@@ -38,10 +38,8 @@ _COLUMNS |= {what + end: (what, unit) for what in ("latency", "message_overhead"
 def read_edges(path: FilePath, unsaid: Mapping[str, Quantity] = MappingProxyType({})) -> Topology:
     """A topology from an edge-list CSV file; `unsaid` holds what columns that it lacks would say."""
     lines = lines_of(read_text(path, MAX_FILE_BYTES), path)
-    try:
+    with at(path):
         return _from_csv(lines, Path(path).stem, unsaid)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
 
 
 def has_column(path: FilePath, what: str) -> bool:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, LimitExceeded
+from interlock.errors import InvalidInput, LimitExceeded, at
 from interlock.files import FilePath, write_text
 from interlock.topology.cluster_files import fabric_from_table, fabric_to_table
 from interlock.topology.graph import NodeKind, Topology, from_edges
@@ -54,24 +54,21 @@ def topology_from_table(
 
     `unsaid` holds what keys of `[links]` that are missing would say.
     """
-    check_keys(values, _KEYS, where)
-    links = {**unsaid, **table(values.get("links", {}), f"{where}: links")}
-    check_keys(links, _LINK_KEYS, f"{where}: links")
-    for key in ("src", "dst", "bandwidth"):
-        if key not in links:
-            raise InvalidInput(f"{where}: links.{key} is missing; a topology needs src, dst and bandwidth")
-    name = values.get("name", Path(where).stem)
-    if not isinstance(name, str) or not 1 <= len(name) <= 200:
-        raise InvalidInput(f"{where}: name={str(name)[:40]!r} must be a word of at most 200 characters")
-    try:
+    with at(where):
+        check_keys(values, _KEYS)
+        links = {**unsaid, **table(values.get("links", {}), "links")}
+        check_keys(links, _LINK_KEYS, "links")
+        for key in ("src", "dst", "bandwidth"):
+            if key not in links:
+                raise InvalidInput(f"links.{key} is missing; a topology needs src, dst and bandwidth")
+        name = values.get("name", Path(where).stem)
+        if not isinstance(name, str) or not 1 <= len(name) <= 200:
+            raise InvalidInput(f"name={str(name)[:40]!r} must be a word of at most 200 characters")
         counts = {key: values.get(key) for key in ("num_ranks", "num_nodes")}
-        graph = from_edges(**links, **counts, name=name)  # type: ignore[arg-type]
-        return _with_extras(graph, values, where)
-    except InvalidInput as error:
-        raise InvalidInput(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+        return _with_extras(from_edges(**links, **counts, name=name), values)  # type: ignore[arg-type]
 
 
-def _with_extras(graph: Topology, values: dict[str, object], where: str) -> Topology:
+def _with_extras(graph: Topology, values: dict[str, object]) -> Topology:
     """The graph with kinds, abilities, stage overhead, fabric and symmetries of the file."""
     kinds = graph.node_kinds.copy()
     kinds[_nodes(values, "nics", graph)] = NodeKind.NIC
@@ -87,7 +84,7 @@ def _with_extras(graph: Topology, values: dict[str, object], where: str) -> Topo
         multicasts=able["multicasts"],
         reduces=able["reduces"],
         stage_overhead_s=parse_seconds(overhead, "stage_overhead"),
-        fabric=fabric_from_table(values.get("fabric", {}), f"{where}: fabric"),
+        fabric=fabric_from_table(values.get("fabric", {})),
         symmetries=_symmetries(values.get("symmetries", []), graph.num_nodes),
     )
     for row, permutation in enumerate(made.symmetries if made.symmetries is not None else ()):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, at, nearest
 from interlock.files import FilePath, lines_of, read_text
 from interlock.topology import named, shapes
 from interlock.topology.cluster_files import cluster_from_table
@@ -71,10 +71,8 @@ def parse_topology(
     if text.partition(":")[0] in preset_names():
         _refuse_said(given, f"topology {text[:64]!r}")
     quantities = {**unsaid, **given}
-    try:
+    with at(f"topology {text[:64]!r}"):
         return _product(text, quantities) if "*" in text else _shape(text, quantities)
-    except InvalidInput as error:
-        raise InvalidInput(f"topology {text[:64]!r}: {error}") from None
 
 
 def read_topology(path: FilePath) -> Topology:
@@ -112,10 +110,8 @@ def _read(path: FilePath, given: Mapping[str, PerDimension], unsaid: Mapping[str
         if not isinstance(said, str | int | float | list):
             raise InvalidInput(f"{path}: {key}={said!r} must be a quantity or a list of them")
     _refuse_said({name: value for name, value in given.items() if name in values}, str(path))
-    try:
+    with at(path):
         return parse_topology(shape, **values, **given, unsaid=unsaid)  # type: ignore[arg-type]
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
 
 
 def _refuse_said(given: Mapping[str, object], where: str) -> None:

@@ -49,11 +49,12 @@ def check_marks(text: str, path: FilePath) -> None:
         )
 
 
-def check_keys(values: Mapping[str, object], known: set[str], where: str) -> None:
+def check_keys(values: Mapping[str, object], known: set[str], where: str = "") -> None:
     """Refuse a key that is not known, with the nearest one that is."""
     for key in values:
         if key not in known:
-            raise InvalidInput(f"{where}: unknown key {key[:64]!r}; {nearest(key[:64], known)}")
+            place = f"{where}: " if where else ""
+            raise InvalidInput(f"{place}unknown key {key[:64]!r}; {nearest(key[:64], known)}")
 
 
 def table(value: object, where: str) -> dict[str, object]:
