@@ -11,10 +11,7 @@ Arborescence::Arborescence(std::int32_t num_nodes, std::span<const std::int32_t>
                            std::span<const std::int32_t> arc_dst)
     : num_nodes_(num_nodes), src_(arc_src.begin(), arc_src.end()), dst_(arc_dst.begin(), arc_dst.end()) {
     require(arc_src.size() == arc_dst.size(), "every arc needs a source and a destination");
-    for (std::size_t arc = 0; arc < src_.size(); ++arc) {
-        require(src_[arc] >= 0 && src_[arc] < num_nodes && dst_[arc] >= 0 && dst_[arc] < num_nodes,
-                "arcs must join nodes of the graph");
-    }
+    require_ends(src_, dst_, num_nodes, "arcs must join nodes of the graph");
     const std::size_t arcs = src_.size(), groups = 2 * at(num_nodes);
     key_.resize(arcs);
     owed_.resize(arcs);

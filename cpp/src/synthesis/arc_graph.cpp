@@ -25,9 +25,8 @@ void ArcGraph::check() const {
     require(arc_dst.size() == arcs, "every arc needs both ends");
     require(overhead_ticks.size() == arcs && ticks_per_byte.size() == arcs, "every arc needs its times");
     arc_resources.check(arcs, "arc_resources");
+    require_ends(arc_src, arc_dst, num_nodes, "arcs must join nodes of the graph");
     for (std::size_t arc = 0; arc < arcs; ++arc) {
-        require(arc_src[arc] >= 0 && arc_src[arc] < num_nodes && arc_dst[arc] >= 0 && arc_dst[arc] < num_nodes,
-                "arcs must join nodes of the graph");
         require(overhead_ticks[arc] >= 0 && ticks_per_byte[arc] > 0.0, "every arc must take time");
         require(static_cast<double>(overhead_ticks[arc]) < kMostTicks && ticks_per_byte[arc] < kMostTicks,
                 "no arc may take forever");
@@ -35,9 +34,7 @@ void ArcGraph::check() const {
     }
     arc_shares.check(arcs, "arc_shares");
     require(std::ranges::equal(arc_shares.offsets, arc_resources.offsets), "every resource of an arc needs a share");
-    for (const std::int32_t resource : arc_resources.values) {
-        require(resource >= 0 && resource < num_resources, "arcs must hold resources of the graph");
-    }
+    require_ids(arc_resources.values, num_resources, "arcs must hold resources of the graph");
     for (const double share : arc_shares.values)
         require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
 }

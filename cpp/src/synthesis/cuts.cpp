@@ -16,11 +16,10 @@ void check(const Arcs& arcs) {
     require(arcs.src.size() == arcs.dst.size() && arcs.src.size() == arcs.capacity.size(),
             "src, dst and capacity must have one entry per arc");
     std::int64_t room = std::int64_t{1} << 62;
-    for (std::size_t a = 0; a < arcs.src.size(); ++a) {
-        require(arcs.src[a] >= 0 && arcs.src[a] < arcs.num_nodes && arcs.dst[a] >= 0 && arcs.dst[a] < arcs.num_nodes,
-                "an arc names a node that does not exist");
-        require(arcs.capacity[a] >= 0 && arcs.capacity[a] <= room, "capacities must add up to at most 2^62");
-        room -= arcs.capacity[a];
+    require_ends(arcs.src, arcs.dst, arcs.num_nodes, "an arc names a node that does not exist");
+    for (const std::int64_t capacity : arcs.capacity) {
+        require(capacity >= 0 && capacity <= room, "capacities must add up to at most 2^62");
+        room -= capacity;
     }
 }
 

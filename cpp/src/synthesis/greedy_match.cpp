@@ -127,11 +127,7 @@ void check(const MatchGraph& graph, const Holdings& holdings, const MatchOptions
     const std::size_t words = (at(graph.num_chunks) + 63) / 64;
     require(graph.num_nodes >= 1 && graph.num_chunks >= 1, "there must be nodes and chunks");
     require(graph.link_src.size() == graph.link_dst.size(), "every link needs both ends");
-    for (std::size_t link = 0; link < graph.link_src.size(); ++link) {
-        require(graph.link_src[link] >= 0 && graph.link_src[link] < graph.num_nodes && graph.link_dst[link] >= 0 &&
-                    graph.link_dst[link] < graph.num_nodes,
-                "links must join nodes of the graph");
-    }
+    require_ends(graph.link_src, graph.link_dst, graph.num_nodes, "links must join nodes of the graph");
     require(holdings.held.size() == at(graph.num_nodes) * words && holdings.holders.size() == at(graph.num_chunks) &&
                 holdings.missing.size() == at(graph.num_nodes),
             "holdings must have one entry per node and chunk");

@@ -58,12 +58,8 @@ void check(const PairTraffic& traffic, std::int32_t rounds) {
     require(traffic.src.size() == traffic.dst.size() && traffic.src.size() == traffic.rate.size(),
             "src, dst and rate must have one entry per link");
     require(traffic.bytes.size() == nodes * nodes, "bytes must be square, a row per node");
-    for (std::size_t link = 0; link < traffic.src.size(); ++link) {
-        require(traffic.src[link] >= 0 && traffic.src[link] < traffic.num_nodes && traffic.dst[link] >= 0 &&
-                    traffic.dst[link] < traffic.num_nodes,
-                "a link names a node that does not exist");
-        require(traffic.rate[link] > 0.0 && traffic.rate[link] < 1e300, "rates must be above zero and finite");
-    }
+    require_ends(traffic.src, traffic.dst, traffic.num_nodes, "a link names a node that does not exist");
+    for (const double rate : traffic.rate) require(rate > 0.0 && rate < 1e300, "rates must be above zero and finite");
     for (const double bytes : traffic.bytes)
         require(bytes >= 0.0 && bytes < 1e300, "bytes must be finite and not negative");
 }

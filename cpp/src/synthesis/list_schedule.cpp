@@ -29,17 +29,13 @@ void check(const OrbitWork& work) {
             "every orbit needs an overhead and a latency");
     require(work.task_ticks.size() == tasks, "every task needs a time");
     require(work.num_resources >= 0 && work.num_resources <= 50'000'000, "there are at most 50,000,000 resources");
-    for (const std::int32_t resource : work.orbit_resources.values) {
-        require(resource >= 0 && resource < work.num_resources, "orbits must hold known resources");
-    }
+    require_ids(work.orbit_resources.values, work.num_resources, "orbits must hold known resources");
     for (std::size_t orbit = 0; orbit < orbits; ++orbit) {
         require(work.orbit_overhead_ticks[orbit] >= 0 && work.orbit_latency_ticks[orbit] >= 0,
                 "times must not be negative");
     }
     require(work.orbit_sender.size() == orbits, "every orbit needs a sender");
-    for (const std::int32_t sender : work.orbit_sender) {
-        require(sender >= 0 && sender < kMostSenders, "senders must be numbers from 0 to 999,999");
-    }
+    require_ids(work.orbit_sender, kMostSenders, "senders must be numbers from 0 to 999,999");
     require(work.opening_ticks >= 0, "times must not be negative");
     double total = static_cast<double>(work.opening_ticks) * static_cast<double>(tasks);
     for (std::size_t task = 0; task < tasks; ++task) {
@@ -50,9 +46,7 @@ void check(const OrbitWork& work) {
                  static_cast<double>(work.orbit_latency_ticks[orbit]) + static_cast<double>(work.task_ticks[task]);
     }
     require(total < 4.0e18, "times of all tasks must be below 4e18 together");
-    for (const std::int32_t next : work.successors.values) {
-        require(next >= 0 && at(next) < tasks, "successors must be tasks");
-    }
+    require_ids(work.successors.values, to_int32(tasks), "successors must be tasks");
 }
 
 std::vector<std::int32_t> count_needs(const OrbitWork& work) {

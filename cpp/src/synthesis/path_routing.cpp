@@ -125,12 +125,8 @@ void check(const ArcGraph& graph, const PathDemand& demand, const PathOptions& o
     graph.check();
     require(demand.dst.size() == demand.src.size() && demand.bytes.size() == demand.src.size(),
             "every demand needs two ends and a size");
-    for (std::size_t i = 0; i < demand.src.size(); ++i) {
-        require(demand.src[i] >= 0 && demand.src[i] < graph.num_nodes && demand.dst[i] >= 0 &&
-                    demand.dst[i] < graph.num_nodes,
-                "demands must be between nodes of the graph");
-        require(i == 0 || demand.src[i] >= demand.src[i - 1], "demands must be sorted by source");
-    }
+    require_ends(demand.src, demand.dst, graph.num_nodes, "demands must be between nodes of the graph");
+    require(std::ranges::is_sorted(demand.src), "demands must be sorted by source");
     double most_bytes = 0.0;
     for (const std::int64_t bytes : demand.bytes) {
         require(bytes >= 0, "sizes must not be negative");

@@ -167,10 +167,8 @@ RandomMatching match_randomly(const TimedLinks& links, std::span<const std::int3
     require(
         links.link_dst.size() == count && links.link_ticks.size() == count && links.link_latency_ticks.size() == count,
         "every link needs two ends and its times");
+    require_ends(links.link_src, links.link_dst, links.num_nodes, "links must join nodes of the graph");
     for (std::size_t link = 0; link < count; ++link) {
-        require(links.link_src[link] >= 0 && links.link_src[link] < links.num_nodes && links.link_dst[link] >= 0 &&
-                    links.link_dst[link] < links.num_nodes,
-                "links must join nodes of the graph");
         require(links.link_ticks[link] > 0 && links.link_latency_ticks[link] >= 0, "every link must take time");
         // Nodes get chunks one after the other at worst.
         const double most =
@@ -178,8 +176,7 @@ RandomMatching match_randomly(const TimedLinks& links, std::span<const std::int3
         require(most * static_cast<double>(wanted.size()) * static_cast<double>(origin.size()) < 0x1p62,
                 "all transfers one after the other must end before tick 2^62");
     }
-    for (const std::int32_t owner : origin)
-        require(owner >= 0 && owner < links.num_nodes, "chunks must start at nodes");
+    require_ids(origin, links.num_nodes, "chunks must start at nodes");
     return Matcher(links, origin, wanted, seed).run();
 }
 

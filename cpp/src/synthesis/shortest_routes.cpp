@@ -97,20 +97,16 @@ private:
 };
 
 void check(const RoutedGraph& graph, std::span<const std::int32_t> src, std::span<const std::int32_t> dst) {
-    const auto within = [](std::span<const std::int32_t> ids, std::int32_t limit) {
-        return std::all_of(ids.begin(), ids.end(), [=](std::int32_t id) { return id >= 0 && id < limit; });
-    };
     require(graph.num_ranks >= 0 && graph.num_ranks <= graph.num_nodes && graph.num_nodes <= kMostNodes,
             "num_ranks must not exceed num_nodes, nor that 1,000,000");
     require(graph.link_src.size() == graph.link_dst.size() && graph.link_src.size() == graph.cost.size(),
             "link columns must have equal lengths");
-    require(within(graph.link_src, graph.num_nodes) && within(graph.link_dst, graph.num_nodes),
-            "links must join nodes of the graph");
+    require_ends(graph.link_src, graph.link_dst, graph.num_nodes, "links must join nodes of the graph");
     // Zero costs would let equally short ways run in a circle.
     require(std::all_of(graph.cost.begin(), graph.cost.end(), [](auto c) { return c != 0 && c <= (1LL << 42); }),
             "a link must cost between 1 and 2^42");
     require(src.size() == dst.size(), "src and dst must have equal lengths");
-    require(within(src, graph.num_ranks) && within(dst, graph.num_ranks), "routes must join ranks of the graph");
+    require_ends(src, dst, graph.num_ranks, "routes must join ranks of the graph");
 }
 
 }  // namespace

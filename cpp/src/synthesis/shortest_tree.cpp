@@ -30,12 +30,9 @@ std::vector<double> shortest_distances(std::int32_t num_nodes, std::span<const s
                                        std::span<const std::int32_t> sources) {
     require(num_nodes >= 1 && num_nodes <= kMostNodes, "a network has between 1 and 1,000,000 nodes");
     require(src.size() == dst.size() && src.size() == cost.size(), "src, dst and cost must have one entry per arc");
-    for (std::size_t a = 0; a < src.size(); ++a) {
-        require(src[a] >= 0 && src[a] < num_nodes && dst[a] >= 0 && dst[a] < num_nodes,
-                "an arc names a node that does not exist");
-        require(cost[a] >= 0.0, "costs must not be negative");
-    }
-    for (const std::int32_t source : sources) require(source >= 0 && source < num_nodes, "a source does not exist");
+    require_ends(src, dst, num_nodes, "an arc names a node that does not exist");
+    for (const double each : cost) require(each >= 0.0, "costs must not be negative");
+    require_ids(sources, num_nodes, "a source does not exist");
     const bool is_even = std::ranges::adjacent_find(cost, std::not_equal_to<>{}) == cost.end();
     const Adjacency leaving(num_nodes, src);
     ShortestTree tree(num_nodes, src, dst);

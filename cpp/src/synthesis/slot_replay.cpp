@@ -46,10 +46,7 @@ std::int64_t replay_slots(std::span<const Slot> table, std::span<const std::int3
     require(std::int64_t{num_nodes} * num_chunks <= std::int64_t{1} << 32, "nodes times chunks must be at most 2^32");
     require(links > 0 && link_dst.size() == links && table.size() % links == 0,
             "the table must have one column per link");
-    for (std::size_t link = 0; link < links; ++link) {
-        require(link_src[link] >= 0 && link_src[link] < num_nodes && link_dst[link] >= 0 && link_dst[link] < num_nodes,
-                "links must join nodes of the graph");
-    }
+    require_ends(link_src, link_dst, num_nodes, "links must join nodes of the graph");
     const std::size_t slots = table.size() / links;
     if (slots < std::numeric_limits<std::uint16_t>::max()) {
         return replay<Slot, std::uint16_t>(table, link_src, link_dst, num_nodes, num_chunks);

@@ -80,14 +80,9 @@ void check(const SumNetwork& network, std::int32_t rounds) {
     require(network.num_channels >= 0 && network.num_channels <= 50'000'000, "there are at most 50,000,000 channels");
     require(network.dst.size() == links && network.rate.size() == links && network.channel.size() == links,
             "src, dst, rate and channel must have one entry per link");
-    for (std::size_t link = 0; link < links; ++link) {
-        require(network.src[link] >= 0 && network.src[link] < network.num_nodes && network.dst[link] >= 0 &&
-                    network.dst[link] < network.num_nodes,
-                "a link names a node that does not exist");
-        require(network.rate[link] > 0.0 && network.rate[link] < 1e300, "rates must be above zero and finite");
-        require(network.channel[link] >= 0 && network.channel[link] < network.num_channels,
-                "a link names a channel that does not exist");
-    }
+    require_ends(network.src, network.dst, network.num_nodes, "a link names a node that does not exist");
+    require_ids(network.channel, network.num_channels, "a link names a channel that does not exist");
+    for (const double rate : network.rate) require(rate > 0.0 && rate < 1e300, "rates must be above zero and finite");
 }
 
 void normalise(std::vector<double>& share) {

@@ -192,15 +192,12 @@ void check(const OrbitGraph& graph) {
             "every orbit must lead somewhere");
     require(graph.orbit_latency_ticks.size() == orbits, "every orbit needs a latency");
     graph.orbit_resources.check(orbits, "orbit_resources");
-    for (const std::int32_t rank : graph.next)
-        require(rank >= 0 && rank < graph.num_ranks, "orbits must lead to ranks");
+    require_ids(graph.next, graph.num_ranks, "orbits must lead to ranks");
     for (const std::int64_t ticks : graph.orbit_ticks)
         require(ticks > 0 && ticks <= std::int64_t{1} << 61, "every orbit must take time, at most 2^61 ticks");
     for (const std::int64_t ticks : graph.orbit_latency_ticks)
         require(ticks >= 0 && ticks <= std::int64_t{1} << 61, "latencies must be between 0 and 2^61 ticks");
-    for (const std::int32_t resource : graph.orbit_resources.values) {
-        require(resource >= 0 && resource < graph.num_resources, "orbits must hold known resources");
-    }
+    require_ids(graph.orbit_resources.values, graph.num_resources, "orbits must hold known resources");
 }
 
 }  // namespace
@@ -210,8 +207,7 @@ std::vector<std::int32_t> translations(std::span<const std::int32_t> generators,
     require(num_nodes <= kMostNodes && num_ranks >= 1 && num_ranks <= num_nodes,
             "ranks must be nodes, of at most 1,000,000");
     require(generators.size() % at(num_nodes) == 0, "generators must have one entry per node");
-    for (const std::int32_t node : generators)
-        require(node >= 0 && node < num_nodes, "generators must move nodes to nodes");
+    require_ids(generators, num_nodes, "generators must move nodes to nodes");
     std::vector<std::span<const std::int32_t>> used;
     Closure best(num_nodes, num_ranks);
     for (std::size_t first = 0; first < generators.size(); first += at(num_nodes)) {

@@ -35,11 +35,6 @@ public:
 private:
     static constexpr std::size_t kRootsTried = 8;
 
-    std::span<const std::uint8_t> wanted(std::size_t tree) const {
-        if (demand_.wanted.empty()) return {};
-        return demand_.wanted.subspan((demand_.mask.empty() ? 0 : at(demand_.mask[tree])) * nodes_, nodes_);
-    }
-
     // The busiest node if every tree entered it over all its arcs at once: a scale for the first prices.
     double least_peak() const {
         std::vector<double> rate(nodes_);
@@ -73,10 +68,10 @@ private:
     // The shallowest kind of tree that is not much dearer than the cheapest; the old one where it is no dearer.
     void settle(TreeFinder& finder, std::int32_t root, std::size_t tree, std::span<const double> cost, bool may_keep,
                 std::span<std::int32_t> arcs) {
-        const double least = finder.cheapest(root, wanted(tree), cost, best_);
+        const double least = finder.cheapest(root, demand_.wanted_by(tree, nodes_), cost, best_);
         require(std::isfinite(least), "every wanted node must be reachable from every root");
         const double most = (1.0 + options_.slack) * least;
-        double price = finder.shallow(root, wanted(tree), cost, length_, trial_);
+        double price = finder.shallow(root, demand_.wanted_by(tree, nodes_), cost, length_, trial_);
         if (price > most) {
             price = least;
             std::copy(best_.begin(), best_.end(), trial_.begin());
@@ -87,8 +82,8 @@ private:
 
     std::int32_t choose_root(std::size_t tree, std::int32_t pass, std::span<const double> cost) {
         return laid_.cheapest_root(tree, pass, options_.seed, kRootsTried, [&](std::int32_t root) {
-            return away_.shallow(root, wanted(tree), cost, length_, trial_) +
-                   towards_.shallow(root, wanted(tree), cost, length_, trial_);
+            return away_.shallow(root, demand_.wanted_by(tree, nodes_), cost, length_, trial_) +
+                   towards_.shallow(root, demand_.wanted_by(tree, nodes_), cost, length_, trial_);
         });
     }
 
@@ -119,9 +114,8 @@ void check_demand(const ArcGraph& graph, const TreeDemand& demand) {
     for (const std::int32_t mask : demand.mask) {
         require(mask >= 0 && (at(mask) + 1) * nodes <= demand.wanted.size(), "masks must be rows of wanted");
     }
-    for (const std::span<const std::int32_t> roots : {demand.root, demand.free_roots}) {
-        for (const std::int32_t root : roots) require(root >= 0 && at(root) < nodes, "roots must be nodes");
-    }
+    require_ids(demand.root, graph.num_nodes, "roots must be nodes");
+    require_ids(demand.free_roots, graph.num_nodes, "roots must be nodes");
 }
 
 Packing pack_trees(const ArcGraph& graph, const TreeDemand& demand, const PackingOptions& options) {

@@ -80,11 +80,6 @@ private:
         return is_paired_ ? 1.0 : static_cast<double>(demand_.bytes[demand]) / total_bytes_;
     }
 
-    std::span<const std::uint8_t> wanted(std::size_t tree) const {
-        if (demand_.wanted.empty()) return {};
-        return demand_.wanted.subspan((demand_.mask.empty() ? 0 : at(demand_.mask[tree])) * nodes_, nodes_);
-    }
-
     double mean_price() const {
         const std::span<const double> price = program_.prices().first(resources_);
         return std::accumulate(price.begin(), price.end(), 0.0) / static_cast<double>(resources_);
@@ -112,11 +107,11 @@ private:
         std::ranges::fill(arcs_, -1);
         const auto lay = [&](auto tree) { return tree(away_, into) + (is_paired_ ? tree(towards_, outof) : 0.0); };
         double price = lay([&](TreeFinder& finder, std::span<std::int32_t> arcs) {
-            return finder.early(root, wanted(demand), cost_, length_, arcs);
+            return finder.early(root, demand_.wanted_by(demand, nodes_), cost_, length_, arcs);
         });
         if (price >= most) {
             price = lay([&](TreeFinder& finder, std::span<std::int32_t> arcs) {
-                return finder.cheapest(root, wanted(demand), cost_, arcs);
+                return finder.cheapest(root, demand_.wanted_by(demand, nodes_), cost_, arcs);
             });
         }
         if (price >= most) return false;

@@ -156,7 +156,7 @@ Packing sweep_trees(const ArcGraph& graph, const TreeDemand& demand, const Sweep
     for (const std::int64_t bytes : demand.bytes) graph.check_load(static_cast<double>(bytes));
     require(demand.wanted.empty() && demand.mask.empty(), "trees must span all nodes");
     for (const std::span<const std::int32_t> roots : {demand.root, demand.free_roots}) {
-        for (const std::int32_t root : roots) require(root >= 0 && root < graph.num_nodes, "roots must be nodes");
+        require_ids(roots, graph.num_nodes, "roots must be nodes");
     }
     if (demand.root.empty()) return {{}, {}, {}, std::vector<std::int64_t>(at(graph.num_resources))};
     return Sweeper(graph, demand, options).pack();

@@ -19,6 +19,12 @@ struct TreeDemand {
     /// Where not empty, each tree is laid twice, towards its root (a sum) and away from it, and its root may move to
     /// any of these nodes.
     std::span<const std::int32_t> free_roots;
+
+    /// Of one tree, an entry per node; empty: all nodes.
+    [[nodiscard]] std::span<const std::uint8_t> wanted_by(std::size_t tree, std::size_t num_nodes) const {
+        if (wanted.empty()) return {};
+        return wanted.subspan((mask.empty() ? 0 : static_cast<std::size_t>(mask[tree])) * num_nodes, num_nodes);
+    }
 };
 
 /// Throws InvalidInput unless the demand fits the graph.
