@@ -11,10 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 import interlock as il
-from bench_rails import BYTES_PER_TOKEN, EXPERTS, TRACE
+from bench_rails import BYTES_PER_TOKEN, TRACE, traced
 from common import arguments, report
-from interlock.ragged import Ragged
-from interlock.traffic import Placement, read_routing
 from interlock.traffic.moe_router import PROFILES
 
 LAYERS = (5, 10, 20)
@@ -29,12 +27,9 @@ def loads(cluster: il.Cluster, seeds: range) -> dict[str, list[il.Demand]]:
         if name != "gdn"  # published in one band with mla
     }
     if TRACE.exists():
-        ranks = cluster.num_ranks
-        replicas = [range(expert, ranks, EXPERTS) for expert in range(EXPERTS)]
-        placement = Placement(ranks, Ragged.from_lists(replicas)) if ranks > EXPERTS else None
         for task in ("intent", "summary"):
-            traced = [read_routing(TRACE, ranks, task, layer, EXPERTS, placement) for layer in LAYERS]
-            made[f"trace {task}"] = [routing.to_demand(64 * BYTES_PER_TOKEN) for routing in traced]
+            routings = [traced(task, cluster.num_ranks, layer) for layer in LAYERS]
+            made[f"trace {task}"] = [routing.to_demand(64 * BYTES_PER_TOKEN) for routing in routings]
     made["zipf 0.8"] = [il.traffic.zipf(cluster, skew=0.8, bytes_per_gpu="470 MB", seed=seed) for seed in seeds]
     return made
 

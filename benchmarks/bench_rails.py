@@ -45,11 +45,11 @@ def loads(cluster: il.Cluster, seed: int) -> dict[str, il.Demand]:
     return made
 
 
-def traced(task: str, num_ranks: int) -> Routing:
-    """Layer 10 of a task of the shared routing data, over any number of ranks."""
+def traced(task: str, num_ranks: int, layer: int = 10) -> Routing:
+    """A layer of a task of the shared routing data, over any number of ranks."""
     replicas = [range(expert, num_ranks, EXPERTS) for expert in range(EXPERTS)]
     placement = Placement(num_ranks, Ragged.from_lists(replicas)) if num_ranks > EXPERTS else None
-    return read_routing(TRACE, num_ranks, task, 10, EXPERTS, placement)
+    return read_routing(TRACE, num_ranks, task, layer, EXPERTS, placement)
 
 
 def hashed(cluster: il.Cluster) -> il.Cluster:
