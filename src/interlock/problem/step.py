@@ -9,7 +9,7 @@ from operator import index
 import numpy as np
 
 from interlock.collectives import Collective, CollectiveKind
-from interlock.errors import InvalidInput, nearest
+from interlock.errors import InvalidInput, at, nearest
 from interlock.problem.lowering import collective_problem, demand_problem
 from interlock.problem.model import Items, Problem, RankSets, check_count
 from interlock.ragged import Ragged, topological_order
@@ -93,20 +93,22 @@ class Step:
         bytes_per_token
             Of a routing, which is moved with one copy of a token per rank.
         """
-        if isinstance(what, Routing):
-            if bytes_per_token is None:
-                raise InvalidInput(f"task {name!r} moves a routing; bytes_per_token must say how large a token is")
-            what = what.to_demand(parse_bytes(bytes_per_token, "bytes_per_token"), copies="rank")
-        elif bytes_per_token is not None:
-            raise InvalidInput(f"task {name!r}: bytes_per_token={bytes_per_token!r} is for a routing only")
-        group = None if ranks is None else self._ranks(name, ranks)
-        if isinstance(what, Demand):
-            what = self._placed(name, what, group)
-        elif isinstance(what, Collective):
-            what = self._grouped(name, what, group)
-        else:
-            raise InvalidInput(f"task {name!r} moves {str(what)[:64]!r}; it must be a collective, demand or routing")
-        return self._add(Task(name, what, after=self._names(name, after), ready_s=parse_seconds(ready, "ready")))
+        with at(f"task {name!r}"):
+            if isinstance(what, Routing):
+                if bytes_per_token is None:
+                    raise InvalidInput("it moves a routing; bytes_per_token must say how large a token is")
+                what = what.to_demand(parse_bytes(bytes_per_token, "bytes_per_token"), copies="rank")
+            elif bytes_per_token is not None:
+                raise InvalidInput(f"bytes_per_token={bytes_per_token!r} is for a routing only")
+            group = None if ranks is None else self._ranks(ranks)
+            if isinstance(what, Demand):
+                what = self._placed(what, group)
+            elif isinstance(what, Collective):
+                what = self._grouped(what, group)
+            else:
+                raise InvalidInput(f"it moves {str(what)[:64]!r}; that must be a collective, demand or routing")
+            made = Task(name, what, after=self._names(after), ready_s=parse_seconds(ready, "ready"))
+        return self._add(made)
 
     def compute(
         self,
@@ -124,9 +126,11 @@ class Step:
         do not exclude each other.
         """
         everyone = np.flatnonzero(self.cluster.present).tolist()
-        group = tuple(everyone) if ranks is None else self._ranks(name, ranks)
-        takes_s, ready_s = parse_seconds(seconds, "seconds"), parse_seconds(ready, "ready")
-        return self._add(Task(name, None, takes_s, group, self._names(name, after), ready_s, bool(alone)))
+        with at(f"task {name!r}"):
+            group = tuple(everyone) if ranks is None else self._ranks(ranks)
+            takes_s, ready_s = parse_seconds(seconds, "seconds"), parse_seconds(ready, "ready")
+            made = Task(name, None, takes_s, group, self._names(after), ready_s, bool(alone))
+        return self._add(made)
 
     def problem(self) -> Problem:
         """Items of all moves as one problem, checked: names in `after` exist, and nobody waits for himself."""
@@ -145,60 +149,57 @@ class Step:
         self._problem = None
         return task
 
-    def _names(self, name: str, after: object) -> tuple[str, ...]:
+    def _names(self, after: object) -> tuple[str, ...]:
         given = [after] if isinstance(after, str | Task) else after
         if not isinstance(given, Iterable):
-            raise InvalidInput(f"task {name!r}: after={str(after)[:64]!r} must be a task, a name, or a list of them")
+            raise InvalidInput(f"after={str(after)[:64]!r} must be a task, a name, or a list of them")
         names: list[str] = []
         for each in given:
             if isinstance(each, Task) and self._tasks.get(each.name) is not each:
-                raise InvalidInput(f"task {name!r}: after names {each.name!r}, which is a task of another step")
+                raise InvalidInput(f"after names {each.name!r}, which is a task of another step")
             if not isinstance(each, str | Task):
-                raise InvalidInput(f"task {name!r}: after={str(each)[:64]!r} must be a task or a name")
+                raise InvalidInput(f"after={str(each)[:64]!r} must be a task or a name")
             names.append(each if isinstance(each, str) else each.name)
         return tuple(dict.fromkeys(names))
 
-    def _ranks(self, name: str, ranks: Sequence[int]) -> tuple[int, ...]:
+    def _ranks(self, ranks: Sequence[int]) -> tuple[int, ...]:
         if isinstance(ranks, str | bytes) or not isinstance(ranks, Iterable):
-            raise InvalidInput(f"task {name!r}: ranks={str(ranks)[:64]!r} must be a list of ranks")
+            raise InvalidInput(f"ranks={str(ranks)[:64]!r} must be a list of ranks")
         try:
             group = tuple(index(rank) for rank in ranks)
         except TypeError:
-            raise InvalidInput(f"task {name!r}: ranks={str(list(ranks))[:64]} must be whole numbers") from None
+            raise InvalidInput(f"ranks={str(list(ranks))[:64]} must be whole numbers") from None
         if not group or len(set(group)) != len(group):
-            raise InvalidInput(f"task {name!r}: ranks={str(list(group))[:64]} must name at least one rank, each once")
+            raise InvalidInput(f"ranks={str(list(group))[:64]} must name at least one rank, each once")
         for rank in group:
             if not 0 <= rank < self.cluster.num_ranks:
-                raise InvalidInput(
-                    f"task {name!r}: ranks names rank {rank}, but the cluster has {self.cluster.num_ranks} ranks"
-                )
+                raise InvalidInput(f"ranks names rank {rank}, but the cluster has {self.cluster.num_ranks} ranks")
             if not self.cluster.present[rank]:
-                raise InvalidInput(f"task {name!r}: ranks names rank {rank}, whose GPU is missing")
+                raise InvalidInput(f"ranks names rank {rank}, whose GPU is missing")
         return group
 
-    def _placed(self, name: str, demand: Demand, group: tuple[int, ...] | None) -> Demand:
+    def _placed(self, demand: Demand, group: tuple[int, ...] | None) -> Demand:
         """A demand among the ranks of a group as one among all ranks."""
         num_ranks = self.cluster.num_ranks
         if group is None:
             if demand.num_ranks != num_ranks:
                 raise InvalidInput(
-                    f"task {name!r}: the demand has {demand.num_ranks} ranks but the cluster has {num_ranks}; "
-                    "say which with ranks="
+                    f"the demand has {demand.num_ranks} ranks but the cluster has {num_ranks}; say which with ranks="
                 )
             return demand
         if demand.num_ranks != len(group):
-            raise InvalidInput(f"task {name!r}: the demand has {demand.num_ranks} ranks but ranks= names {len(group)}")
+            raise InvalidInput(f"the demand has {demand.num_ranks} ranks but ranks= names {len(group)}")
         whole = np.zeros((num_ranks, num_ranks), np.int64)
         whole[np.ix_(group, group)] = demand.bytes_matrix
         whole.flags.writeable = False
         return Demand(whole, demand.name, demand.seed)
 
-    def _grouped(self, name: str, what: Collective, group: tuple[int, ...] | None) -> Collective | Demand:
+    def _grouped(self, what: Collective, group: tuple[int, ...] | None) -> Collective | Demand:
         if group is not None and what.group is not None and what.group != group:
-            raise InvalidInput(f"task {name!r}: ranks= and the collective's own group differ; give one of them")
-        members = self._ranks(name, what.group if what.group is not None else group or range(self.cluster.num_ranks))
+            raise InvalidInput("ranks= and the collective's own group differ; give one of them")
+        members = self._ranks(what.group if what.group is not None else group or range(self.cluster.num_ranks))
         if what.is_rooted and what.root not in members:
-            raise InvalidInput(f"task {name!r}: root={what.root} is not among its {len(members)} ranks")
+            raise InvalidInput(f"root={what.root} is not among its {len(members)} ranks")
         if what.kind is CollectiveKind.ALL_TO_ALL:  # equal shares are a demand like any other
             share, rest = divmod(what.size_bytes, len(members))
             shares = share + (np.arange(len(members)) < rest)
