@@ -44,6 +44,7 @@ def test_a_good_schedule_passes(good: Schedule, problem: Problem) -> None:
 
 BREAKS = {
     "a rank that does not exist": (lambda s: replace(s, src=_ragged(s.src, 0, [99])), "rank 99"),
+    "the first rank too many": (lambda s: replace(s, dst=_ragged(s.dst, 0, [8])), "rank 8; there are 8"),
     "a negative rank": (lambda s: replace(s, dst=_ragged(s.dst, 0, [-1])), "rank -1"),
     "no receiver": (lambda s: replace(s, dst=_ragged(s.dst, 0, [])), "ranks on both sides"),
     "several on both sides": (

@@ -29,7 +29,8 @@ def test_the_array_given_stays_the_callers() -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64])
 def test_any_whole_numbers_will_do(dtype: type) -> None:
-    assert matrix(np.array([[0, 5], [3, 0]], dtype)).bytes_matrix.dtype == np.int64
+    made = matrix(np.array([[0, 5], [3, 0]], dtype)).bytes_matrix
+    assert made.dtype == np.int64 and made.tolist() == [[0, 5], [3, 0]]
 
 
 @pytest.mark.parametrize(
