@@ -173,7 +173,3 @@ def test_huge_files_are_refused_unread(tmp_path: Path) -> None:
             file.truncate(limit + 1)  # a hole: no disk is used
         with pytest.raises(InvalidInput, match=f"has {limit + 1} bytes; at most {limit} are read"):
             READERS[name[0]](tmp_path / name)
-
-
-def test_there_are_enough_cases() -> None:
-    assert len(FILES) >= 90

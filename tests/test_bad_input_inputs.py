@@ -282,7 +282,3 @@ def test_bad_arguments_are_refused(call: Callable[[], object], says: str) -> Non
     with pytest.raises(InvalidInput) as caught:
         call()
     assert_one_sentence(caught.value, says)
-
-
-def test_there_are_enough_cases() -> None:
-    assert len(CALLS) >= 200
