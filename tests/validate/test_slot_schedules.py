@@ -13,6 +13,7 @@ import interlock as il
 from interlock.problem import Items, Problem, RankSets, demand_problem
 from interlock.schedule import Chunks, SlotSchedule
 from interlock.topology import from_edges
+from interlock.topology.lowering import DEAD_BANDWIDTH
 from interlock.validate import Rule, check
 from interlock.validate.slot_schedules import SlotViolation, streams
 
@@ -227,3 +228,16 @@ def test_a_chunk_that_all_ranks_but_one_do_not_send_on_is_named(chunk: int) -> N
     first = int(schedule.chunks.offset[chunk])
     assert (found.rule, found.item) == (Rule.REDUCTION_COMPLETE, int(schedule.chunks.item[chunk]))
     assert (found.first_byte, found.last_byte) == (first, first + int(schedule.chunks.length[chunk]) - 1)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_what_crosses_a_dead_link_is_invalid(collective: str) -> None:
+    """Links 0 to 3 go forward and carry everything, the others nothing: only a dead one of the four is missed."""
+    problem = ring_problem(4, collective)
+    schedule = ring_schedule(problem, collective)
+    for link, is_missed in ((0, True), (3, True), (4, False)):
+        rates = problem.topology.bandwidth_bytes_per_s.copy()
+        rates[link] = DEAD_BANDWIDTH
+        cut = replace(problem, topology=replace(problem.topology, bandwidth_bytes_per_s=rates))
+        assert check(schedule, cut).valid is not is_missed
+        assert check(schedule.expand(), cut).valid is not is_missed
