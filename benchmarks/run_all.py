@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 RUNS = {
     "zipf_definition": ([], 2),
     "profiles": (["--seed", "100"], 5),
-    "rails": ([], 10),
+    "rails": ([], 20),
     "quality": ([], 15),
     "draws": (["--seed", "5000", "--draws", "100"], 10),
     "grid": ([], 15),
