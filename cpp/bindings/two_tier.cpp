@@ -32,12 +32,6 @@ Table<std::int64_t> to_table(std::span<const Segment> segments) {
     return table(std::move(rows), segments.size(), 5);
 }
 
-Table<std::int64_t> to_table(std::span<const NearPair> pairs) {
-    std::vector<std::int64_t> rows;
-    for (const NearPair& pair : pairs) rows.insert(rows.end(), {pair.src, pair.dst, pair.parts, pair.nic_bytes});
-    return table(std::move(rows), pairs.size(), 4);
-}
-
 Table<std::int64_t> to_table(std::span<const RouteBytes> routes) {
     std::vector<std::int64_t> rows;
     rows.reserve(6 * routes.size());
@@ -123,7 +117,6 @@ std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
             decision.num_rounds,
             decision.crosses_rails ? 1 : 0,
             decision.least_part_bytes,
-            decision.is_pair_burst ? 1 : 0,
             decision.has_links ? 1 : 0,
             decision.flow_bytes,
             decision.pair_bytes,
@@ -153,7 +146,7 @@ void bind_decision(nb::module_& m) {
                 for (const Basis basis : self.basis) made.push_back(static_cast<std::int32_t>(basis));
                 return made;
             },
-            "By way, where its price comes from: 0 sums, 1 bytes that were followed, 2 messages that were run.")
+            "By way, where its price comes from: 0 sums, 1 messages that were run.")
         .def(
             "segments", [](const TwoTierDecision& self) { return to_table(std::span<const Segment>(self.segments)); },
             "[n, 5] src_server, dst_server, stage, first_byte, bytes; none: all tiles at once.")
@@ -167,7 +160,7 @@ void bind_decision(nb::module_& m) {
             "Whether every message holds its ports alone, in turn.")
         .def_prop_ro(
             "may_loop",
-            [](const TwoTierDecision& self) { return !self.near_pairs.empty() || !self.assignment.near.empty(); },
+            [](const TwoTierDecision& self) { return !self.assignment.near.empty(); },
             "Whether bytes inside servers may take NICs.")
         .def(
             "columns",
@@ -180,7 +173,6 @@ void bind_decision(nb::module_& m) {
                 made["most_bytes"] = copied(self.targets.most_bytes);
                 made["is_hot"] = copied(self.targets.is_hot);
                 made["slice_bytes"] = copied(self.slice_bytes);
-                made["near_pairs"] = to_table(std::span<const NearPair>(self.near_pairs));
                 made["out_bytes"] = copied(self.assignment.out_bytes);
                 made["in_bytes"] = copied(self.assignment.in_bytes);
                 made["far"] = to_table(std::span<const RouteBytes>(self.assignment.far));

@@ -167,10 +167,11 @@ def test_moves_come_in_the_order_of_computations_that_exclude_each_other() -> No
 
 
 def test_moves_beside_others_have_no_timetable_of_the_ports_they_share() -> None:
-    step = read_step("deepseek-pair")
-    combine = task_problem(step.cluster, step.tasks[2])
-    assert move_of_step(combine, has_others=False).expand().exclusive.any()
-    assert not move_of_step(combine, has_others=True).expand().exclusive.any()
+    step = il.step(il.cluster("h200", servers=2, scale_up_bandwidth="100 GB/s"))
+    step.move("dispatch", il.traffic.zipf(step.cluster, 0.9, "16 MB", seed=3))
+    dispatch = task_problem(step.cluster, step.tasks[0])
+    assert move_of_step(dispatch, has_others=False).expand().exclusive.any()
+    assert not move_of_step(dispatch, has_others=True).expand().exclusive.any()
 
 
 def test_moves_of_a_step_hold_links_alone_where_they_do_by_themselves() -> None:

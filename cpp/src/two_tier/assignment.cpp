@@ -10,8 +10,6 @@
 namespace interlock {
 namespace {
 
-// The level need not be lower than this part above what no assignment can beat.
-constexpr double kNearFloor = 0.002;
 // Ports this close to the fullest are tried when nothing relieves the fullest.
 constexpr double kNearTop = 0.01;
 // A move takes at least this part of a port's bytes: caps the number of moves.

@@ -7,10 +7,7 @@
 namespace interlock {
 namespace {
 
-// Of the NICs' time, that ports inside servers take before anything waits for them, and from which a NIC with a single
-// partner at a time idles for them.
-constexpr double kPortsMatter = 0.3, kPortsBind = 0.75;
-constexpr std::size_t kMostTiles = 4096;   // whose lanes are counted
+constexpr double kPortsMatter = 0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
 constexpr std::int64_t kParts = 1 << 20;    // of a lane, to tell how much of it a slice is
 
 }  // namespace
@@ -25,7 +22,7 @@ Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const T
       loads_(rank_loads(tiles_)),
       ranks_(rates.servers * rates.width),
       rate_(ports.rates()),
-      joins_own_(costs.crosses_rails && costs.uplink_bytes_per_s <= 0) {
+      cut_s_(floor_seconds(loads_, ports_)) {
     if (!costs.is_switched && rates.width > 1) {
         std::int64_t most = 0;
         for (std::size_t src = 0; src < ranks_; ++src) {
@@ -37,7 +34,6 @@ Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const T
         pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up +
                   (most > 0 ? costs.message_overhead_s + costs.scale_up_latency_s : 0.0);
     }
-    cut_s_ = port_seconds(loads_, rates_, cut_seconds(tiles_, loads_, rates_), joins_own_);
     crowd_ = crowd_factor();
 }
 
@@ -191,11 +187,6 @@ double Ledger::uplink_seconds(bool is_balanced) const {
 
 bool Ledger::is_idle(std::size_t rank) const { return loads_.out_far[rank] + loads_.out_near[rank] == 0; }
 
-double Ledger::mean_partners() const {
-    const double all = std::accumulate(tiles_.num_far.begin(), tiles_.num_far.end(), 0.0);
-    return all / static_cast<double>(ranks_);
-}
-
 double Ledger::balanced_seconds(const Slicing& cut, bool is_crowded) const {
     double most = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server) {
@@ -302,15 +293,12 @@ double Ledger::most_port_seconds() const {
     return most / rates_.scale_up;
 }
 
-bool Ledger::ports_bind() const { return most_port_seconds() > kPortsBind * cut_s_; }
-
 bool Ledger::ports_matter() const {
-    if (rates_.width == 1 || tiles_.servers * tiles_.servers > kMostTiles) return false;
-    return ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_;
+    return rates_.width > 1 && (ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_);
 }
 
-double Ledger::burst_seconds(const Slicing& cut, double ports_s) const {
-    const double wire = balanced_seconds(cut, true);
+double Ledger::burst_seconds(const Slicing& cut, const PortLevels& levels) const {
+    const double wire = std::max(balanced_seconds(cut, true), levels.nic_s);
     if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     const double partners = std::max(1.0, static_cast<double>(tiles_.servers) - 1);
     // The last slice of a lane leaves when the one before it has arrived, with a single partner those before it too.
@@ -320,46 +308,39 @@ double Ledger::burst_seconds(const Slicing& cut, double ports_s) const {
     const double part = 1 - static_cast<double>(slice_start(kParts, slices - 1, slices)) / kParts;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() * part * likeness() + move_seconds();
     return costs_.stage_overhead_s +
-           std::max({near_seconds(), ports_s, wire + costs_.scale_out_latency_s * (1 + waits) + last});
+           std::max({near_seconds(), levels.up_s, wire + costs_.scale_out_latency_s * (1 + waits) + last});
 }
 
-double Ledger::staged_seconds(const Stages& stages) const {
+double Ledger::staged_seconds(const Stages& stages, const PortLevels& levels) const {
     if (stages.segments.empty()) return costs_.stage_overhead_s + near_seconds();
     // A NIC begins a message in every stage. What neighbours must give it comes before the first; for later stages it
     // hides behind the wire.
     const double wire =
-        std::max({stages.seconds / ports_.efficiency, cut_s_, uplink_seconds(true), rail_uplink_seconds()}) +
+        std::max({stages.seconds / ports_.efficiency, cut_s_, levels.nic_s, uplink_seconds(true), rail_uplink_seconds()}) +
         costs_.message_overhead_s * stages.num_stages + (is_balanced() ? 0.0 : move_seconds());
     double late = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server)
         late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
-    return std::max(near_seconds(), wire + stage_port_seconds() + late + costs_.scale_out_latency_s + last);
+    return std::max({near_seconds(), costs_.stage_overhead_s + levels.up_s,
+                     wire + stage_port_seconds() + late + costs_.scale_out_latency_s + last});
 }
 
-double Ledger::window_seconds(const Slicing& cut) const {
-    const double wire = balanced_seconds(cut, false);
+double Ledger::window_seconds(const Slicing& cut, const PortLevels& levels) const {
+    const double wire = std::max(balanced_seconds(cut, false), levels.nic_s);
     if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     // Every slice waits for the arrival of the one before, in one lane after the other.
     const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
     return costs_.stage_overhead_s +
-           std::max({near_seconds(), most_port_seconds(), wire + costs_.scale_out_latency_s * (1 + turns) + last});
+           std::max({near_seconds(), levels.up_s, wire + costs_.scale_out_latency_s * (1 + turns) + last});
 }
 
-double Ledger::detour_seconds(const Assignment& spread, const Slicing& cut) const {
-    const double slice = static_cast<double>(std::ranges::max(cut.bytes)), mean = std::max(1.0, mean_partners());
-    // What the last slices bring has nothing to hide behind; half of it is there when the last wire ends.
-    double last = 0;
-    for (std::size_t rank = 0; rank < ranks_ && !spread.in_bytes.empty(); ++rank) {
-        const auto shares = std::span(spread.in_bytes).subspan(rank * rates_.width, rates_.width);
-        const double restored =
-            static_cast<double>(std::accumulate(shares.begin(), shares.end(), -shares[rank % rates_.width]));
-        const double slices = std::max(1.0, static_cast<double>(loads_.in_far[rank]) / mean / slice);
-        last = std::max(last, restored / slices / ports_.link_rate() / 2);
-    }
-    const double after = costs_.scale_out_latency_s + (spread.has_hops ? last + 2 * move_seconds() : 0.0);
-    return costs_.stage_overhead_s + std::max(spread.nic_s * crowd_ + after, spread.up_s + costs_.scale_up_latency_s);
+double Ledger::detour_seconds(const PortLevels& levels) const {
+    // What the last slices bring has nothing to hide behind.
+    const double last = levels.last_part > 0 ? levels.passed_s * levels.last_part + 2 * move_seconds() : 0.0;
+    const double wire = levels.nic_s * crowd_ + costs_.scale_out_latency_s + last;
+    return costs_.stage_overhead_s + std::max(wire, levels.up_s + costs_.scale_up_latency_s);
 }
 
 double Ledger::least_staged_seconds() const {
@@ -374,8 +355,7 @@ double Ledger::least_staged_seconds() const {
 }
 
 double Ledger::least_detour_seconds() const {
-    return costs_.stage_overhead_s + floor_seconds(loads_, ports_) +
-           std::min(costs_.scale_out_latency_s, move_seconds());
+    return costs_.stage_overhead_s + cut_s_ + std::min(costs_.scale_out_latency_s, move_seconds());
 }
 
 }  // namespace interlock

@@ -122,32 +122,6 @@ std::vector<std::int64_t> fill_servers(const Direction& way, const Limits& limit
     return targets;
 }
 
-/// Whether bytes that flow like a fluid fit through all ports in some time: each GPU fills its own NIC with its own
-/// bytes, the rest takes the NICs of neighbours whose ports have room, and near bytes too many for a port take idle
-/// NICs.
-bool fits_in(const RankLoads& loads, const Rates& rates, double seconds, bool joins_own) {
-    const double port = seconds * rates.scale_up;
-    for (std::size_t first = 0; first < rates.nic.size(); first += rates.width) {
-        double out_lacks = 0, in_lacks = 0;
-        for (std::size_t rank = first; rank < first + rates.width; ++rank) {
-            const double nic = rates.nic[rank] * seconds;
-            const auto out_far = static_cast<double>(loads.out_far[rank]),
-                       in_far = static_cast<double>(loads.in_far[rank]);
-            const double out_rest = std::max(0.0, out_far - nic), in_rest = std::max(0.0, in_far - nic);
-            double out_port = static_cast<double>(loads.out_near[rank]) + out_rest;
-            double in_port = static_cast<double>(loads.in_near[rank]) + in_rest;
-            double out_room = nic - out_far + out_rest, in_room = nic - in_far + in_rest;
-            const double out_loop = std::max(0.0, out_port - port), in_loop = std::max(0.0, in_port - port);
-            if ((out_loop > 0 || in_loop > 0) && !joins_own) return false;
-            if (out_loop > out_room || in_loop > in_room) return false;
-            out_lacks += out_rest - std::min(out_room - out_loop, port - in_port + in_loop);
-            in_lacks += in_rest - std::min(in_room - in_loop, port - out_port + out_loop);
-        }
-        if (out_lacks > 0 || in_lacks > 0) return false;
-    }
-    return true;
-}
-
 std::vector<std::int64_t> nic_bytes(const Rates& rates, double seconds) {
     std::vector<std::int64_t> bytes;
     for (const double rate : rates.nic) bytes.push_back(static_cast<std::int64_t>(rate * seconds) + (rate > 0));
@@ -173,36 +147,6 @@ RankLoads rank_loads(const Tiles& tiles) {
     }
     for (std::size_t rank = 0; rank < ranks; ++rank) loads.in_far[rank] -= loads.in_near[rank];
     return loads;
-}
-
-double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rates) {
-    double most = 0;
-    for (std::size_t server = 0; server < tiles.servers; ++server) {
-        std::int64_t out = 0, in = 0;
-        double nics = 0;
-        for (std::size_t rank = server * tiles.width; rank < (server + 1) * tiles.width; ++rank) {
-            out += loads.out_far[rank];
-            in += loads.in_far[rank];
-            nics += rates.nic[rank];
-            const double ports = rates.nic[rank] + rates.scale_up;
-            const std::int64_t busier =
-                std::max(loads.out_far[rank] + loads.out_near[rank], loads.in_far[rank] + loads.in_near[rank]);
-            if (ports > 0) most = std::max(most, static_cast<double>(busier) / ports);
-        }
-        if (nics > 0) most = std::max(most, static_cast<double>(std::max(out, in)) / nics);
-    }
-    return most;
-}
-
-double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own) {
-    if (rates.width == 1 || fits_in(loads, rates, least_s, joins_own)) return least_s;
-    double low = least_s, high = 2 * least_s;
-    while (!fits_in(loads, rates, high, joins_own) && high < 64 * least_s) low = std::exchange(high, 2 * high);
-    for (int step = 0; step < 7; ++step) {
-        const double middle = (low + high) / 2;
-        (fits_in(loads, rates, middle, joins_own) ? high : low) = middle;
-    }
-    return high;
 }
 
 NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double seconds) {
@@ -246,21 +190,6 @@ NicTargets nic_targets(const RankLoads& loads, const Rates& rates, double second
     const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
     if (is_even && !is_any(targets.is_hot) && !is_any(targets.out_bytes) && !is_any(targets.in_bytes)) return {};
     return targets;
-}
-
-std::vector<NearPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates) {
-    const std::size_t ranks = rates.nic.size();
-    std::vector<NearPair> pairs;
-    for (std::size_t src = 0; src < ranks; ++src) {
-        for (std::size_t dst = 0; dst < ranks; ++dst) {
-            const std::int64_t bytes = demand_bytes[src * ranks + dst];
-            if (src == dst || bytes == 0) continue;
-            const double nic = std::min(rates.nic[src], rates.nic[dst]);
-            pairs.push_back({static_cast<std::int32_t>(src), static_cast<std::int32_t>(dst), 1,
-                             static_cast<std::int64_t>(static_cast<double>(bytes) * nic / (nic + rates.scale_up))});
-        }
-    }
-    return pairs;
 }
 
 NicTargets rate_targets(const Rates& rates) {

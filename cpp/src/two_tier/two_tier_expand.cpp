@@ -15,8 +15,6 @@
 namespace interlock {
 namespace {
 
-// Of what is redistributed to a GPU, from which what it is given counts as much.
-constexpr std::int64_t kGivenParts = 20;
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int32_t kNone = -1;
 
@@ -41,7 +39,7 @@ struct Moves {
             // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
             for (std::size_t step = 0; step < width; ++step) {
                 const std::size_t dst = (src + step) % width, own = is_all ? src : to_size(plan.only_rank) - first_rank;
-                if (is_all || plan.is_pair_burst || src == own || dst == own)
+                if (is_all || src == own || dst == own)
                     turn[src * width + dst] = to_int32(num_turns++);
             }
         }
@@ -248,12 +246,6 @@ private:
                 if (bytes == 0) continue;
                 bytes = add_routed(src, dst, bytes);
                 if (bytes == 0) continue;
-                if (const NearPair* pair = find_pair(src, dst)) {
-                    const std::int64_t inside = bytes - std::min(bytes, pair->nic_bytes);
-                    add_parts(src, dst, 0, inside, pair->parts, MessagePhase::kLocal);
-                    add_parts(src, dst, inside, bytes, pair->parts, MessagePhase::kScaleOut);
-                    continue;
-                }
                 const bool waits = !plan_.lanes.is_hot_receiver(dst);
                 const bool is_late = waits && ids.size() >= window;
                 const auto before = std::span(ids).subspan(is_late ? ids.size() - window : 0, is_late ? 1 : 0);
@@ -327,14 +319,6 @@ private:
         }
     }
 
-    [[nodiscard]] const NearPair* find_pair(std::size_t src, std::size_t dst) const {
-        const auto place =
-            std::ranges::lower_bound(plan_.near_pairs, std::pair{to_int32(src), to_int32(dst)}, {},
-                                     [](const NearPair& pair) { return std::pair{pair.src, pair.dst}; });
-        const bool found = place != plan_.near_pairs.end() && to_size(place->src) == src && to_size(place->dst) == dst;
-        return found ? &*place : nullptr;
-    }
-
     /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed
     /// later, and one slow receiver does not stop the others at once.
     void add_balance() {
@@ -395,13 +379,6 @@ private:
     void add_restores() {
         const std::vector<std::uint32_t> order = restore_.ordered();
         std::size_t next = 0;
-        std::vector<std::int32_t> in_turn, to_helper;  // last one of each lane, and to each receiver of a lane
-        std::vector<bool> is_helper;
-        if (plan_.is_pair_burst) {
-            in_turn.assign(ranks_ * width_, kNone);
-            to_helper.assign(ranks_ * width_ * width_, kNone);
-            is_helper = find_helpers();
-        }
         for (std::size_t message = 0; message < restore_.messages(); ++message) {
             std::int32_t last = kNone;
             const std::int32_t receiver = table_.pieces[order[next]].receiver;
@@ -413,32 +390,8 @@ private:
                 add_piece(piece);
             }
             const Wire& wire = table_.wires[to_size(last)];
-            // What GPUs short of time to receive get does not wait for others; only the time that helpers among them
-            // need for what they are given must not be crowded out.
-            const bool is_hot = plan_.lanes.is_hot_receiver(to_size(receiver));
-            const bool is_long = message_bytes_ >= plan_.least_part_bytes;  // short ones would only add up latencies
-            if (plan_.is_pair_burst && is_long && (!is_hot || is_helper[to_size(receiver)])) {
-                const std::size_t lane = to_size(wire.dst) * width_ + to_size(wire.src) % width_;
-                auto& before = is_hot ? to_helper[lane * width_ + to_size(receiver) % width_] : in_turn[lane];
-                const std::int32_t earlier = std::exchange(before, to_int32(restore_.first_id + message));
-                if (earlier != kNone) add_dep(earlier);
-            }
             end(MessagePhase::kRedistribute, wire.stage, wire.slice, 0);
         }
-    }
-
-    /// Ranks whose NICs wait for much that neighbours must give them: what is redistributed to them should leave time
-    /// for it.
-    [[nodiscard]] std::vector<bool> find_helpers() const {
-        std::vector<std::int64_t> given(ranks_, 0), restored(ranks_, 0);
-        for (const WirePiece& piece : table_.pieces) {
-            const Wire& wire = table_.wires[to_size(piece.wire)];
-            if (piece.sender != wire.src) given[to_size(wire.src)] += piece.length;
-            if (piece.receiver != wire.dst) restored[to_size(piece.receiver)] += piece.length;
-        }
-        std::vector<bool> is_helper(ranks_);
-        for (std::size_t rank = 0; rank < ranks_; ++rank) is_helper[rank] = given[rank] > restored[rank] / kGivenParts;
-        return is_helper;
     }
 
     void begin(std::int32_t src, std::int32_t dst) { is_wanted_ = rows_.begin(src, dst); }

@@ -8,7 +8,6 @@
 #include "interlock/limits.hpp"
 #include "interlock/two_tier/ledger.hpp"
 #include "interlock/two_tier/port_loads.hpp"
-#include "interlock/two_tier/queues.hpp"
 #include "interlock/two_tier/slices.hpp"
 #include "interlock/two_tier/tiles.hpp"
 #include "interlock/two_tier/timetable.hpp"
@@ -17,21 +16,26 @@
 namespace interlock {
 namespace {
 
-constexpr std::size_t kMostFollowed = 128;  // ranks up to which bytes are followed through queues, some milliseconds
 constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
+constexpr double kSumsErr = 0.1;      // of a time, by which most sums are off at most
+// Caps on work: ranks up to which messages are run, and ports are counted by a planner that is asked between two steps;
+// and up to which they are counted by one that has time.
+constexpr std::size_t kMostRun = 128, kMostCounted = 512;
 
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports,
-            bool may_give_turns)
+            std::int32_t only, bool may_give_turns)
         : demand_(demand),
           rates_(rates),
           costs_(costs),
           ports_(ports),
-          has_time_(may_give_turns && ports.ranks() <= kMostTimed && ports.count() == ports.first_uplink()),
+          has_time_(may_give_turns && ports.ranks() <= kMostRun),
           ledger_(demand, rates, costs, ports),
           slices_(ledger_, rates, costs),
-          tiles_(ledger_.tiles()) {}
+          tiles_(ledger_.tiles()),
+          counts_ports_(ports.ranks() <= (may_give_turns ? kMostCounted : kMostRun) &&
+                      (only >= 0 || ledger_.ports_matter() || !is_even() || ports.couples_ends() || is_crowded(1))) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
@@ -40,26 +44,18 @@ public:
             decision.slice_bytes = slices_.bytes(decision.way, slices_per_lane);
         };
         const bool has_rails = all_tiles_have_rails();
-        // Sums suffice to choose where ports inside servers have time to spare and NICs are alike.
-        const bool may_follow = ports_.ranks() <= kMostFollowed;
-        const bool must_follow =
-            may_follow &&
-            (only >= 0 || ledger_.ports_matter() || !is_even() || ports_.couples_ends() || may_be_timed(1));
         Candidate &direct = at(Way::kDirect), &burst = at(Way::kBurst), &staged = at(Way::kStaged),
                   &detour = at(Way::kDetour);
         if (wanted(Way::kBurst) && has_rails) {
             burst.decision = make_burst();
             cut(burst.decision);
-            if (must_follow) follow(burst);
-            else
-                burst.sum(ledger_.burst_seconds({slices_per_lane, burst.decision.slice_bytes},
-                                                ports_seconds(burst.decision)));
+            burst.seconds = ledger_.burst_seconds({slices_per_lane, burst.decision.slice_bytes}, levels(burst.decision));
         }
         // Who asks for slices wants a way that has some, where there is one.
         const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
         if (wanted(Way::kDirect) && may_be_whole) {
             direct.decision = started(Way::kDirect);
-            direct.sum(ledger_.direct_seconds());
+            direct.seconds = ledger_.direct_seconds();
         }
         // Timetables, the assignment and the stages are most of the work: not made where they can gain nothing that is
         // worth telling.
@@ -71,44 +67,32 @@ public:
             return false;
         };
         if (burst.seconds < kNever && may_be_timed(1) && may_gain(ledger_.least_detour_seconds())) give_turns(burst);
-        // Sums miss what slices of a detour wait for and whom they crowd: it is believed only where it can be followed.
-        const bool may_believe = may_follow || only >= 0 || !has_rails;
-        if (wanted(Way::kDetour) && may_be_whole && may_believe && may_gain(ledger_.least_detour_seconds()) &&
-            (!ports_.couples_ends() || ports_.ranks() <= kMostCoupled)) {
+        const bool may_be_assigned = !ports_.couples_ends() || ports_.ranks() <= kMostCoupled;
+        if (wanted(Way::kDetour) && may_be_whole && may_be_assigned && may_believe(only, has_rails) &&
+            may_gain(ledger_.least_detour_seconds())) {
             detour.decision = make_detour();
             cut(detour.decision);
             if (detour.decision.assignment.is_whole) {
-                if (must_follow) follow(detour);
-                else
-                    detour.sum(ledger_.detour_seconds(detour.decision.assignment,
-                                                      {slices_per_lane, detour.decision.slice_bytes}));
+                detour.seconds = ledger_.detour_seconds(counted(detour.decision));
                 if (may_be_timed(tiles_.width)) give_turns(detour);
             }
         }
-        // A NIC with one partner at a time idles while it waits for a busy port: worth it only where crowds cost more.
-        const bool may_take_turns =
-            only >= 0 || (tiles_.largest_far > 0 &&
-                          (costs_.fan_in > 0 || must_follow || !ledger_.ports_bind()));
+        const bool may_take_turns = only >= 0 || tiles_.largest_far > 0;
         if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged.decision = make_staged(stages_s);
             cut(staged.decision);
-            const bool is_window = staged.decision.pace != Pace::kExclusive;
-            if (is_window ? may_follow : must_follow) follow(staged);
-            else
-                staged.sum(
-                    is_window
-                        ? ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)})
-                        : ledger_.staged_seconds({staged.decision.segments, staged.decision.num_stages, stages_s}));
+            const PortLevels busy = levels(staged.decision);
+            staged.seconds =
+                staged.decision.pace == Pace::kExclusive
+                    ? ledger_.staged_seconds({staged.decision.segments, staged.decision.num_stages, stages_s}, busy)
+                    : ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)}, busy);
         }
         require(best().seconds < kNever, only >= 0 ? "this way cannot carry the traffic on this cluster"
                                                    : "two servers must talk but no rail joins them");
-        // Who wins by a price that can be made surer must win by that too, and who is best but too near a simpler way
-        // may be told from it by that.
+        // Who wins by a sum must win by a run too, and whoever may have lost by the error of one is run as well.
+        while (Candidate* next = unsure()) run(*next);
         Candidate* chosen = &choose();
-        while (may_follow && (chosen == &detour && detour.basis == Basis::kSummed ? follow(detour)
-                                                                                  : run(best()) || run(*chosen)))
-            chosen = &choose();
         TwoTierDecision decision = std::move(chosen->decision);
         for (std::size_t way = 0; way < kNumWays; ++way) {
             decision.predicted_s[way] = candidates_[way].seconds;
@@ -123,8 +107,6 @@ private:
         TwoTierDecision decision;
         double seconds = kNever;
         Basis basis = Basis::kSummed;
-
-        void sum(double summed_s) { seconds = summed_s; }
     };
     [[nodiscard]] Candidate& at(Way way) { return candidates_[static_cast<std::size_t>(way)]; }
     [[nodiscard]] Candidate& best() { return *std::ranges::min_element(candidates_, {}, &Candidate::seconds); }
@@ -141,18 +123,34 @@ private:
         return *chosen;
     }
 
-    bool follow(Candidate& candidate) const {
-        candidate.seconds = queue_seconds(demand_, candidate.decision, ports_, costs_);
-        candidate.basis = Basis::kFollowed;
-        return true;
+    /// Whether a price is a sum that may be mistaken, and there is time to run it.
+    [[nodiscard]] bool is_unsure(const Candidate& candidate) const {
+        const Way way = candidate.decision.way;
+        return has_time_ && candidate.seconds < kNever && candidate.basis == Basis::kSummed && way != Way::kDirect &&
+               (counts_ports_ || way != Way::kBurst);
     }
-    /// Its messages in the simulator, where its bytes were only followed and there is time for it.
-    /// @returns whether the price is new
+    /// The best of those that may win but for the error of a sum.
+    [[nodiscard]] Candidate* unsure() {
+        Candidate* next = nullptr;
+        for (Candidate& candidate : candidates_) {
+            const bool may_win = is_unsure(candidate) && (1 - kSumsErr) * candidate.seconds < best().seconds;
+            if (may_win && (next == nullptr || candidate.seconds < next->seconds)) next = &candidate;
+        }
+        return next;
+    }
+    /// Its messages in the simulator. @returns whether the price is new
     bool run(Candidate& candidate) const {
-        if (!has_time_ || candidate.basis != Basis::kFollowed) return false;
+        if (!is_unsure(candidate)) return false;
         candidate.seconds = trial_seconds(demand_, candidate.decision, ports_, costs_);
         candidate.basis = Basis::kRun;
         return true;
+    }
+    [[nodiscard]] PortLevels counted(const TwoTierDecision& decision) const {
+        return port_levels(demand_, decision, ports_, costs_.message_overhead_s);
+    }
+    /// Of balanced traffic: counted where ports may set the time, else the most that they can be busy.
+    [[nodiscard]] PortLevels levels(const TwoTierDecision& decision) const {
+        return counts_ports_ ? counted(decision) : PortLevels{0, ledger_.most_port_seconds()};
     }
 
     [[nodiscard]] TwoTierDecision started(Way way) const {
@@ -176,20 +174,11 @@ private:
 
     [[nodiscard]] TwoTierDecision make_burst() const {
         TwoTierDecision decision = started(Way::kBurst);
-        // With a single partner much is moved before the wire: what is moved after it should leave ports to that, one
-        // move after the other. On a mesh each has a link of its own.
-        decision.is_pair_burst = tiles_.servers == 2 && costs_.is_switched;
-        if (tiles_.largest_far == 0 && ledger_.joins_own()) decision.near_pairs = looped_pairs(demand_, rates_);
         go_around_links(decision);
-        decision.targets = nic_targets(ledger_.loads(), rates_, ledger_.cut_s());
+        // At the floor itself NICs with an equal share would count as short of time.
+        decision.targets = nic_targets(ledger_.loads(), rates_, (1 + kNearFloor) * ledger_.cut_s());
         decision.crosses_rails = crosses_rails();
         return decision;
-    }
-
-    /// Of the busiest port inside a server: lanes are counted where a bound says that it may set the time.
-    [[nodiscard]] double ports_seconds(const TwoTierDecision& burst) const {
-        const bool is_counted = costs_.is_switched && ledger_.ports_matter() && ledger_.ports_bind();
-        return is_counted ? switch_port_seconds(demand_, burst, rates_.scale_up) : ledger_.most_port_seconds();
     }
 
     [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {
@@ -224,22 +213,27 @@ private:
         return decision;
     }
 
-    /// Where ports inside servers are short of time or a NIC has more senders than the fabric bears.
-    /// @param senders of each server to a NIC
+    /// Where a NIC has more senders than the fabric bears. @param senders of each server to a NIC
+    [[nodiscard]] bool is_crowded(std::size_t senders) const {
+        return costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) < (tiles_.servers - 1) * senders;
+    }
     [[nodiscard]] bool may_be_timed(std::size_t senders) const {
-        return has_time_ &&
-               (ledger_.ports_matter() ||
-                (costs_.fan_in > 0 && static_cast<std::size_t>(costs_.fan_in) < (tiles_.servers - 1) * senders));
+        const bool has_own_ports = ports_.ranks() <= kMostTimed && ports_.count() == ports_.first_uplink();
+        return has_time_ && has_own_ports && (ledger_.ports_matter() || is_crowded(senders));
+    }
+    /// Sums miss what slices of a detour wait for and whom they crowd.
+    [[nodiscard]] bool may_believe(std::int32_t only, bool has_rails) const {
+        return ports_.ranks() <= kMostRun || only >= 0 || !has_rails;
     }
     /// Messages in a timetable, where that takes less time than ports that are shared.
     void give_turns(Candidate& candidate) const {
         TwoTierDecision& way = candidate.decision;
         const double enough_s = (1 + kToldApart) * ledger_.least_detour_seconds();
+        run(candidate);
         const auto consider = [&](const PieceBytes& pieces) {
             if (candidate.seconds <= enough_s && !way.turns.empty()) return;
             Timetable timetable = make_timetable(timed_rows(demand_, way, pieces), ports_, costs_, enough_s);
-            if (timetable.seconds >= candidate.seconds && (!run(candidate) || timetable.seconds >= candidate.seconds))
-                return;
+            if (timetable.seconds >= candidate.seconds) return;
             candidate.seconds = timetable.seconds;
             candidate.basis = Basis::kRun;
             way.turns = std::move(timetable.turns);
@@ -264,7 +258,7 @@ private:
         return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
     }
     [[nodiscard]] bool crosses_rails() const {
-        return ledger_.joins_own() && is_even() && costs_.fan_in == 0;
+        return ports_.joins_own() && is_even() && costs_.fan_in == 0;
     }
 
     /// Whether every two servers that must talk have a GPU index whose NICs work at both.
@@ -287,10 +281,11 @@ private:
     const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
-    bool has_time_;  // for timetables and trial runs: a matter of milliseconds where no uplinks are shared
+    bool has_time_;  // for timetables and trial runs: a matter of milliseconds
     const Ledger ledger_;
     const Slices slices_;
     const Tiles& tiles_;
+    bool counts_ports_;  // as it will be written: ports inside servers, unlike NICs, uplinks or crowds may set the time
     std::array<Candidate, kNumWays> candidates_;
 };
 
@@ -347,7 +342,7 @@ TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const 
             "nic rates must be [ranks]");
     require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
     require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
-    return Planner(demand_bytes, rates, costs, ports, may_give_turns).decide(only, slices);
+    return Planner(demand_bytes, rates, costs, ports, only, may_give_turns).decide(only, slices);
 }
 
 DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
@@ -367,8 +362,6 @@ DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDeci
             decision.pace,
             decision.window,
             decision.local_window,
-            decision.near_pairs,
-            decision.is_pair_burst,
             decision.least_part_bytes,
             decision.has_links,
             decision.flow_bytes,

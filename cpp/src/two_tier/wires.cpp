@@ -254,10 +254,7 @@ private:
             parcels_ ? std::max<std::int64_t>(is_cut ? kUsualFlows : 1,
                                               (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
                      : (portion(2 * usual_flows_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
-        if (plan_.pace != Pace::kWindow) {
-            const std::int64_t of_pair = 4 * lane_bytes < typical_bytes ? 1 : 2;
-            cut.in_flight = plan_.is_pair_burst ? of_pair : std::clamp<std::int64_t>(share, 1, kMostInFlight);
-        }
+        if (plan_.pace != Pace::kWindow) cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
         if (hops) {
             const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
             const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > usual_flows_;
@@ -330,9 +327,7 @@ private:
             // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire
             // together.
             const std::int64_t along = (cut.first + start_of(cut, slice)) / cut.in_flight;
-            const std::int64_t part = plan_.is_pair_burst
-                                          ? slice * kMostSlices / cut.count
-                                          : std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
+            const std::int64_t part = std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
             wire.balance_wave = static_cast<std::int32_t>(2 * (part + kMostSlices * wire.stage));
             // What small lanes bring is passed on before large ones have ended.
             wire.restore_wave = wire.balance_wave + (cut.is_small ? 0 : 1);
@@ -346,12 +341,11 @@ private:
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
     }
 
-    /// Which part of a lane may carry bytes of the rank whose part is wanted: all of it where it is its NIC's. Between
-    /// two servers the pace depends on all of it.
+    /// Which part of a lane may carry bytes of the rank whose part is wanted: all of it where it is its NIC's.
     void find_wanted(LaneCut& cut, std::size_t src, const Lane& lane, const LaneLoad& load) const {
         const bool is_sender = plan_.wants(src);
         const auto gpu = static_cast<std::int32_t>(to_size(plan_.only_rank) % width_);
-        if (plan_.only_rank == kEveryone || plan_.is_pair_burst || (is_sender ? lane.out_gpu : lane.in_gpu) == gpu) {
+        if (plan_.only_rank == kEveryone || (is_sender ? lane.out_gpu : lane.in_gpu) == gpu) {
             cut.wanted_own = {0, load.own_bytes};
             cut.wanted_helped = {0, load.helped_bytes};
         } else {
@@ -376,7 +370,7 @@ private:
     /// handles them.
     void add_range(std::span<const Parcel> parcels, Cursor& at, std::int64_t last, const Wire& wire, std::int32_t id) {
         const std::int32_t rank = plan_.only_rank;
-        const bool wants_all = rank == kEveryone || plan_.is_pair_burst || wire.src == rank || wire.dst == rank;
+        const bool wants_all = rank == kEveryone || wire.src == rank || wire.dst == rank;
         while (at.until < last && at.parcel < parcels.size()) {
             const Parcel& parcel = parcels[at.parcel];
             const std::int64_t end = at.start + parcel.bytes, to = std::min(last, end);

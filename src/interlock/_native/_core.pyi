@@ -164,9 +164,7 @@ class TwoTierDecision:
 
     @property
     def basis(self) -> list[int]:
-        """
-        By way, where its price comes from: 0 sums, 1 bytes that were followed, 2 messages that were run.
-        """
+        """By way, where its price comes from: 0 sums, 1 messages that were run."""
 
     def segments(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), writable=False)]:
         """

@@ -15,14 +15,14 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 3. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
    from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
    by NIC rate that leave busy ports inside servers time (burst);
-4. the price of a way. `queue_seconds`: bytes are followed through the queues of all ports, where some port may be
-   waited for. `Ledger`: they are summed up elsewhere, and beyond 128 ranks. `trial_seconds`: what would win by followed
-   bytes is run, up to 64 ranks;
+4. the price of a way. `Ledger` sums up what ports are busy with: from tiles where NICs are alike and ports inside
+   servers have time, else from the messages as they will be written (`port_levels`). `trial_seconds`: what would win by
+   a sum, or may have lost by its error, is run, up to 128 ranks;
 5. who sends when. `make_timetable`: turns for the messages of a burst or a detour, each with its ports to itself, taken
    where they end sooner than messages that share ports. `make_stages`: one-to-one, an open shop of tiles. Both, and
    the detour itself, are made only where they could gain by their least price, turns only for `il.plan`;
-6. the least price wins; a detour or stages must win by 1.5 %. `expand_two_tier` writes out messages and pieces when
-   they are asked for.
+6. the least price wins; where prices are sums, a detour or stages must win by 1.5 %. `expand_two_tier` writes out
+   messages and pieces when they are asked for.
 
 docs/reference/adaptive.md explains them, with an example by hand.
 """

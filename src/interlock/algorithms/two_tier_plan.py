@@ -52,8 +52,7 @@ class Basis(IntEnum):
     """Where a price comes from."""
 
     SUMMED = 0  # seconds that ports are busy
-    FOLLOWED = 1  # bytes, through the queues of ports
-    RUN = 2  # the messages themselves, in the simulator or a timetable
+    RUN = 1  # the messages themselves, in the simulator or a timetable
 
 
 def check_ends(

@@ -13,6 +13,9 @@ namespace interlock {
 /// Ranks up to which every pair between servers may have routes of its own: a cap on work.
 inline constexpr std::size_t kMostCoupled = 128;
 
+/// A level need not be lower than this part above what no assignment can beat.
+inline constexpr double kNearFloor = 0.002;
+
 /// Bytes that take one route.
 struct RouteBytes {
     Route route;

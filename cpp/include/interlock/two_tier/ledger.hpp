@@ -9,6 +9,7 @@
 
 #include "interlock/two_tier/assignment.hpp"
 #include "interlock/two_tier/nic_targets.hpp"
+#include "interlock/two_tier/port_loads.hpp"
 #include "interlock/two_tier/tiles.hpp"
 #include "interlock/two_tier/two_tier_plan.hpp"
 
@@ -36,30 +37,25 @@ public:
     [[nodiscard]] const RankLoads& loads() const { return loads_; }
     /// Seconds that no plan can beat, what scale-up ports pass on included.
     [[nodiscard]] double cut_s() const { return cut_s_; }
-    /// Whether the NICs of one server reach each other.
-    [[nodiscard]] bool joins_own() const { return joins_own_; }
 
     /// Traffic inside servers alone.
     [[nodiscard]] double near_seconds() const;
     /// Whether ports inside servers may set the time of balanced traffic, so that they must be counted.
     [[nodiscard]] bool ports_matter() const;
-
-    /// Whether they may set it alone.
-    [[nodiscard]] bool ports_bind() const;
     /// What the busiest scale-up port needs at most for balanced traffic, without counting lanes.
     [[nodiscard]] double most_port_seconds() const;
 
     /// Every pair on its own; `kNever` where that cannot be, as with the other ways.
     [[nodiscard]] double direct_seconds() const;
     /// Balanced over NICs, all at once.
-    /// @param ports_s that the busiest port inside a server needs
-    [[nodiscard]] double burst_seconds(const Slicing& cut, double ports_s) const;
+    /// @param levels of the busiest ports
+    [[nodiscard]] double burst_seconds(const Slicing& cut, const PortLevels& levels) const;
     /// Balanced, one partner at a time.
-    [[nodiscard]] double staged_seconds(const Stages& stages) const;
+    [[nodiscard]] double staged_seconds(const Stages& stages, const PortLevels& levels) const;
     /// A few partners at a time: each turn waits for an arrival.
-    [[nodiscard]] double window_seconds(const Slicing& cut) const;
+    [[nodiscard]] double window_seconds(const Slicing& cut, const PortLevels& levels) const;
     /// Straight ways as long as no port is above the level of an assignment.
-    [[nodiscard]] double detour_seconds(const Assignment& spread, const Slicing& cut) const;
+    [[nodiscard]] double detour_seconds(const PortLevels& levels) const;
     /// What `staged_seconds` and `detour_seconds` never say less than.
     [[nodiscard]] double least_staged_seconds() const;
     [[nodiscard]] double least_detour_seconds() const;
@@ -68,8 +64,6 @@ public:
     [[nodiscard]] std::vector<double> busy_seconds() const;
     /// What redistribution takes at the GPU that receives most.
     [[nodiscard]] double restore_seconds() const;
-    /// How many GPUs of other servers one sends to, on average.
-    [[nodiscard]] double mean_partners() const;
     /// Whether no GPU sends more to other servers than its neighbours do.
     [[nodiscard]] bool is_balanced() const;
     /// How much alike the tiles are: the part of them that would hold all bytes if those were equal.
@@ -112,7 +106,6 @@ private:
     double cut_s_ = 0;
     double crowd_ = 1;  // what receivers lose to crowds of senders
     double pair_s_ = 0;  // of the busiest pair inside a server on its own link, where it has one
-    bool joins_own_ = false;
 };
 
 }  // namespace interlock

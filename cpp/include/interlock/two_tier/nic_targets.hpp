@@ -22,13 +22,6 @@ struct RankLoads {
 };
 RankLoads rank_loads(const Tiles& tiles);
 
-/// Seconds that no plan can beat: the NICs of a server, and both ports of a rank.
-double cut_seconds(const Tiles& tiles, const RankLoads& loads, const Rates& rates);
-
-/// Seconds, from `least_s` on, in which bytes could flow through the ports of every rank, to a hundredth.
-/// @param joins_own whether the NICs of one server reach each other
-double port_seconds(const RankLoads& loads, const Rates& rates, double least_s, bool joins_own);
-
 /// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere. The NICs of a
 /// server without targets, all 0, may share as they like up to what they can carry.
 struct NicTargets {
@@ -36,16 +29,6 @@ struct NicTargets {
     std::vector<std::uint8_t> is_hot;  ///< whether a rank's scale-up port has hardly any time to receive
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
-
-/// A pair of ranks of one server that goes in parts that do not wait, and some of whose bytes may take the NICs.
-struct NearPair {
-    std::int32_t src, dst;  ///< ranks
-    std::int32_t parts;
-    std::int64_t nic_bytes;
-};
-
-/// Every pair inside servers whose NICs reach each other: both tiers carry it in proportion to their rates.
-std::vector<NearPair> looped_pairs(std::span<const std::int64_t> demand_bytes, const Rates& rates);
 
 /// Loads in proportion to rates, but for GPUs whose scale-up ports have much to do in `seconds`: their own NIC takes
 /// more of their own bytes, and they help others less.

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "interlock/two_tier/ports.hpp"
 #include "interlock/two_tier/two_tier_plan.hpp"
 
 namespace interlock {
@@ -17,9 +18,15 @@ struct NicLoads {
 /// What a decided plan asks of every NIC, without writing it out.
 NicLoads port_loads(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision);
 
-/// Seconds that the busiest port of a switch inside a server needs for what stays there and for all hops to NICs and
-/// from them, whatever waits for what.
-double switch_port_seconds(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,
-                           double port_bytes_per_s);
+/// Seconds that the busiest ports are busy, with bytes and the messages that they begin, whatever waits for what.
+struct PortLevels {
+    double nic_s = 0, up_s = 0;  ///< of NICs and uplinks, and of ports or links inside servers
+    double passed_s = 0;         ///< of the latter, with bytes that wires brought for neighbours
+    double last_part = 0;        ///< of its lane, that a slice of what hops is on average; 0: nothing hops
+};
+
+/// Of a plan as it will be written.
+PortLevels port_levels(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision, const Ports& ports,
+                       double message_overhead_s);
 
 }  // namespace interlock

@@ -45,10 +45,6 @@ struct TwoTierPlan {
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
     std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
-    std::span<const NearPair> near_pairs;  ///< inside servers, by src and dst
-    /// A burst between two servers: two slices of every lane in flight, and GPUs redistribute one message after the
-    /// other.
-    bool is_pair_burst = false;
     std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
     bool has_links = false;             ///< whether each two GPUs of a server have a link of their own
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly

@@ -34,9 +34,8 @@ inline constexpr std::size_t kNumWays = 4;
 
 /// Where a price comes from.
 enum class Basis : std::int32_t {
-    kSummed = 0,    ///< what ports are busy for
-    kFollowed = 1,  ///< bytes through the queues of ports
-    kRun = 2,       ///< the messages themselves, in the simulator or a timetable
+    kSummed = 0,  ///< what ports are busy for
+    kRun = 1,     ///< the messages themselves, in the simulator or a timetable
 };
 
 /// How the routes of a detour are cut that has turns; nothing: as lanes whose slices share messages.
@@ -59,10 +58,8 @@ struct TwoTierDecision {
     std::int32_t window = 1;
     std::int32_t local_window = 2;
     std::int64_t least_part_bytes = 1;
-    bool is_pair_burst = false;
     bool has_links = false;
     bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
-    std::vector<NearPair> near_pairs;
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
     Assignment assignment;  ///< of a detour all of it; of others what does not go straight inside servers
     std::int64_t flow_bytes = 1;
