@@ -323,7 +323,7 @@ double Ledger::staged_seconds(const Stages& stages, const PortLevels& levels) co
         late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
     const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
     return std::max({near_seconds(), costs_.stage_overhead_s + levels.up_s,
-                     wire + stage_port_seconds() + late + costs_.scale_out_latency_s + last});
+                     wire + late + costs_.scale_out_latency_s + last});
 }
 
 double Ledger::window_seconds(const Slicing& cut, const PortLevels& levels) const {

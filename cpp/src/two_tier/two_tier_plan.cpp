@@ -35,7 +35,8 @@ public:
           slices_(ledger_, rates, costs),
           tiles_(ledger_.tiles()),
           counts_ports_(ports.ranks() <= (may_give_turns ? kMostCounted : kMostRun) &&
-                      (only >= 0 || ledger_.ports_matter() || !is_even() || ports.couples_ends() || is_crowded(1))) {}
+                      (only >= 0 || ledger_.ports_matter() || !is_even() || ports.couples_ends() ||
+                       (has_time_ && is_crowded(1)))) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
@@ -73,7 +74,11 @@ public:
             detour.decision = make_detour();
             cut(detour.decision);
             if (detour.decision.assignment.is_whole) {
-                detour.seconds = ledger_.detour_seconds(counted(detour.decision));
+                // Without messages and last slices it is the least that a detour takes: those are counted where it may win.
+                const Assignment& made = detour.decision.assignment;
+                detour.seconds = ledger_.detour_seconds({made.nic_s, made.up_s});
+                if (counts_ports_ || &best() == &detour)
+                    detour.seconds = ledger_.detour_seconds(counted(detour.decision));
                 if (may_be_timed(tiles_.width)) give_turns(detour);
             }
         }
@@ -83,10 +88,15 @@ public:
             staged.decision = make_staged(stages_s);
             cut(staged.decision);
             const PortLevels busy = levels(staged.decision);
-            staged.seconds =
-                staged.decision.pace == Pace::kExclusive
-                    ? ledger_.staged_seconds({staged.decision.segments, staged.decision.num_stages, stages_s}, busy)
-                    : ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)}, busy);
+            if (staged.decision.pace != Pace::kExclusive) {
+                staged.seconds =
+                    ledger_.window_seconds({slices_per_lane, slices_.bytes(Way::kBurst, slices_per_lane)}, busy);
+            } else {
+                staged.seconds =
+                    ledger_.staged_seconds({staged.decision.segments, staged.decision.num_stages, stages_s}, busy);
+                // Taken at its worst where it is not run before it wins.
+                if (!has_time_) staged.seconds += ledger_.stage_port_seconds();
+            }
         }
         require(best().seconds < kNever, only >= 0 ? "this way cannot carry the traffic on this cluster"
                                                    : "two servers must talk but no rail joins them");

@@ -52,6 +52,9 @@ public:
     [[nodiscard]] double burst_seconds(const Slicing& cut, const PortLevels& levels) const;
     /// Balanced, one partner at a time.
     [[nodiscard]] double staged_seconds(const Stages& stages, const PortLevels& levels) const;
+    /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it may hide behind
+    /// nothing else.
+    [[nodiscard]] double stage_port_seconds() const;
     /// A few partners at a time: each turn waits for an arrival.
     [[nodiscard]] double window_seconds(const Slicing& cut, const PortLevels& levels) const;
     /// Straight ways as long as no port is above the level of an assignment.
@@ -91,10 +94,6 @@ private:
         return costs_.scale_up_latency_s +
                costs_.message_overhead_s * static_cast<double>(std::max<std::size_t>(3, rates_.width) - 1);
     }
-    /// What ports inside servers take longer than the wire, tile by tile: with one partner at a time it hides behind
-    /// nothing else.
-    [[nodiscard]] double stage_port_seconds() const;
-
     const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
