@@ -13,7 +13,16 @@ from types import FrameType
 
 from interlock.files import remove_unfinished
 
-__all__ = ["EXIT_CODE", "answered_by_work", "cleaned_up", "interruption_message", "interruptions", "keep", "watch"]
+__all__ = [
+    "EXIT_CODE",
+    "answered_by_work",
+    "cleaned_up",
+    "interruption_message",
+    "interruptions",
+    "keep",
+    "starting_processes",
+    "watch",
+]
 
 EXIT_CODE = 130  # 128 + SIGINT, as shells count
 GRACE_S = 0.6  # for the stack to unwind; then the process ends, whatever native code it is in
@@ -70,6 +79,22 @@ def cleaned_up(message: str, clean: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _cleaning.pop()
+
+
+@contextmanager
+def starting_processes() -> Iterator[None]:
+    """Ctrl-C waits meanwhile: it would end a new process in the middle of its imports, or leave a pool half started.
+
+    Processes come with the signal blocked, until they let it through themselves.
+    """
+    from multiprocessing import resource_tracker  # here, for it takes 10 ms that most commands can spare
+
+    resource_tracker.ensure_running()  # before: where it starts it lets Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def watch() -> None:

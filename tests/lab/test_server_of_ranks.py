@@ -11,9 +11,10 @@ SCRIPT = """
 from multiprocessing import forkserver
 from pathlib import Path
 
-from interlock.lab.ranks import _start_server
+from interlock.interrupts import starting_processes
 
-_start_server()
+with starting_processes():
+    forkserver.ensure_running()
 status = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/status").read_text()
 print(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")))
 """

@@ -42,6 +42,27 @@ sweeping.write_text = write_and_die
 sweeping.sweep(sweeping.read_grid(Path(sys.argv[1])), Path(sys.argv[2]), workers=1)
 """
 
+# A sweep that is interrupted while its pool starts.
+INTERRUPTED = """
+import os, signal, sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from interlock.report.sweep import read_grid, sweep
+
+start = ProcessPoolExecutor._start_executor_manager_thread
+
+def hear_and_start(pool):
+    os.kill(os.getpid(), signal.SIGINT)
+    sum(range(100))  # Python looks at signals between its instructions
+    start(pool)
+
+ProcessPoolExecutor._start_executor_manager_thread = hear_and_start
+try:
+    sweep(read_grid(Path(sys.argv[1])), Path(sys.argv[2]), workers=1)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
 
 @pytest.fixture
 def grid_file(tmp_path: Path) -> Path:
@@ -69,6 +90,13 @@ def test_a_killed_sweep_taken_up_again_gives_the_same_table(grid_file: Path, who
     assert len(kept) == 3
     assert {file: file.stat().st_mtime_ns for file in kept} == kept
     assert (folder / "table.json").read_bytes() == (whole / "table.json").read_bytes()
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
+def test_ctrl_c_while_the_pool_starts_waits_until_it_has(grid_file: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", INTERRUPTED, str(grid_file), str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
 def test_a_damaged_point_is_run_again(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

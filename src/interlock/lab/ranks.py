@@ -19,11 +19,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing import connection, forkserver
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import InterlockError
+from interlock.interrupts import starting_processes
 from interlock.lab.network import NAMESPACE_FOLDER
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class RankProcesses:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # c10d warns of every namespace without host names
         self._starter = multiprocessing.get_context("forkserver")
         self._starter.set_forkserver_preload(["torch.distributed", "interlock.planning", __name__])
-        _start_server()
+        # Ranks come with its mask, until they ignore the signal themselves.
+        with starting_processes():
+            forkserver.ensure_running()
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._store: tuple[BaseProcess, Connection] | None = None  # its process, and a pipe that keeps it
@@ -185,19 +188,6 @@ class RankProcesses:
         if failed:
             others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             raise RankFailed(f"rank {failed[0].rank}{others}: {failed[0].error}")
-
-
-def _start_server() -> None:
-    """Start the server that forks ranks where Ctrl-C cannot reach it: it would end in the middle of its imports.
-
-    Ranks come with the same mask, until they ignore the signal themselves.
-    """
-    resource_tracker.ensure_running()  # before: where it starts it lets Ctrl-C through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _how_it_ended(process: BaseProcess) -> str:

@@ -7,6 +7,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from interlock.algorithms import registry
 from interlock.comparison import row_of
 from interlock.errors import InvalidInput, LimitExceeded, MissingDependency
 from interlock.files import read_text, write_text
+from interlock.interrupts import starting_processes
 from interlock.planning import solve
 from interlock.problem import Problem, check_demand, demand_problem
 from interlock.topology import Cluster
@@ -174,7 +176,8 @@ def _problem(cluster_toml: str, traffic: str, size_bytes: int, seed: int, digest
 
 def _run(pool: Executor, points: Sequence[Point]) -> Iterator[tuple[Point, Row]]:
     """Points and rows as they finish; what has not begun is called off when the caller stops."""
-    point_by_future: dict[Future[Row], Point] = {pool.submit(run_point, point): point for point in points}
+    with starting_processes():
+        point_by_future: dict[Future[Row], Point] = {pool.submit(run_point, point): point for point in points}
     try:
         for future in as_completed(point_by_future):
             yield point_by_future[future], future.result()
@@ -190,7 +193,7 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor]:
             raise InvalidInput(f"workers={workers} must be between 1 and 1024")
         # Spawned, not forked: the parent may hold threads and locks.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_work) as pool:
             yield pool
         return
     try:
@@ -207,8 +210,10 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor]:
         yield pool
 
 
-def _end_with_parent() -> None:
-    """Let no worker outlive a sweep that was killed."""
+def _begin_work() -> None:
+    """End by Ctrl-C, silently, and let no worker outlive a sweep that was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     parent = multiprocessing.parent_process()
     if parent is None:
         return
