@@ -41,20 +41,20 @@ void excess_takes_the_other_nic() {
     made.demand[0 * 4 + 2] = made.demand[0 * 4 + 3] = 1000;
     const Ports ports = made.ports(ScaleOut::kFlat, false);
     const RankLoads loads = rank_loads(sum_tiles(made.demand, 2, 2));
-    const Assignment own = assign_bytes(made.demand, loads, ports, {0, {}, 0, true, false});
+    const Assignment own = assign_bytes(made.demand, loads, ports, {.may_move = false});
     CHECK(own.level_s == 20.0 && !own.has_hops);
-    const Assignment spread = assign_bytes(made.demand, loads, ports, {0, {}, 0, true, true});
+    const Assignment spread = assign_bytes(made.demand, loads, ports, {});
     CHECK(spread.has_hops && spread.level_s <= 1.003 * 10.0);
     CHECK(spread.out_bytes[0] >= 990 && spread.out_bytes[0] <= 1010);
     // A move that saves less than its messages cost is not made.
-    CHECK(!assign_bytes(made.demand, loads, ports, {0, {}, 11.0, true, true}).has_hops);
+    CHECK(!assign_bytes(made.demand, loads, ports, {.worth_s = 11.0}).has_hops);
     // A missing neighbour has no NIC; a dead one of its own leaves only the neighbour's.
     made.nic[1] = 0;
-    CHECK(!assign_bytes(made.demand, loads, ports, {0, {}, 0, true, true}).has_hops);
+    CHECK(!assign_bytes(made.demand, loads, ports, {}).has_hops);
     made.nic = {0.0, 100.0, 100.0, 100.0};
-    CHECK(assign_bytes(made.demand, loads, ports, {0, {}, 0, true, true}).out_bytes[1] == 2000);
+    CHECK(assign_bytes(made.demand, loads, ports, {}).out_bytes[1] == 2000);
     made.nic = {0.0, 0.0, 100.0, 100.0};
-    CHECK(!assign_bytes(made.demand, loads, ports, {0, {}, 0, true, true}).is_whole);
+    CHECK(!assign_bytes(made.demand, loads, ports, {}).is_whole);
 }
 
 /// Whatever is assigned, every byte of every pair is on exactly one lane, and lanes that rails cannot carry have none.
@@ -66,9 +66,9 @@ void parcels_cover_every_pair() {
         if (width > 1 && seed % 2 == 0) made.nic[seed % ranks] = seed % 4 == 0 ? 0.0 : 7.0;
         const Ports ports = made.ports(scale_out, seed % 5 == 0, seed % 7 == 0 ? 2 : 0);
         const RankLoads loads = rank_loads(sum_tiles(made.demand, servers, width));
-        const Assignment spread = assign_bytes(made.demand, loads, ports, {0, {}, 0, true, true});
+        const Assignment spread = assign_bytes(made.demand, loads, ports, {});
         CHECK(spread.is_whole);
-        const Assignment own = assign_bytes(made.demand, loads, ports, {0, {}, 0, true, false});
+        const Assignment own = assign_bytes(made.demand, loads, ports, {.may_move = false});
         CHECK(spread.level_s <= own.level_s * (1 + 1e-9));
         CHECK(spread.level_s >= floor_seconds(loads, ports) * (1 - 1e-9));
         TileParcels parcels(made.demand, spread, servers, width);
@@ -113,12 +113,12 @@ void a_narrow_link_is_avoided() {
     made.demand[1] = 3000;
     const RankLoads loads = rank_loads(sum_tiles(made.demand, 1, 4));
     const Assignment spread =
-        assign_bytes(made.demand, loads, made.ports(ScaleOut::kRail, true), {0, {}, 0, true, true});
+        assign_bytes(made.demand, loads, made.ports(ScaleOut::kRail, true), {});
     CHECK(spread.near.size() == 1 && spread.near[0].route.relay == 3);
     CHECK(spread.near[0].bytes >= 1490 && spread.near[0].bytes <= 1510);
     made.nic.assign(4, 100.0);
     const Assignment looped =
-        assign_bytes(made.demand, loads, made.ports(ScaleOut::kFlat, true), {0, {}, 0, true, true});
+        assign_bytes(made.demand, loads, made.ports(ScaleOut::kFlat, true), {});
     CHECK(looped.level_s < 0.75 * spread.level_s);
 }
 

@@ -47,7 +47,7 @@ public:
         count_leaves();
         for (std::size_t rank = 0; rank < goal_.busy_s.size(); ++rank)
             load_[ports_.out(rank)] += goal_.busy_s[rank] * rate_[ports_.out(rank)];
-        const double floor = std::max(goal_.enough_s, floor_seconds(loads_, ports_) * (1 + kNearFloor));
+        const double floor = floor_seconds(loads_, ports_) * (1 + kNearFloor);
         if (goal_.may_move) {
             // Servers whose ends are chosen apart have no port in common.
             double target = floor;
@@ -79,6 +79,10 @@ private:
         if (route.from < 0) return ranks_ + to_size(route.to);
         const std::size_t src = to_size(route.from), dst = to_size(route.to);
         return 2 * ranks_ + (is_coupled_ ? src * ranks_ + dst : src * width_ + dst % width_);
+    }
+
+    [[nodiscard]] bool is_near(const Route& route) const {
+        return route.from >= 0 && route.to >= 0 && to_size(route.from) / width_ == to_size(route.to) / width_;
     }
 
     void add(const Route& route, double bytes) {
@@ -266,6 +270,21 @@ private:
 
     /// @returns the level that is left
     double lower_scope(double target) {
+        relieve_fullest(target, kNearTop);
+        double top = 0;
+        for (const std::size_t port : scope_) top = std::max(top, level(port));
+        if (!goal_.shares_all) {
+            evens_out_ = true;
+            relieve_fullest(0.0, 1.0);
+            evens_out_ = false;
+        }
+        return top;
+    }
+
+    /// One port after the other, until none is above the target, or what is above it cannot be relieved: of ports that are
+    /// this part of the fullest below it at most.
+    void relieve_fullest(double target, double near_top) {
+        for (const std::size_t port : scope_) is_stuck_[port] = 0;
         while (weighed_ < most_weighed_) {
             std::size_t fullest = load_.size();
             double top = 0, most = target;
@@ -277,16 +296,13 @@ private:
                     fullest = port;
                 }
             }
-            if (fullest == load_.size() || most < top * (1 - kNearTop)) return top;
-            if (relieve(fullest, target)) {
-                for (const std::size_t port : scope_) is_stuck_[port] = 0;
-            } else {
+            if (fullest == load_.size() || most < top * (1 - near_top)) return;
+            if (!relieve(fullest, target)) {
                 is_stuck_[fullest] = 1;
+            } else if (!evens_out_) {
+                for (const std::size_t port : scope_) is_stuck_[port] = 0;
             }
         }
-        double top = 0;
-        for (const std::size_t port : scope_) top = std::max(top, level(port));
-        return top;
     }
 
     bool relieve(std::size_t port, double target) {
@@ -309,6 +325,8 @@ private:
         Route to;
         for (const std::int32_t id : largest_) {
             const Flow& flow = flows_[to_size(id)];
+            // Neighbours' bytes go straight and wait for nobody, unless that lowers the level.
+            if (evens_out_ && is_near(flow.route)) continue;
             const RoutePorts before(ports_, flow.route);
             for_each_route(flow.route, [&](const Route& route) {
                 const RoutePorts after(ports_, route);
@@ -397,16 +415,14 @@ private:
             const auto bytes = static_cast<std::int64_t>(flow.bytes);
             const Route& route = flow.route;
             if (flow.bytes <= 0) continue;
-            const bool is_near =
-                route.from >= 0 && route.to >= 0 && to_size(route.from) / width_ == to_size(route.to) / width_;
-            if (!is_near)
+            if (!is_near(route))
                 made.has_hops = made.has_hops || (route.from >= 0 && route.out != route.from) ||
                                 (route.to >= 0 && route.in != route.to);
             if (route.to < 0) {
                 made.out_bytes[to_size(route.from) * width_ + to_size(route.out) % width_] += bytes;
             } else if (route.from < 0) {
                 made.in_bytes[to_size(route.to) * width_ + to_size(route.in) % width_] += bytes;
-            } else if (is_near) {
+            } else if (is_near(route)) {
                 if (route.out >= 0 || route.relay >= 0) made.near.push_back({route, bytes});
             } else {
                 made.far.push_back({route, bytes});
@@ -463,6 +479,7 @@ private:
     const AssignmentGoal& goal_;
     std::size_t ranks_, width_;
     bool is_coupled_;
+    bool evens_out_ = false;  // the level is as low as can be: other ports are relieved
     std::vector<double> rate_, load_;
     std::vector<std::int32_t> users_;  // per port, the first of its users
     std::vector<std::uint8_t> is_stuck_;

@@ -143,7 +143,7 @@ double Ledger::direct_seconds() const {
     if (tiles_.largest_far > 0) {
         most = begun_s + uplink_seconds(false);
         if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled)
-            most = begun_s + assign_bytes(demand_, loads_, ports_, {0.0, {}, 0.0, false, false}).nic_s;
+            most = begun_s + assign_bytes(demand_, loads_, ports_, {.may_loop = false, .may_move = false}).nic_s;
     }
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];

@@ -18,7 +18,10 @@
 namespace interlock {
 namespace {
 
-constexpr std::size_t kMostTurns = 5000;  // given after which no other order is tried: a cap on work
+// Turns that are given in vain until no other order is tried, and the part of the time that is worth going on for: caps
+// on work.
+constexpr std::size_t kMostInVain = 10'000;
+constexpr double kWorthGoingOn = 1e-3;
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
 /// For each message the later, or earlier, ones that have to do with it.
@@ -89,8 +92,14 @@ private:
     }
 };
 
-/// List schedules: whenever ports are free, of those that can start the first in a given order does. Backwards in time
-/// messages begin where they would arrive, and wait for those that they bring bytes.
+/// Who goes first of the messages that can start.
+enum class Rule : std::uint8_t {
+    kUrgency,  ///< whose ports, and those of who carries on what it brings, have most left to do; ties in the given order
+    kOrder,    ///< the given order
+};
+
+/// List schedules: whenever ports are free, of those that can start the first by a rule does. Backwards in time messages
+/// begin where they would arrive, and wait for those that they bring bytes.
 class ListSchedule {
 public:
     explicit ListSchedule(const Jobs& jobs)
@@ -100,7 +109,8 @@ public:
           ends_(jobs.num_ports),
           waiting_(2 * jobs.ranks * jobs.ranks),
           first_waiting_(waiting_.size(), kNobody),
-          opened_s_(jobs.ranks) {
+          opened_s_(jobs.ranks),
+          left_s_(jobs.num_ports) {
         for (std::size_t m = 0; m < jobs.count(); ++m) {
             const auto [out, in] = jobs.port[m];
             const std::size_t first = pair_of(m) - jobs.src[m] * jobs.ranks - jobs.dst[m];
@@ -113,9 +123,12 @@ public:
 
     /// @param by_place messages by who goes first
     /// @param ended_s when each message leaves its ports
-    Timetable run(std::span<const std::uint32_t> by_place, bool is_backwards, std::span<double> ended_s) {
+    Timetable run(Rule rule, std::span<const std::uint32_t> by_place, bool is_backwards, std::span<double> ended_s) {
+        rule_ = rule;
         by_place_ = by_place;
         is_backwards_ = is_backwards;
+        std::ranges::fill(left_s_, 0.0);
+        for (std::size_t m = 0; m < jobs_.count(); ++m) add_left(m, jobs_.holds_s[m]);
         const Links& before = is_backwards ? jobs_.feeds : jobs_.fed_by;
         const Links& after = is_backwards ? jobs_.fed_by : jobs_.feeds;
         std::ranges::fill(opened_s_, is_backwards ? 0.0 : -1.0);
@@ -146,6 +159,7 @@ public:
                 made.turns[m] = turn++;
                 remove_waiting(m);
                 hold(m, true);
+                add_left(m, -jobs_.holds_s[m]);
                 ended_s[m] = open(jobs_.src[m], now) + jobs_.holds_s[m];
                 const double there_s = ended_s[m] + (is_backwards ? 0.0 : jobs_.latency_s[m]);
                 events_.push({ended_s[m], Event::kLeft, m});
@@ -173,6 +187,14 @@ private:
         const std::uint64_t* others_free = nullptr;  // bits of ranks whose port at the other end is free
         std::uint64_t others = 0;                    // bits of ranks at the other end of what waits
         bool is_busy = false, is_changed = false;
+    };
+    struct Candidate {
+        double urgency_s;
+        std::uint32_t place;
+        End* end;  // where it was found
+        bool operator>(const Candidate& other) const {
+            return urgency_s != other.urgency_s ? urgency_s < other.urgency_s : place > other.place;
+        }
     };
     static constexpr std::uint64_t kAll = ~std::uint64_t{0};  // a link of a mesh has no port at the other end
 
@@ -231,13 +253,28 @@ private:
         return std::max(now, opened);
     }
 
+    void add_left(std::size_t m, double seconds) {
+        const auto [out, in] = jobs_.port[m];
+        left_s_[out] += seconds;
+        if (in != out) left_s_[in] += seconds;
+    }
+    [[nodiscard]] double urgency_s(std::size_t m) const {
+        const auto [out, in] = jobs_.port[m];
+        double carried_on_s = 0;
+        for (const std::uint32_t later : jobs_.feeds.of(m)) carried_on_s = std::max(carried_on_s, urgency_s(later));
+        return left_s_[out] + left_s_[in] + carried_on_s;
+    }
+
     /// Adds who goes first of those that wait for a port and can start now.
     void add_candidate(End& end) {
         if (end.is_busy) return;
-        std::uint32_t first = kNobody;
-        for (std::uint64_t bits = end.others & *end.others_free; bits != 0; bits &= bits - 1)
-            first = std::min(first, first_waiting_[end.first + end.step * to_size(std::countr_zero(bits))]);
-        if (first != kNobody) candidates_.push({first, &end});
+        Candidate first{-1.0, kNobody, &end};
+        for (std::uint64_t bits = end.others & *end.others_free; bits != 0; bits &= bits - 1) {
+            const std::uint32_t place = first_waiting_[end.first + end.step * to_size(std::countr_zero(bits))];
+            const Candidate other{rule_ == Rule::kUrgency ? urgency_s(by_place_[place]) : 0.0, place, &end};
+            if (first > other) first = other;
+        }
+        if (first.place != kNobody) candidates_.push(first);
     }
 
     /// Who goes first of those that can start now, or how many messages there are. Only at ports where something has
@@ -249,22 +286,17 @@ private:
         }
         changed_.clear();
         while (!candidates_.empty()) {
-            const auto [place, end] = candidates_.top();
+            const Candidate first = candidates_.top();
             candidates_.pop();
-            const std::size_t m = by_place_[place];
+            const std::size_t m = by_place_[first.place];
             if (!ends_[jobs_.port[m][0]].is_busy && !ends_[jobs_.port[m][1]].is_busy) return m;
-            add_candidate(*end);
+            add_candidate(*first.end);
         }
         return jobs_.count();
     }
 
-    struct Candidate {
-        std::uint32_t place;
-        End* end;  // where it was found
-        bool operator>(const Candidate& other) const { return place > other.place; }
-    };
-
     const Jobs& jobs_;
+    Rule rule_ = Rule::kOrder;
     std::span<const std::uint32_t> by_place_;
     bool is_backwards_ = false;
     std::vector<std::uint32_t> waits_for_, place_;  // per message
@@ -273,27 +305,43 @@ private:
     std::vector<std::vector<std::uint32_t>> waiting_;  // per pair, a heap of places of who waits for ports only
     std::vector<std::uint32_t> first_waiting_;         // per pair that has any
     std::vector<double> opened_s_;                     // per rank its stage; -1: not yet
+    std::vector<double> left_s_;                       // per port, of messages that have not started
     std::vector<End*> changed_;                        // ports that somebody left or came to
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
-/// Most hops to come first, then those whose port has most to do.
-std::vector<std::uint32_t> by_hops(const Jobs& jobs) {
-    std::vector<double> load(jobs.num_ports, 0.0);
+/// Turns that were given backwards in time, read from their end: each port keeps its order, and a message starts as
+/// soon as its ports and what it carries on are there.
+void turn_round(const Jobs& jobs, Timetable& made) {
+    std::vector<std::size_t> by_turn(jobs.count());
     for (std::size_t m = 0; m < jobs.count(); ++m) {
-        load[jobs.port[m][0]] += jobs.holds_s[m];
-        if (jobs.port[m][1] != jobs.port[m][0]) load[jobs.port[m][1]] += jobs.holds_s[m];
+        made.turns[m] = static_cast<std::int64_t>(jobs.count()) - 1 - made.turns[m];
+        by_turn[to_size(made.turns[m])] = m;
     }
-    std::vector<std::pair<std::int32_t, double>> key(jobs.count());
-    for (std::size_t m = jobs.count(); m-- > 0;) {
-        std::int32_t hops = 0;
-        for (const std::uint32_t later : jobs.feeds.of(m)) hops = std::max(hops, 1 - key[later].first);
-        key[m] = {-hops, -std::max(load[jobs.port[m][0]], load[jobs.port[m][1]])};
+    made.seconds = 0;
+    std::vector<double> free_s(jobs.num_ports, 0.0), there_s(jobs.count()), opened_s(jobs.ranks, -1.0);
+    for (const std::size_t m : by_turn) {
+        const auto [out, in] = jobs.port[m];
+        double start_s = std::max(free_s[out], free_s[in]);
+        for (const std::uint32_t earlier : jobs.fed_by.of(m)) start_s = std::max(start_s, there_s[earlier]);
+        double& opened = opened_s[jobs.src[m]];
+        if (opened < 0) opened = start_s + jobs.opens_s;
+        start_s = std::max(start_s, opened);
+        free_s[out] = free_s[in] = start_s + jobs.holds_s[m];
+        there_s[m] = free_s[out] + jobs.latency_s[m];
+        made.seconds = std::max(made.seconds, there_s[m]);
     }
+}
+
+/// Most hops to come first.
+std::vector<std::uint32_t> by_hops(const Jobs& jobs) {
+    std::vector<std::int32_t> hops(jobs.count(), 0);
+    for (std::size_t m = jobs.count(); m-- > 0;)
+        for (const std::uint32_t later : jobs.feeds.of(m)) hops[m] = std::max(hops[m], hops[later] + 1);
     std::vector<std::uint32_t> by_place(jobs.count());
     std::iota(by_place.begin(), by_place.end(), 0U);
-    std::ranges::stable_sort(by_place, {}, [&](std::uint32_t m) { return key[m]; });
+    std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return hops[m]; });
     return by_place;
 }
 
@@ -304,14 +352,15 @@ Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const Two
     std::vector<std::uint32_t> by_place = by_hops(jobs);
     std::vector<double> ended_s(jobs.count());
     ListSchedule schedule(jobs);
-    Timetable best = schedule.run(by_place, false, ended_s);
+    Timetable best = schedule.run(Rule::kUrgency, by_place, false, ended_s);
     // Who ended last goes first, backwards and forwards: turns follow what is short of time in the end.
-    for (std::size_t given = jobs.count(); given < kMostTurns && best.seconds > enough_s; given += 2 * jobs.count()) {
-        for (const bool is_backwards : {true, false}) {
-            std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return ended_s[m]; });
-            Timetable made = schedule.run(by_place, is_backwards, ended_s);
-            if (!is_backwards && made.seconds < best.seconds) best = std::move(made);
-        }
+    bool is_backwards = true;
+    for (std::size_t in_vain = 0; in_vain < kMostInVain && best.seconds > enough_s; is_backwards = !is_backwards) {
+        std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return ended_s[m]; });
+        Timetable made = schedule.run(Rule::kOrder, by_place, is_backwards, ended_s);
+        if (is_backwards) turn_round(jobs, made);
+        in_vain = made.seconds < (1 - kWorthGoingOn) * best.seconds ? 0 : in_vain + jobs.count();
+        if (made.seconds < best.seconds) best = std::move(made);
     }
     return best;
 }

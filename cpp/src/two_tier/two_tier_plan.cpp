@@ -215,8 +215,8 @@ private:
         const std::vector<double> busy = ledger_.busy_seconds();
         // A NIC with a sender more than the fabric likes would lose by loops, unless senders have turns.
         const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0 || may_be_timed(tiles_.width);
-        decision.assignment =
-            assign_bytes(demand_, ledger_.loads(), ports_, {0.0, busy, worth_s(), may_loop, true, false});
+        const AssignmentGoal goal{.busy_s = busy, .worth_s = worth_s(), .may_loop = may_loop};
+        decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, goal);
         decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
         decision.pair_bytes = slices_.pair_bytes();
@@ -258,8 +258,8 @@ private:
     /// On a mesh, bytes between neighbours whose link has no time for them beside what is shared out take a third GPU.
     void go_around_links(TwoTierDecision& decision) const {
         if (costs_.is_switched) return;
-        decision.assignment.near =
-            assign_bytes(demand_, ledger_.loads(), ports_, {0.0, {}, worth_s(), false, true, true}).near;
+        const AssignmentGoal goal{.worth_s = worth_s(), .may_loop = false, .shares_all = true};
+        decision.assignment.near = assign_bytes(demand_, ledger_.loads(), ports_, goal).near;
     }
     /// That a move must save: what its messages cost.
     [[nodiscard]] double worth_s() const { return 2 * costs_.message_overhead_s; }

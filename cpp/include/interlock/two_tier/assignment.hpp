@@ -40,9 +40,8 @@ struct Assignment {
 
 /// How far an assignment goes from everybody's own NIC.
 struct AssignmentGoal {
-    double enough_s = 0;  ///< a level below which nothing needs to move
     /// [ranks] that a rank's NIC is busy besides its bytes, with messages or opening a stage
-    std::span<const double> busy_s;
+    std::span<const double> busy_s = {};
     double worth_s = 0;       ///< of a port's time that a move must save: what its messages cost
     bool may_loop = true;     ///< whether bytes between neighbours may take NICs
     bool may_move = true;     ///< false: everybody's own NIC, dead ones aside
@@ -50,7 +49,8 @@ struct AssignmentGoal {
 };
 
 /// Fills NICs, scale-up ports, links and uplinks to one water level: bytes move from the busiest port to the least busy
-/// way around it, until no move lowers the level. Empty where some bytes have no way.
+/// way around it, until no move lowers the level. Then bytes between servers leave the next busiest ones, and so on:
+/// where many ports are full, messages wait for each other. Empty where some bytes have no way.
 Assignment assign_bytes(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Ports& ports,
                         const AssignmentGoal& goal);
 
