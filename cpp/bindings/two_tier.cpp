@@ -170,7 +170,6 @@ void bind_decision(nb::module_& m) {
                 made["segments"] = to_table(std::span<const Segment>(self.segments));
                 made["out_target"] = copied(self.targets.out_bytes);
                 made["in_target"] = copied(self.targets.in_bytes);
-                made["most_bytes"] = copied(self.targets.most_bytes);
                 made["is_hot"] = copied(self.targets.is_hot);
                 made["slice_bytes"] = copied(self.slice_bytes);
                 made["out_bytes"] = copied(self.assignment.out_bytes);

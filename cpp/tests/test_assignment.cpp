@@ -6,6 +6,7 @@
 
 #include "check.hpp"
 #include "interlock/two_tier/assignment.hpp"
+#include "interlock/two_tier/nic_targets.hpp"
 #include "interlock/two_tier/parcels.hpp"
 
 using namespace interlock;
@@ -55,6 +56,54 @@ void excess_takes_the_other_nic() {
     CHECK(assign_bytes(made.demand, loads, ports, {}).out_bytes[1] == 2000);
     made.nic = {0.0, 0.0, 100.0, 100.0};
     CHECK(!assign_bytes(made.demand, loads, ports, {}).is_whole);
+}
+
+/// A port inside a server sets the level, whatever NICs do: bytes to another server leave theirs all the same.
+Case neighbours_and_one_far() {
+    Case made{2, 3, std::vector<double>(6, 100.0), std::vector<double>(6, 100.0), std::vector<std::uint8_t>(6, 1),
+              std::vector<std::int64_t>(36, 0)};
+    made.demand[0 * 6 + 1] = 30'000;
+    made.demand[2 * 6 + 3] = 3'000;
+    return made;
+}
+
+void other_ports_are_relieved_too() {
+    const Case made = neighbours_and_one_far();
+    const Ports ports = made.ports(ScaleOut::kFlat, false);
+    const RankLoads loads = rank_loads(sum_tiles(made.demand, 2, 3));
+    const auto assigned = [&](const AssignmentGoal& goal) { return assign_bytes(made.demand, loads, ports, goal); };
+    const Assignment spread = assigned({.may_loop = false, .evens_out = true});
+    CHECK(spread.level_s == 100.0 && spread.near.empty());
+    CHECK(spread.load[ports.out(2)] < 1'600 && spread.load[ports.in(3)] < 1'600);
+    // Not for less than messages cost, and only if it is asked for.
+    CHECK(!assigned({.worth_s = 16.0, .may_loop = false, .evens_out = true}).has_hops);
+    CHECK(!assigned({.may_loop = false}).has_hops);
+}
+
+/// What every NIC carries when all is shared out, and whose port has no time to receive.
+void targets_are_loads_of_an_assignment() {
+    const Case made = neighbours_and_one_far();
+    const Ports ports = made.ports(ScaleOut::kFlat, false);
+    const AssignmentGoal goal{.may_loop = false, .shares_all = true};
+    const Assignment shared = assign_bytes(made.demand, rank_loads(sum_tiles(made.demand, 2, 3)), ports, goal);
+    const NicTargets targets = nic_targets(shared, ports);
+    CHECK((targets.is_hot == std::vector<std::uint8_t>{1, 1, 0, 0, 0, 0}));
+    // Rank 1's port has no time for what its NIC would send.
+    CHECK(targets.out_bytes[1] == 1 && targets.out_bytes[0] + targets.out_bytes[2] == 3'002);
+    CHECK(targets.in_bytes[3] == 1'001 && targets.in_bytes[4] == 1'001 && targets.in_bytes[5] == 1'001);
+}
+
+void targets_of_nics_that_are_alike_are_none() {
+    Case made = neighbours_and_one_far();
+    made.demand[0 * 6 + 1] = 0;
+    const AssignmentGoal goal{.may_loop = false, .shares_all = true};
+    const auto targets_of = [&](const Ports& ports) {
+        return nic_targets(assign_bytes(made.demand, rank_loads(sum_tiles(made.demand, 2, 3)), ports, goal), ports);
+    };
+    const Ports ports = made.ports(ScaleOut::kFlat, false);
+    CHECK(targets_of(ports).are_equal());
+    made.nic[4] = 50.0;
+    CHECK(targets_of(ports).in_bytes[4] == 601);
 }
 
 /// Whatever is assigned, every byte of every pair is on exactly one lane, and lanes that rails cannot carry have none.
@@ -126,6 +175,9 @@ void a_narrow_link_is_avoided() {
 
 int main() {
     excess_takes_the_other_nic();
+    other_ports_are_relieved_too();
+    targets_are_loads_of_an_assignment();
+    targets_of_nics_that_are_alike_are_none();
     parcels_cover_every_pair();
     a_narrow_link_is_avoided();
     return 0;

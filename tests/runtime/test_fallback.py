@@ -24,7 +24,7 @@ def test_a_plan_that_is_predicted_to_gain_is_taken_and_does_gain(algorithm: str)
 @pytest.mark.parametrize("algorithm", ["adaptive", "auto"])
 def test_a_plan_that_sends_as_the_backend_does_is_not_taken(algorithm: str) -> None:
     cluster = il.cluster("h200", servers=2)
-    demand = il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="64 kB", seed=1)
+    demand = il.traffic.zipf(cluster, skew=1.2, bytes_per_gpu="16 kB", seed=1)
     plan = il.plan(cluster, demand, algorithm=algorithm)
     assert "direct: predicted" in plan.reason
     chosen = native_calls(cluster)(demand).or_faster(plan)

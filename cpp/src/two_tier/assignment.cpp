@@ -10,6 +10,8 @@
 namespace interlock {
 namespace {
 
+// A level need not be lower than this part above what no assignment can beat.
+constexpr double kNearFloor = 0.002;
 // Ports this close to the fullest are tried when nothing relieves the fullest.
 constexpr double kNearTop = 0.01;
 // A move takes at least this part of a port's bytes: caps the number of moves.
@@ -273,7 +275,7 @@ private:
         relieve_fullest(target, kNearTop);
         double top = 0;
         for (const std::size_t port : scope_) top = std::max(top, level(port));
-        if (!goal_.shares_all) {
+        if (goal_.evens_out) {
             evens_out_ = true;
             relieve_fullest(0.0, 1.0);
             evens_out_ = false;
@@ -281,8 +283,8 @@ private:
         return top;
     }
 
-    /// One port after the other, until none is above the target, or what is above it cannot be relieved: of ports that are
-    /// this part of the fullest below it at most.
+    /// One port after the other, until none is above the target, or nothing relieves those that are: of ports at most
+    /// this part of the fullest below it.
     void relieve_fullest(double target, double near_top) {
         for (const std::size_t port : scope_) is_stuck_[port] = 0;
         while (weighed_ < most_weighed_) {

@@ -23,19 +23,18 @@ void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std:
     bytes[static_cast<std::size_t>(largest)] += tile_bytes - given;
 }
 
-/// Starts from shares by what the slower NIC of each rail can carry. Then servers with targets scale the shares of
-/// their tiles to meet them, and the others to keep every NIC within what it can carry: senders, then receivers,
-/// several times.
+/// Starts from shares by the lesser target of each rail's two ends. Then servers scale the shares of their tiles to meet
+/// their targets: senders, then receivers, several times.
 class RailShares {
 public:
     RailShares(const Tiles& tiles, const NicTargets& targets, ShareRule rule)
-        : tiles_(tiles), servers_(tiles.servers), width_(tiles.width), most_(targets.most_bytes) {
+        : tiles_(tiles), servers_(tiles.servers), width_(tiles.width) {
         share_.resize(servers_ * servers_ * width_);
         for (std::size_t src = 0; src < servers_; ++src) {
             for (std::size_t dst = 0; dst < servers_; ++dst) {
                 for (std::size_t rail = 0; rail < width_; ++rail) {
-                    at(src, dst)[rail] =
-                        static_cast<double>(std::min(most_[src * width_ + rail], most_[dst * width_ + rail]));
+                    at(src, dst)[rail] = static_cast<double>(
+                        std::min(targets.out_bytes[src * width_ + rail], targets.in_bytes[dst * width_ + rail]));
                 }
                 normalise(at(src, dst));
             }
@@ -81,12 +80,8 @@ private:
         for (std::size_t rail = 0; rail < width_; ++rail)
             wanted += static_cast<double>(targets[server * width_ + rail]);
         for (std::size_t rail = 0; rail < width_; ++rail) {
-            if (load[rail] <= 0) continue;
-            if (wanted > 0) {
+            if (load[rail] > 0)
                 factor[rail] = static_cast<double>(targets[server * width_ + rail]) * bytes / wanted / load[rail];
-            } else {
-                factor[rail] = std::min(1.0, static_cast<double>(most_[server * width_ + rail]) / load[rail]);
-            }
         }
         for (std::size_t other = 0; other < servers_; ++other) {
             const auto [src, dst] = tile_of(other);
@@ -98,7 +93,6 @@ private:
 
     const Tiles& tiles_;
     std::size_t servers_, width_;
-    std::span<const std::int64_t> most_;
     std::vector<double> share_;
 };
 
@@ -135,10 +129,7 @@ LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets) {
     std::vector<double> share(width);
     const auto split = [&](std::int64_t tile_bytes, std::span<const std::int64_t> wanted, std::size_t server,
                            std::vector<std::int64_t>& bytes) {
-        const auto own = wanted.subspan(server * width, width);
-        const bool has_targets = std::ranges::any_of(own, [](std::int64_t target) { return target > 0; });
-        const auto weights = has_targets ? own : std::span(targets.most_bytes).subspan(server * width, width);
-        for (std::size_t gpu = 0; gpu < width; ++gpu) share[gpu] = static_cast<double>(weights[gpu]);
+        for (std::size_t gpu = 0; gpu < width; ++gpu) share[gpu] = static_cast<double>(wanted[server * width + gpu]);
         round_to_bytes(tile_bytes, share, bytes);
     };
     for (std::size_t tile = 0; tile < servers * servers; ++tile) {

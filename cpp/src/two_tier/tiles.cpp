@@ -120,4 +120,23 @@ double sampled_drift(std::span<const std::int64_t> before, std::span<const std::
     return most;
 }
 
+RankLoads rank_loads(const Tiles& tiles) {
+    const std::size_t ranks = tiles.servers * tiles.width;
+    RankLoads loads{std::vector<std::int64_t>(ranks, 0), std::vector<std::int64_t>(ranks, 0),
+                    std::vector<std::int64_t>(ranks), std::vector<std::int64_t>(ranks)};
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+        const std::size_t server = rank / tiles.width;
+        loads.out_near[rank] = tiles.sent[rank * tiles.servers + server];
+        loads.in_near[rank] = tiles.received[server * ranks + rank];
+        for (std::size_t other = 0; other < tiles.servers; ++other)
+            loads.out_far[rank] += tiles.sent[rank * tiles.servers + other];
+        loads.out_far[rank] -= loads.out_near[rank];
+    }
+    for (std::size_t server = 0; server < tiles.servers; ++server) {
+        for (std::size_t rank = 0; rank < ranks; ++rank) loads.in_far[rank] += tiles.received[server * ranks + rank];
+    }
+    for (std::size_t rank = 0; rank < ranks; ++rank) loads.in_far[rank] -= loads.in_near[rank];
+    return loads;
+}
+
 }  // namespace interlock

@@ -94,12 +94,12 @@ private:
 
 /// Who goes first of the messages that can start.
 enum class Rule : std::uint8_t {
-    kUrgency,  ///< whose ports, and those of who carries on what it brings, have most left to do; ties in the given order
-    kOrder,    ///< the given order
+    kUrgency,  ///< whose ports, and those of who carries on what it brings, have most left to do; ties in order
+    kOrder,    ///< of the given order
 };
 
-/// List schedules: whenever ports are free, of those that can start the first by a rule does. Backwards in time messages
-/// begin where they would arrive, and wait for those that they bring bytes.
+/// List schedules: whenever ports are free, of those that can start the first by a rule does. Backwards in time
+/// messages begin where they would arrive, and wait for those that they bring bytes.
 class ListSchedule {
 public:
     explicit ListSchedule(const Jobs& jobs)

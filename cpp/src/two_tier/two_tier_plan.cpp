@@ -184,16 +184,20 @@ private:
 
     [[nodiscard]] TwoTierDecision make_burst() const {
         TwoTierDecision decision = started(Way::kBurst);
-        go_around_links(decision);
-        // At the floor itself NICs with an equal share would count as short of time.
-        decision.targets = nic_targets(ledger_.loads(), rates_, (1 + kNearFloor) * ledger_.cut_s());
+        if (ledger_.ports_matter()) {
+            Assignment shared = share_all();
+            decision.targets = nic_targets(shared, ports_);
+            decision.assignment.near = std::move(shared.near);
+        } else {
+            decision.targets = rate_targets(rates_);
+        }
         decision.crosses_rails = crosses_rails();
         return decision;
     }
 
     [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {
         TwoTierDecision decision = started(Way::kStaged);
-        go_around_links(decision);
+        if (!costs_.is_switched) decision.assignment.near = share_all().near;
         decision.targets = rate_targets(rates_);
         // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
         const bool is_strict = costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
@@ -215,7 +219,8 @@ private:
         const std::vector<double> busy = ledger_.busy_seconds();
         // A NIC with a sender more than the fabric likes would lose by loops, unless senders have turns.
         const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0 || may_be_timed(tiles_.width);
-        const AssignmentGoal goal{.busy_s = busy, .worth_s = worth_s(), .may_loop = may_loop};
+        const AssignmentGoal goal{
+            .busy_s = busy, .worth_s = worth_s(), .may_loop = may_loop, .evens_out = has_time_};
         decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, goal);
         decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
@@ -255,11 +260,11 @@ private:
         consider({2 * fine.wire, 2 * fine.hop});  // most routes are short: fewer of them are cut
     }
 
-    /// On a mesh, bytes between neighbours whose link has no time for them beside what is shared out take a third GPU.
-    void go_around_links(TwoTierDecision& decision) const {
-        if (costs_.is_switched) return;
+    /// Bytes between servers shared out over NICs, but for what ports have no time for. On a mesh, bytes between
+    /// neighbours whose link has no time for them beside that take a third GPU.
+    [[nodiscard]] Assignment share_all() const {
         const AssignmentGoal goal{.worth_s = worth_s(), .may_loop = false, .shares_all = true};
-        decision.assignment.near = assign_bytes(demand_, ledger_.loads(), ports_, goal).near;
+        return assign_bytes(demand_, ledger_.loads(), ports_, goal);
     }
     /// That a move must save: what its messages cost.
     [[nodiscard]] double worth_s() const { return 2 * costs_.message_overhead_s; }

@@ -12,9 +12,9 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 
 1. `sum_tiles`, `rank_loads`: what servers and ranks owe each other, and the seconds that no plan can beat;
 2. `Slices`: how finely lanes (what goes from one NIC to one NIC) are cut, so that hops hide behind the wire;
-3. which bytes take which NIC. `assign_bytes`: from everybody's own (detour), or on a mesh from equal shares, bytes move
-   from the fullest port to the way around it that is least full, until no move lowers the level. `nic_targets`: shares
-   by NIC rate that leave busy ports inside servers time (burst);
+3. which bytes take which NIC. `assign_bytes`: bytes move from the fullest port to the way around it that is least
+   full, until no move lowers the level, then from the other ports; begun with everybody's own NIC (detour), or with
+   equal shares of everything, of which `nic_targets` keeps what each NIC carries (burst);
 4. the price of a way. `Ledger` sums up what ports are busy with: from tiles where NICs are alike and ports inside
    servers have time, else from the messages as they will be written (`port_levels`). `trial_seconds`: what would win by
    a sum, or may have lost by its error, is run, up to 128 ranks;

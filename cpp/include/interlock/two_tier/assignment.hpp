@@ -5,16 +5,13 @@
 #include <span>
 #include <vector>
 
-#include "interlock/two_tier/nic_targets.hpp"
 #include "interlock/two_tier/ports.hpp"
+#include "interlock/two_tier/tiles.hpp"
 
 namespace interlock {
 
 /// Ranks up to which every pair between servers may have routes of its own: a cap on work.
 inline constexpr std::size_t kMostCoupled = 128;
-
-/// A level need not be lower than this part above what no assignment can beat.
-inline constexpr double kNearFloor = 0.002;
 
 /// Bytes that take one route.
 struct RouteBytes {
@@ -45,12 +42,12 @@ struct AssignmentGoal {
     double worth_s = 0;       ///< of a port's time that a move must save: what its messages cost
     bool may_loop = true;     ///< whether bytes between neighbours may take NICs
     bool may_move = true;     ///< false: everybody's own NIC, dead ones aside
+    bool evens_out = false;   ///< whether ports below the level are relieved too
     bool shares_all = false;  ///< begins with equal shares of all bytes, by NIC rate, instead of everybody's own NIC
 };
 
 /// Fills NICs, scale-up ports, links and uplinks to one water level: bytes move from the busiest port to the least busy
-/// way around it, until no move lowers the level. Then bytes between servers leave the next busiest ones, and so on:
-/// where many ports are full, messages wait for each other. Empty where some bytes have no way.
+/// way around it, until no move lowers the level. Empty where some bytes have no way.
 Assignment assign_bytes(std::span<const std::int64_t> demand_bytes, const RankLoads& loads, const Ports& ports,
                         const AssignmentGoal& goal);
 

@@ -16,13 +16,13 @@ struct LaneTable {
     std::size_t servers = 0, width = 0;
     std::vector<std::int64_t> offsets;  ///< [servers * servers + 1], or empty: equal shares
     std::vector<Lane> lanes;
-    std::vector<std::uint8_t> is_hot;  ///< [ranks], or empty: whose ports have hardly any time to receive
+    std::vector<std::uint8_t> is_hot;  ///< [ranks], or empty: with a port inside that has hardly any time left
 
     [[nodiscard]] bool is_hot_receiver(std::size_t rank) const {
         return !is_hot.empty() && is_hot[rank] != 0;
     }
 
-    /// Those of the two servers of a tile whose ports have hardly any time to receive.
+    /// Those of the two servers of a tile.
     [[nodiscard]] HotEnds hot(std::size_t src_server, std::size_t dst_server) const;
 
     /// The lanes of a tile of `tile_bytes`; `scratch` holds them where they are not listed.

@@ -30,7 +30,7 @@ struct LaneLoad {
     std::int64_t helped_bytes = 0;
 };
 
-/// The GPUs at both ends of a tile whose ports have hardly any time to receive; empty where there are none.
+/// The GPUs at both ends of a tile with a port inside that has hardly any time left; empty where there are none.
 struct HotEnds {
     std::span<const std::uint8_t> of_senders, of_receivers;  ///< [width] whether a GPU is one
     /// Whether a sender's own port has no time to receive what its lanes might lack.

@@ -15,6 +15,13 @@ enum class ScaleOut : std::int32_t {
     kRail = 2,   ///< equal GPU indices only
 };
 
+/// Rates of a two-tier cluster, bytes per second.
+struct Rates {
+    std::size_t servers = 0, width = 0;
+    std::span<const double> nic;  ///< [ranks], 0 where a NIC is dead or missing
+    double scale_up = 0;          ///< of one GPU's port, each direction
+};
+
 /// The ports of a two-tier cluster and what each can carry.
 ///
 /// Numbered: NIC out of rank r, NIC in, then scale-up out and in of each rank, or with a mesh the link from each rank
@@ -36,6 +43,9 @@ struct Ports {
     [[nodiscard]] std::size_t ranks() const { return servers * width; }
     [[nodiscard]] std::size_t out(std::size_t rank) const { return rank; }
     [[nodiscard]] std::size_t in(std::size_t rank) const { return ranks() + rank; }
+    /// Where a switch joins the GPUs of a server.
+    [[nodiscard]] std::size_t up_out(std::size_t rank) const { return 2 * ranks() + rank; }
+    [[nodiscard]] std::size_t up_in(std::size_t rank) const { return 3 * ranks() + rank; }
     [[nodiscard]] std::size_t first_uplink() const { return 2 * ranks() + (is_mesh ? ranks() * width : 2 * ranks()); }
     [[nodiscard]] bool is_hashed() const { return hash_radix > 0 && scale_out != ScaleOut::kRail; }
     [[nodiscard]] bool has_leaf_uplinks() const { return oversubscription > 1 && scale_out != ScaleOut::kRail; }

@@ -30,4 +30,10 @@ std::vector<std::int32_t> number_items(std::span<const std::int64_t> demand_byte
 double sampled_drift(std::span<const std::int64_t> before, std::span<const std::int64_t> now, std::size_t servers,
                      std::size_t width);
 
+/// What each rank sends and receives, far (to other servers) and near (inside its own), [ranks] each.
+struct RankLoads {
+    std::vector<std::int64_t> out_far, in_far, out_near, in_near;
+};
+RankLoads rank_loads(const Tiles& tiles);
+
 }  // namespace interlock
