@@ -15,9 +15,14 @@ import numpy as np
 from common import RESULTS, arguments, report
 from interlock.gpu.moe.pipeline import Rates, plan_chunks, predict
 from interlock.moe import H200, Layer
-from interlock.moe.constants import HOST_LINK
 
 TOP_K, RANKS = 8, 8
+# The host link of one H200 as a slow link of a rank, and what our kernel pays for chunks; all measured.
+ONE_WAY_BYTES_PER_S = 55e9  # copy engines, which slow GEMMs by 1.00
+BOTH_WAYS_BYTES_PER_S = 51e9  # each way
+MEMORY_BYTES_PER_S = 2 * 1.88e12  # read and written, as a copy does: benchmarks/results/gpu.json
+CHUNK_S = 10e-6  # beyond a chunk's rows, of 4096/1536 in 32 chunks
+CHUNK_START_S = 49e-6  # the same where the experts had to wait for it
 CASES = {  # hidden, inner, all experts, tokens that come to one rank of eight; two phases in how many chunks, ms
     "4096/1536": (4096, 1536, 128, 16384, 8, 5.45),
     "7168/2048": (7168, 2048, 256, 8192, 4, 5.4),
@@ -41,7 +46,7 @@ def experts_s(layer: Layer, rows: np.ndarray, *, fused: bool) -> float:
     if fused:
         return products_s
     values = rows.sum() * (2 * layer.hidden + 3 * layer.ffn + layer.hidden) + layer.tokens_per_gpu * layer.hidden
-    return products_s + float(2 * values / HOST_LINK.memory_bytes_per_s) + 5 * H200.launch_s
+    return products_s + float(2 * values / MEMORY_BYTES_PER_S) + 5 * H200.launch_s
 
 
 def main() -> None:
@@ -54,7 +59,7 @@ def main() -> None:
         rows = np.bincount(chosen[chosen >= 0], minlength=experts // RANKS)
         layer = Layer(name, hidden, inner, experts, TOP_K, tokens)
         moved, found = tokens * hidden * 2, measured[name]["ms"]
-        one_s = moved / HOST_LINK.one_way_bytes_per_s
+        one_s = moved / ONE_WAY_BYTES_PER_S
         stock_s = experts_s(layer, rows, fused=False)
         half_s = stock_s / 2 + phases_in * H200.launch_s
         two_s = 2 * (max(one_s, half_s) + min(one_s, half_s) / phases_in)
@@ -65,8 +70,8 @@ def main() -> None:
             for lag in (0, 1):
                 label = f"{chunks} chunks, {parts} parts, lag {lag}"
                 if label in found:
-                    link = HOST_LINK.both_ways_bytes_per_s
-                    beyond_s = (HOST_LINK.chunk_s if lag else HOST_LINK.chunk_start_s), HOST_LINK.chunk_start_s
+                    link = BOTH_WAYS_BYTES_PER_S
+                    beyond_s = (CHUNK_S if lag else CHUNK_START_S), CHUNK_START_S
                     own_s = parts * experts_s(layer, rows // parts, fused=True)
                     rates = Rates(link, link, own_s / rows.sum(), *beyond_s)
                     order = plan_chunks(chosen, experts // RANKS, chunks, parts)

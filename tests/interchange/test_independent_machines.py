@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.interchange.msccl_machine import run as run_msccl
@@ -10,8 +12,6 @@ from tests.interchange.problems import problems
 
 from interlock.algorithms import registry
 from interlock.collectives import CollectiveKind
-from interlock.interchange.msccl.write import to_msccl_xml
-from interlock.interchange.mscclpp.write import to_mscclpp_json
 from interlock.interchange.shared.chunks.layout import lay_out
 from interlock.interchange.shared.chunks.quantise import ChunkPolicy, quantise
 from interlock.planning import Plan, solve
@@ -68,10 +68,11 @@ def blocks_of(matrix: np.ndarray) -> list[list[float]]:
 
 
 @pytest.mark.parametrize(("name", "label"), CASES)
-def test_programs_compute_what_they_should_in_any_order(name: str, label: str) -> None:
+def test_programs_compute_what_they_should_in_any_order(name: str, label: str, tmp_path: Path) -> None:
     plan = made(name, label)
-    xml = to_msccl_xml(plan.schedule, plan.problem)
-    plain = to_mscclpp_json(plan.schedule, plan.problem)
+    plan.export("msccl-xml", tmp_path / "a.xml")
+    plan.export("mscclpp-json", tmp_path / "a.json")
+    xml, plain = (tmp_path / "a.xml").read_text(), (tmp_path / "a.json").read_text()
     for seed in range(2):
         one, other = run_msccl(xml, seed), Machine(plain).run(seed)
         if plan.problem.demand is None:

@@ -14,7 +14,7 @@ import pytest
 import interlock as il
 from interlock import planning
 from interlock.interchange import Intent, read_foreign
-from interlock.interchange.mscclpp.write import to_mscclpp_json
+from interlock.interchange.mscclpp.write import write_schedule
 from interlock.ragged import Ragged
 from interlock.schedule import Kind, Phase, Pieces, Schedule
 from interlock.validate import check
@@ -23,11 +23,13 @@ Plan = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def sound() -> Plan:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """A plan with relays, memory and port channels."""
     cluster = il.cluster("h200", servers=2, gpus_per_server=2)
     made = il.plan(cluster, il.traffic.matrix(np.full((4, 4), 4096)), "pxn")
-    plan: Plan = json.loads(to_mscclpp_json(made.schedule, made.problem))
+    file = tmp_path_factory.mktemp("sound") / "a.json"
+    made.export("mscclpp-json", file)
+    plan: Plan = json.loads(file.read_text())
     return plan
 
 
@@ -249,9 +251,9 @@ def test_multicasts_become_stores_through_the_switch(tmp_path: Path) -> None:
     cluster = il.cluster("h200", servers=1, gpus_per_server=4)
     schedule, problem = multicast_all_gather(cluster, 4 * 65536)
     assert check(schedule, problem).valid
-    text = to_mscclpp_json(schedule, problem)
+    write_schedule(schedule, problem, tmp_path / "a.json")
+    text = (tmp_path / "a.json").read_text()
     assert text.count('"gstore"') == 4 and '"put"' not in text
-    (tmp_path / "a.json").write_text(text)
     found = read_foreign(tmp_path / "a.json")
     assert found.violations == () and check(found.schedule, found.problem).valid
     assert found.schedule.dst.counts.tolist() == [3] * 4
@@ -282,9 +284,9 @@ def test_sums_in_the_switch_become_loads_through_it(tmp_path: Path) -> None:
         pieces=Pieces(np.arange(5, dtype=np.int64), np.arange(4, dtype=np.int32), np.zeros(4, np.int64), share.copy()),
     )
     assert check(schedule, problem).valid
-    text = to_mscclpp_json(schedule, problem)
+    write_schedule(schedule, problem, tmp_path / "a.json")
+    text = (tmp_path / "a.json").read_text()
     assert text.count('"glres"') == 4
-    (tmp_path / "a.json").write_text(text)
     found = read_foreign(tmp_path / "a.json")
     assert found.violations == (), found.violations
     assert check(found.schedule, found.problem).valid
@@ -293,11 +295,11 @@ def test_sums_in_the_switch_become_loads_through_it(tmp_path: Path) -> None:
     assert Machine(text).run(1) == [[6000.0 + 4 * k] for k in range(4)]
 
 
-def test_buffers_beyond_32_bits_are_refused() -> None:
+def test_buffers_beyond_32_bits_are_refused(tmp_path: Path) -> None:
     cluster = il.cluster("h200", servers=1, gpus_per_server=2)
     plan = il.plan(cluster, il.traffic.matrix(np.array([[0, 5 * 2**30], [2**30, 0]])), "direct")
     with pytest.raises(il.InvalidInput, match="above 4 GiB"):
-        to_mscclpp_json(plan.schedule, plan.problem)
+        plan.export("mscclpp-json", tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,6 @@ class Format:
     has_flavors: bool = False  # its readers differ; takes flavor
     is_folder: bool = False
     holds_steps: bool = False  # several collectives with computation between them
-    is_readable: bool = True  # holds schedules that can be read back
     needs_times: bool = False  # takes simulated times
     streams: bool = False  # writes a million messages without holding the text
     most_bytes: Callable[[Schedule, Problem], int] | None = None  # None: it counts the chunks or flows it writes

@@ -19,12 +19,10 @@ from interlock.moe.layer import Layer
 __all__ = [
     "FLIT_BYTES",
     "H200",
-    "HOST_LINK",
     "IDS_PER_FLIT",
     "MEASURED",
     "ORIGIN",
     "PAPER",
-    "HostLink",
     "Machine",
     "Origin",
     "list_flits",
@@ -174,17 +172,3 @@ H200 = Machine(
     launch_s=22e-6,  # a cooperative launch
     flag_s=1.46e-6,  # a dependent hop, benchmarks/results/gpu.json
 )
-
-
-@dataclass(frozen=True, slots=True)
-class HostLink:
-    """The host link of one H200 as a slow link of a rank, and what our kernel pays for chunks; all measured."""
-
-    one_way_bytes_per_s: float = 55e9  # copy engines, which slow GEMMs by 1.00
-    both_ways_bytes_per_s: float = 51e9  # each way
-    memory_bytes_per_s: float = 2 * 1.88e12  # read and written, as a copy does: benchmarks/results/gpu.json
-    chunk_s: float = 10e-6  # beyond a chunk's rows, of 4096/1536 in 32 chunks
-    chunk_start_s: float = 49e-6  # the same where the experts had to wait for it
-
-
-HOST_LINK = HostLink()

@@ -35,12 +35,6 @@ class Flavor:
             return 0, 0 if self.includes_max_bytes else NO_LIMIT
         return exact_bytes, exact_bytes + (not self.includes_max_bytes)
 
-    def is_chosen(self, least: int, most: int, size_bytes: int) -> bool:
-        """Whether a file with that range is taken for a call of that many bytes."""
-        if self.includes_max_bytes:
-            return size_bytes >= least and (most == 0 or size_bytes <= most)
-        return least <= size_bytes < most
-
 
 _CALLED = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "broadcast", "reduce")
 _EXECUTORS = {kind: kind.replace("-", "") for kind in _CALLED} | {"all-to-allv": "allreduce"}

@@ -8,7 +8,6 @@ largest any GPU needs, and nothing sent beyond the chunks of the demand.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +28,7 @@ from interlock.interchange.shared.sequence import sequence_messages, unsaid_by_s
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
-__all__ = ["to_msccl_xml", "write_schedule"]
+__all__ = ["write_schedule"]
 
 MANY_BLOCKS = 64  # above this many, sending and receiving share threadblocks
 
@@ -56,7 +55,6 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Algorithm:
-    name: str
     layout: ChunkLayout
     quantised: Quantised
     scratch_chunks: list[int]
@@ -82,29 +80,11 @@ class _Algorithm:
         return self.chunks_per_loop * self.quantised.chunk_bytes
 
 
-def to_msccl_xml(
-    schedule: Schedule,
-    problem: Problem,
-    *,
-    chunk_bytes: int | None = None,
-    name: str = "interlock",
-    flavor: str = "rccl",
-) -> str:
-    """The XML text. Lowering happens on a copy; `schedule` is unchanged."""
-    return "".join(_render(_build(schedule, problem, chunk_bytes, name, get_flavor(flavor))))
-
-
 def write_schedule(
-    schedule: Schedule,
-    problem: Problem,
-    path: Path,
-    *,
-    chunk_bytes: int | None = None,
-    name: str = "interlock",
-    flavor: str = "rccl",
+    schedule: Schedule, problem: Problem, path: Path, *, chunk_bytes: int | None = None, flavor: str = "rccl"
 ) -> ExportReport:
     """Write the XML for one of `FLAVORS` and, for an All-to-Allv, its chunk matrix as CSV beside it."""
-    algorithm = _build(schedule, problem, chunk_bytes, name, get_flavor(flavor))
+    algorithm = _build(schedule, problem, chunk_bytes, get_flavor(flavor))
     lines = [line.encode() for line in _render(algorithm)]
     write_atomically(path, lambda file: file.writelines(lines))
     files, notes = [path], _notes(schedule, algorithm)
@@ -137,11 +117,9 @@ def _write_matrix(file: BinaryIO, matrix: NDArray[np.int64]) -> None:
         file.write((",".join(map(str, row)) + "\n").encode())
 
 
-def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None, name: str, flavor: Flavor) -> _Algorithm:
+def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None, flavor: Flavor) -> _Algorithm:
     if problem.demand is None and problem.collective is None:
         raise InvalidInput("MSCCL XML holds collectives and All-to-Allv; this problem is neither")
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name) or len(name) > limits.MAX_NAME:
-        raise InvalidInput(f"name={name[:80]!r} must be 1 to {limits.MAX_NAME} letters, digits, '.', '_' or '-'")
     if problem.collective is not None and str(problem.collective.kind) not in flavor.names:
         raise InvalidInput(f"{flavor.reader} never calls a {problem.collective.kind}; see --flavor")
     sequence = sequence_messages(schedule, problem.topology)
@@ -150,7 +128,7 @@ def _build(schedule: Schedule, problem: Problem, chunk_bytes: int | None, name: 
     def build(quantised: Quantised) -> _Algorithm:
         layout = lay_out(problem, quantised, equal_buffers=True)
         program = lower(schedule, problem, quantised, layout, sequence, limits.MAX_COUNT)
-        return _number(name, layout, quantised, program, _assign(program), flavor, root)
+        return _number(layout, quantised, program, _assign(program), flavor, root)
 
     policy = ChunkPolicy(chunk_bytes, limits.MAX_OFFSET // 2, limits.ALIGNMENT)
     return fit_chunks(schedule, problem, policy, build)[1]
@@ -258,7 +236,6 @@ class _Assigner:
 
 
 def _number(
-    name: str,
     layout: ChunkLayout,
     quantised: Quantised,
     program: ChunkProgram,
@@ -285,9 +262,7 @@ def _number(
     if largest > limits.MAX_OFFSET:
         raise LimitExceeded(f"a buffer of {largest} chunks is above MSCCL's {limits.MAX_OFFSET}; use larger chunks")
     channels = 1 + max((key[3] for key in blocks), default=0)
-    return _Algorithm(
-        name, layout, quantised, program.scratch_chunks, blocks_of_rank, id_of_block, channels, flavor, root
-    )
+    return _Algorithm(layout, quantised, program.scratch_chunks, blocks_of_rank, id_of_block, channels, flavor, root)
 
 
 def _check_gpu(
@@ -312,7 +287,7 @@ def _render(algorithm: _Algorithm) -> Iterator[str]:
     least, most = flavor.sizes(algorithm.exact_bytes)
     yield f"<!-- interlock: {layout.collective}, chunk_bytes={chunk_bytes} -->\n"
     yield (
-        f'<algo name="{algorithm.name}" proto="Simple" nchannels="{algorithm.num_channels}" '
+        f'<algo name="interlock" proto="Simple" nchannels="{algorithm.num_channels}" '
         f'nchunksperloop="{per_loop}" ngpus="{len(layout.input_chunks)}" '
         f'coll="{flavor.names[layout.collective]}" inplace="0" outofplace="1" '
         f'minBytes="{least}" maxBytes="{most}">\n'

@@ -27,7 +27,7 @@ from interlock.interchange.shared.sequence import Sequence, sequence_messages
 from interlock.problem import Problem
 from interlock.schedule import Schedule
 
-__all__ = ["to_mscclpp_json", "write_schedule"]
+__all__ = ["write_schedule"]
 
 ROOM = (56, 48, 40, 32, 24, 16, 12, 8, 4)  # operations of a threadblock, tried in turn until all limits are kept
 MAX_MOVES = 4096
@@ -36,19 +36,12 @@ MAX_CHUNKS_PER_RANK = 16_384  # ours: every chunk is followed one by one
 CO_RESIDENT = 108  # threadblocks that run at once on an A100; more may never start
 
 
-def to_mscclpp_json(
-    schedule: Schedule, problem: Problem, *, chunk_bytes: int | None = None, name: str = "interlock"
-) -> str:
-    """The plan's JSON text. Lowering happens on a copy; `schedule` is unchanged."""
-    return _render(*_build(schedule, problem, chunk_bytes), name)
-
-
-def write_schedule(
-    schedule: Schedule, problem: Problem, path: Path, *, chunk_bytes: int | None = None, name: str = "interlock"
-) -> ExportReport:
+def write_schedule(schedule: Schedule, problem: Problem, path: Path, *, chunk_bytes: int | None = None) -> ExportReport:
     """Write the plan."""
-    layout, quantised, actions, blocks = _build(schedule, problem, chunk_bytes)
-    text = _render(layout, quantised, actions, blocks, name).encode()
+    build = partial(_build, schedule, problem, sequence_messages(schedule, problem.topology))
+    policy = ChunkPolicy(chunk_bytes, MAX_CHUNKS_PER_RANK, limits.ALIGNMENT, max_added=MAX_ADDED)
+    quantised, (layout, actions, blocks) = fit_chunks(schedule, problem, policy, build)
+    text = _render(layout, quantised, actions, blocks).encode()
     write_atomically(path, lambda file: file.writelines([text]))
     notes = [*actions.notes]
     if len(schedule.barriers):
@@ -62,15 +55,6 @@ def write_schedule(
 
 
 def _build(
-    schedule: Schedule, problem: Problem, chunk_bytes: int | None
-) -> tuple[ChunkLayout, Quantised, Actions, Blocks]:
-    build = partial(_build_with, schedule, problem, sequence_messages(schedule, problem.topology))
-    policy = ChunkPolicy(chunk_bytes, MAX_CHUNKS_PER_RANK, limits.ALIGNMENT, max_added=MAX_ADDED)
-    quantised, (layout, actions, blocks) = fit_chunks(schedule, problem, policy, build)
-    return layout, quantised, actions, blocks
-
-
-def _build_with(
     schedule: Schedule, problem: Problem, sequence: Sequence, quantised: Quantised
 ) -> tuple[ChunkLayout, Actions, Blocks]:
     layout = lay_out(problem, quantised, equal_buffers=False)
@@ -103,7 +87,7 @@ def _check_bytes(layout: ChunkLayout, actions: Actions, chunk_bytes: int) -> Non
         )
 
 
-def _render(layout: ChunkLayout, quantised: Quantised, actions: Actions, blocks: Blocks, name: str) -> str:
+def _render(layout: ChunkLayout, quantised: Quantised, actions: Actions, blocks: Blocks) -> str:
     gpus = []
     for rank in range(len(layout.input_chunks)):
         gpus.append(
@@ -127,7 +111,7 @@ def _render(layout: ChunkLayout, quantised: Quantised, actions: Actions, blocks:
             }
         )
     plan = {
-        "name": name,
+        "name": "interlock",
         "collective": limits.NAME_BY_COLLECTIVE[layout.collective],
         "protocol": "Simple",
         "inplace": False,
