@@ -19,7 +19,7 @@ from interlock.errors import InvalidInput
 from interlock.files import FilePath, check_target, show_page
 from interlock.html_text import table_html
 from interlock.interrupts import interruptions
-from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve, solve_supported
+from interlock.planning import SIMULATE, Plan, check_effort, fastest_simulated, solve
 from interlock.planning import plan as plan_step
 from interlock.problem import Problem, Step, Task, collective_problem, demand_problem
 from interlock.schedule import CompactSchedule
@@ -369,8 +369,10 @@ def compare_problem(
     for name in names:
         tell(f"planning {name}")
         with interruptions() as seen:
-            plan = fastest_simulated if effort == "simulate" and name in SIMULATE else solve_supported
-            made = plan(problem, name, seed=seed)
+            if effort == "simulate" and name in SIMULATE:
+                made = fastest_simulated(problem, name, seed=seed)
+            else:
+                made = solve(problem, name, seed=seed, is_supported=True)
             _ = made.plan_s  # timed now, while nothing else runs
             unproven.append(made)
         if seen:  # a search answers Ctrl-C with the best it has; a comparison ends
@@ -411,7 +413,7 @@ def _choice_of_auto(
     if own is not None:
         return choice_in(own)
     if problem.demand is not None and problem.cluster is not None:
-        return choice_in(solve_supported(problem, "auto", seed=seed))
+        return choice_in(solve(problem, "auto", seed=seed, is_supported=True))
     plans = {plan.algorithm: plan for _, plan in compared}
     seconds = {id(plan.compact): row.makespan_s for row, plan in compared}
 

@@ -64,7 +64,6 @@ __all__ = [
     "plan",
     "planner",
     "solve",
-    "solve_supported",
     "synthesize",
 ]
 
@@ -535,9 +534,13 @@ def solve(
     seed: int = 0,
     report: Callable[[float], None] | None = None,
     align: int = 1,
+    is_supported: bool = False,
     **parameters: object,
 ) -> Plan:
-    """Plan any problem with a named algorithm; `previous` and `align` as for `plan`, `report` as for `synthesize`."""
+    """Plan any problem with a named algorithm; `previous` and `align` as for `plan`, `report` as for `synthesize`.
+
+    `is_supported`: the caller knows that the algorithm supports the problem, which takes long to find out of a graph.
+    """
     chosen = registry.get(algorithm)
     check_seed(seed)
     if check_align(align) > 1 and "scratch_bytes" in parameters:
@@ -545,24 +548,9 @@ def solve(
     if previous is not None and not isinstance(previous, Plan):
         raise InvalidInput(f"previous={str(previous)[:64]!r} must be a plan, or None")
     chosen.check_parameters(parameters)
-    reason = chosen.supports(problem)
+    reason = None if is_supported else chosen.supports(problem)
     if reason is not None:
         raise InvalidInput(f"algorithm {algorithm!r} does not support {problem.name}: {reason}")
-    return solve_supported(problem, algorithm, previous=previous, seed=seed, report=report, align=align, **parameters)
-
-
-def solve_supported(
-    problem: Problem,
-    algorithm: str,
-    *,
-    previous: Plan | None = None,
-    seed: int = 0,
-    report: Callable[[float], None] | None = None,
-    align: int = 1,
-    **parameters: object,
-) -> Plan:
-    """`solve` for a caller that has checked the rest and knows that the algorithm supports the problem."""
-    chosen = registry.get(algorithm)
     start = time.perf_counter()
     if previous is not None and not parameters and problem.demand and problem.cluster and chosen.prepare:
         compact = chosen.prepare(problem.cluster)(problem.demand, previous.compact)
@@ -701,11 +689,10 @@ def synthesize(
         problem = demand_problem(topology, collective)
         if chunks is not None and not cuts:
             raise InvalidInput(f"chunks={chunks!r}: algorithm {algorithm!r} does not cut an All-to-Allv into chunks")
-        parameters = parameters if chunks is None else {"parts": check_chunks(chunks), **parameters}
-        return solve(problem, algorithm, previous=None, seed=seed, report=report, align=align, **parameters)
-    cluster = topology if isinstance(topology, Cluster) else None
-    graph = topology.topology if isinstance(topology, Cluster) else topology
-    problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
-    if chunks is not None and cuts:
-        parameters = {"parts": 1, **parameters}
-    return solve(problem, algorithm, previous=None, seed=seed, report=report, align=align, **parameters)
+        parts = {} if chunks is None else {"parts": check_chunks(chunks)}
+    else:
+        cluster = topology if isinstance(topology, Cluster) else None
+        graph = topology.topology if isinstance(topology, Cluster) else topology
+        problem = collective_problem(graph, collective, 1 if chunks is None else chunks, cluster)
+        parts = {"parts": 1} if chunks is not None and cuts else {}
+    return solve(problem, algorithm, seed=seed, report=report, align=align, **(parts | parameters))  # type: ignore[arg-type]

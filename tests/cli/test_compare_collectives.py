@@ -142,7 +142,6 @@ def test_nothing_is_planned_twice_to_say_it(monkeypatch: pytest.MonkeyPatch) -> 
         return solve_and_note
 
     monkeypatch.setattr(comparison, "solve", watched(planning.solve))
-    monkeypatch.setattr(comparison, "solve_supported", watched(planning.solve_supported))
     graph = il.topology.ring(4, bandwidth="50 GB/s")
     made = il.compare(graph, il.all_gather("1 MiB"))
     assert made.auto is not None and len(set(planned)) == len(planned) == len(made.results)

@@ -1,4 +1,4 @@
-"""All algorithms by name. A new one is a file in this folder and a line in `_MODULES`."""
+"""All algorithms by name. A new one is a file in this folder and its name in `_NAMES`."""
 
 from __future__ import annotations
 
@@ -17,33 +17,12 @@ from interlock.traffic import Demand
 
 __all__ = ["Algorithm", "Build", "DemandPlanner", "get", "names", "supported"]
 
-_MODULES = {
-    "direct": "direct",
-    "pxn": "pxn",
-    "spreadout": "spreadout",
-    "no-stage": "no_stage",
-    "forward": "forward",
-    "padded": "padded",
-    "fast": "fast",
-    "adaptive": "adaptive",
-    "ecmp": "ecmp",
-    "spray": "spray",
-    "rails": "rails",
-    "rails-split": "rails_split",
-    "ring": "ring",
-    "halving-doubling": "halving_doubling",
-    "double-tree": "double_tree",
-    "two-tree": "two_tree",
-    "hierarchical": "hierarchical",
-    "nvls": "nvls",
-    "nvls-tree": "nvls_tree",
-    "multitree": "multitree",
-    "auto": "auto",
-    "tacos": "tacos",
-    "guided": "guided",
-    "tiers": "tiers",
-    "weighted-direct": "weighted_direct",
-}
+_NAMES = (  # each is a module of this folder, hyphens written as underscores
+    *("direct", "pxn", "spreadout", "no-stage", "forward", "padded", "fast", "adaptive"),
+    *("ecmp", "spray", "rails", "rails-split"),
+    *("ring", "halving-doubling", "double-tree", "two-tree", "hierarchical", "nvls", "nvls-tree", "multitree"),
+    *("auto", "tacos", "guided", "tiers", "weighted-direct"),
+)
 
 
 class Build(Protocol):
@@ -127,14 +106,14 @@ class Algorithm:
 
 def names() -> list[str]:
     """Every registered name, in the order tables show them."""
-    return list(_MODULES)
+    return list(_NAMES)
 
 
 def get(name: str) -> Algorithm:
     """The algorithm of that name."""
-    if not isinstance(name, str) or name not in _MODULES:
-        raise InvalidInput(f"unknown algorithm {name!r}; {nearest(name, _MODULES)}")
-    module = importlib.import_module(f"interlock.algorithms.{_MODULES[name]}")
+    if not isinstance(name, str) or name not in _NAMES:
+        raise InvalidInput(f"unknown algorithm {name!r}; {nearest(name, _NAMES)}")
+    module = importlib.import_module(f"interlock.algorithms.{name.replace('-', '_')}")
     algorithm = module.ALGORITHM
     assert isinstance(algorithm, Algorithm)
     return algorithm
