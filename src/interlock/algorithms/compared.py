@@ -61,13 +61,13 @@ class Compared:
     def reason(self) -> str:
         """Who won, and by how much."""
         own = self.compact.reason
-        words = f"{self.name} ({own})" if own else self.name
+        winner = f"{self.name} ({own})" if own else self.name
         if not self.seconds:
-            return f"{words}: {FIRST}"
+            return f"{winner}: {FIRST}"
         mine = self.seconds[self.name]
         others = sorted((seconds, name) for name, seconds in self.seconds.items() if name != self.name)
         beside = ", ".join(f"{name} {seconds / mine:.2f}x" for seconds, name in others)
-        return f"{words}: {mine * 1e6:.1f} us" + (f"; beside it {beside}" if beside else ", no other was timed")
+        return f"{winner}: {mine * 1e6:.1f} us" + (f"; beside it {beside}" if beside else ", no other was timed")
 
 
 def candidates(problem: Problem) -> Iterator[str]:

@@ -52,10 +52,10 @@ def _plan(cluster: Cluster, out_gpu: NDArray[np.int32], in_gpu: NDArray[np.int32
     # Where the NICs of a server share a link, none may claim it: a barrier keeps stages apart there.
     shares_links = cluster.scale_out == "flat" and cluster.oversubscription > 1.0
     columns = _core.fast_rows(demand.bytes_matrix, cluster.servers, out_gpu, in_gpu, not shares_links)
-    wires = columns[2] == SCALE_OUT
+    on_wire = columns[2] == SCALE_OUT
     if shares_links:
-        return from_native(columns, exclusive=np.zeros_like(wires), barriers=np.unique(columns[3][wires]))
-    return from_native(columns, exclusive=wires, barriers=np.array([FIRST_STAGE] if wires.any() else [], np.int32))
+        return from_native(columns, exclusive=np.zeros_like(on_wire), barriers=np.unique(columns[3][on_wire]))
+    return from_native(columns, exclusive=on_wire, barriers=np.array([FIRST_STAGE] if on_wire.any() else [], np.int32))
 
 
 def _carriers(cluster: Cluster) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

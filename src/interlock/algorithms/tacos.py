@@ -65,8 +65,8 @@ def tacos(
         return best(links.reversed()).backwards().then(best(links))
 
     answers = [answered(count, tries) for count, tries in tries_by_parts(goal, parts, starts, STARTED_TRANSFERS)]
-    answer = min(answers, key=lambda made: made.makespan_s)
-    made = answer.compact(staged=problem.topology.stage_overhead_s == 0.0, reason="")
+    fastest = min(answers, key=lambda made: made.makespan_s)
+    made = fastest.compact(staged=problem.topology.stage_overhead_s == 0.0, reason="")
     assert isinstance(made, TransferSchedule)
     return replace(made, exclusive=bool((links.path.counts == 1).all()))
 

@@ -162,8 +162,8 @@ def _ends_and_paths(
     ends[fans] = wanted.sum(axis=1)
     far = np.repeat(head.far, ends)
     far[np.repeat(head.is_fan, ends)] = peers[wanted]
-    both = Ragged.from_counts(ends, far.astype(np.int32)), Ragged.single(head.near.astype(np.int32))
-    src, dst = Ragged.either(inward, *both), Ragged.either(~inward, *both)
+    ends_and_hubs = Ragged.from_counts(ends, far.astype(np.int32)), Ragged.single(head.near.astype(np.int32))
+    src, dst = Ragged.either(inward, *ends_and_hubs), Ragged.either(~inward, *ends_and_hubs)
     single = np.flatnonzero(~head.is_fan)
     routes = problem.topology.routes(sender[single].astype(np.int32), receiver[single].astype(np.int32))
     lengths = np.full(count, 2)

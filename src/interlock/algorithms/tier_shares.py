@@ -130,8 +130,8 @@ def _settled(
         room = np.where(is_left_out, np.inf, np.maximum(rate - taken, 0.0))
         share = room.min(axis=0)
         if has_owners:
-            together = np.where(is_left_out, 0.0, room).sum(axis=0)
-            share = np.minimum(share, together / np.maximum(1, kept + count - 2))
+            rooms = np.where(is_left_out, 0.0, room).sum(axis=0)
+            share = np.minimum(share, rooms / np.maximum(1, kept + count - 2))
         if not is_left_out.any():
             break
         taken = (taken + np.einsum("tr,trg->tg", np.where(is_left_out, share, 0.0), stand_ins)) / 2

@@ -349,11 +349,11 @@ class _Asked:
 
         nic, scale_up, port_queue = rates
         overrides: dict[int, float] = {}
-        for words in self.nic_of or []:
-            before, _, rate = words.partition("=")
+        for override in self.nic_of or []:
+            before, _, rate = override.partition("=")
             rank = whole_or_none(before)
             if rank is None or not rate:
-                raise InvalidInput(f"--nic-of {words!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
+                raise InvalidInput(f"--nic-of {override!r} must have the form RANK=RATE, like 3=25Mbit or 3=0")
             overrides[rank] = 0.0 if rate.strip() == "0" else parse_bandwidth(rate, "--nic-of")
         return LabSpec(
             4 if self.servers is None else self.servers,

@@ -38,16 +38,14 @@ def fabric_rows() -> list[dict[str, object]]:
 
     made: list[dict[str, object]] = []
     for name, fabric in FABRICS.items():
-        words = (
-            "any number of senders per receiver" if fabric.fan_in is None else f"loses beyond {fabric.fan_in} sender"
-        )
+        what = "any number of senders per receiver" if fabric.fan_in is None else f"loses beyond {fabric.fan_in} sender"
         if fabric.collapse_fan_in is not None:
-            words += f", collapses beyond {fabric.collapse_fan_in}"
+            what += f", collapses beyond {fabric.collapse_fan_in}"
         if fabric.efficiency < 1:
-            words += f"; {100 * fabric.efficiency:.0f} % of the rate arrives"
+            what += f"; {100 * fabric.efficiency:.0f} % of the rate arrives"
         if fabric.ecmp_radix is not None:
-            words += f"; a fat tree of leaves of {fabric.ecmp_radix}, pairs hashed to uplinks"
-        made.append({"name": name, "what": words})
+            what += f"; a fat tree of leaves of {fabric.ecmp_radix}, pairs hashed to uplinks"
+        made.append({"name": name, "what": what})
     return made
 
 

@@ -83,8 +83,8 @@ def complete_field(incomplete: str) -> list[str]:
     from interlock.topology.fabric import FABRICS
     from interlock.topology.presets import CLUSTER_KEYS
 
-    words = [f"{key}=" for key in sorted(CLUSTER_KEYS.keys() - {"faults"})] + [f"fabric={name}" for name in FABRICS]
-    return [word for word in words if word.startswith(incomplete)]
+    known = [f"{key}=" for key in sorted(CLUSTER_KEYS.keys() - {"faults"})] + [f"fabric={name}" for name in FABRICS]
+    return [word for word in known if word.startswith(incomplete)]
 
 
 ClusterOption = Annotated[

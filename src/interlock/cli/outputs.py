@@ -41,12 +41,12 @@ def say_written(*files: Path) -> None:
     for file in files:
         parts = [part for part in file.rglob("*") if part.is_file()] if file.is_dir() else [file]
         size = format_bytes(sum(part.stat().st_size for part in parts))
-        words = (
+        written = (
             f"{file}{os.sep} ({len(parts)} file{'s' * (len(parts) != 1)}, {size})"
             if file.is_dir()
             else f"{file} ({size})"
         )
-        print(f"wrote {words}", file=sys.stderr)
+        print(f"wrote {written}", file=sys.stderr)
 
 
 def _check(option: str, file: Path, *, is_folder: bool) -> None:

@@ -109,8 +109,8 @@ def _print(summary: TopologySummary) -> None:
     notes = [f"ranks: {apart}; the weakest has {least}"]
     for name, cut in (("narrowest cut", summary.narrowest), ("tightest cut found for an All-to-All", summary.tightest)):
         if cut is not None:
-            words = f"{cut.ranks_inside} | {cut.ranks_outside} ranks, {len(cut.links)} links"
-            notes.append(f"{name}: {words}, {format_bandwidth(cut.capacity_bytes_per_s)}")
+            sides = f"{cut.ranks_inside} | {cut.ranks_outside} ranks, {len(cut.links)} links"
+            notes.append(f"{name}: {sides}, {format_bandwidth(cut.capacity_bytes_per_s)}")
     print_table(
         title,
         ["links", "count", "bandwidth", "latency", "message overhead"],

@@ -42,10 +42,10 @@ def rank_cuts(network: Network, items: Items) -> Iterator[tuple[float, str]]:
     if network.shares_channels:
         leave = must_leave(items.size_bytes, items.contributors, items.destinations, ranks)
         enter = must_leave(items.size_bytes, items.destinations, items.contributors, ranks)
-        both = _capacity_of_pairs(
+        rate_both_ways = _capacity_of_pairs(
             network, np.concatenate([network.src, network.dst]), np.tile(np.arange(network.num_links), 2)
         )
-        seconds = cut_seconds(leave + enter, both[:ranks])
+        seconds = cut_seconds(leave + enter, rate_both_ways[:ranks])
         worst = int(seconds.argmax())
         yield float(seconds[worst]), f"links of rank {worst}, both ways"
 

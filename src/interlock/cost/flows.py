@@ -100,9 +100,9 @@ class _RootedSearch:
             room = np.minimum(rate * (known_s / total), 1.0) * SCALE
             _, side = find(np.concatenate([room.astype(np.int64), self.supply]))
             inside = side[:-1] == 1
-            across = float(rate[inside[self.network.src] & ~inside[self.network.dst]].sum())
+            crossing_rate = float(rate[inside[self.network.src] & ~inside[self.network.dst]].sum())
             needed = float(self.root_bytes[inside[: len(self.root_bytes)]].sum())
-            seconds = needed / across if across > 0 else (np.inf if needed > 0 else 0.0)
+            seconds = needed / crossing_rate if crossing_rate > 0 else (np.inf if needed > 0 else 0.0)
             if seconds <= known_s * (1 + 1e-9):
                 break
             known_s, best = seconds, (seconds, inside)
@@ -126,8 +126,8 @@ def _separating_cuts(
             cuts.extend(_core.narrowest_cut_between(network.num_nodes, src, dst, room, first, end) for end in others)
         for _, side in cuts:
             inside = side == 1
-            across = float(rate[inside[src] & ~inside[dst]].sum())
-            seconds = total_bytes / across if across > 0 else np.inf
+            crossing_rate = float(rate[inside[src] & ~inside[dst]].sum())
+            seconds = total_bytes / crossing_rate if crossing_rate > 0 else np.inf
             if seconds > known_s:
                 known_s = seconds
                 yield seconds, f"cut {verb} {_name_of_ranks(~inside[: network.num_ranks])}"

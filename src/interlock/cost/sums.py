@@ -49,10 +49,10 @@ def _best_partitions(network: Network, total_bytes: float, known_s: float) -> It
     rate = network.bandwidth_bytes_per_s
     for _ in range(MAX_SPLITS):
         parts = _cheapest(network, 2 * total_bytes / known_s if known_s > 0 else float(rate.sum()))
-        across, num_parts = _across(network, parts)
+        crossing_rate, num_parts = _between_parts(network, parts)
         if num_parts < 2:
             return
-        seconds = 2 * (num_parts - 1) * total_bytes / across if across > 0 else np.inf
+        seconds = 2 * (num_parts - 1) * total_bytes / crossing_rate if crossing_rate > 0 else np.inf
         if seconds <= known_s * (1 + 1e-9):
             return
         known_s = seconds
@@ -67,13 +67,13 @@ def _between(network: Network, coarse: Parts, fine: Parts) -> list[Parts]:
         if not pending:
             break
         coarse, fine = pending.pop()
-        (low, fewer), (high, more) = _across(network, coarse), _across(network, fine)
+        (low, fewer), (high, more) = _between_parts(network, coarse), _between_parts(network, fine)
         if more - fewer < 2:
             continue
         price = (high - low) / (more - fewer)
         parts = _cheapest(network, price)
-        across, number = _across(network, parts)
-        if fewer < number < more and across - price * number < (low - price * fewer) * (1 - ROUNDING):
+        crossing_rate, number = _between_parts(network, parts)
+        if fewer < number < more and crossing_rate - price * number < (low - price * fewer) * (1 - ROUNDING):
             found.append(parts)
             pending += [(parts, fine), (coarse, parts)]
     return sorted(found, key=lambda parts: int(parts.max()))
@@ -86,7 +86,7 @@ def _cheapest(network: Network, price: float) -> Parts:
     return np.asarray(_core.cheapest_partition(network.num_nodes, network.src, network.dst, room, int(price * unit)))
 
 
-def _across(network: Network, parts: Parts) -> tuple[float, int]:
+def _between_parts(network: Network, parts: Parts) -> tuple[float, int]:
     """Rate of the links between parts, and how many parts there are."""
     crosses = parts[network.src] != parts[network.dst]
     return float(network.bandwidth_bytes_per_s[crosses].sum()), int(parts.max()) + 1

@@ -29,8 +29,8 @@ def find_mover(session: Session) -> DeviceMover | None:
         return None
     if list(placement.rank_of) != list(range(placement.num_places)):
         return None
-    words = gather_bytes(runner.group, (missing() or "").encode())
-    return None if any(words) else DeviceMover(session)
+    refusals = gather_bytes(runner.group, (missing() or "").encode())
+    return None if any(refusals) else DeviceMover(session)
 
 
 class DeviceMover:

@@ -41,9 +41,9 @@ def missing() -> str | None:
 
 def require_device() -> None:
     """Raise unless plans can run on a GPU here."""
-    words = missing()
-    if words is not None:
-        raise Missing(words)
+    why = missing()
+    if why is not None:
+        raise Missing(why)
 
 
 def cache_folder() -> Path:

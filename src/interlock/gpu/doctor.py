@@ -16,9 +16,9 @@ __all__ = ["findings", "nccl_version"]
 
 def findings() -> list[tuple[str, bool, str]]:
     """(what, whether it works, detail) of device, software and a plan that is run on it."""
-    words = missing()
-    if words is not None:
-        return [("GPU", False, words)]
+    why = missing()
+    if why is not None:
+        return [("GPU", False, why)]
     import torch
 
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -52,8 +52,8 @@ def _nccl() -> tuple[bool, str]:
     number = nccl_version()
     if number is None:
         return False, "torch was built without it"
-    words = ".".join(str(part) for part in number)
-    return True, words + ("" if number >= (2, 30) else "; several ranks on one GPU need 2.30 or later")
+    number_text = ".".join(str(part) for part in number)
+    return True, number_text + ("" if number >= (2, 30) else "; several ranks on one GPU need 2.30 or later")
 
 
 def nccl_version() -> tuple[int, ...] | None:
@@ -87,8 +87,8 @@ def _ipc() -> tuple[bool, str]:
 
 def _mps() -> tuple[bool, str]:
     folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or Path(tempfile.gettempdir()) / "nvidia-mps"
-    runs = (Path(folder) / "control").exists()
-    return runs, "running" if runs else "not running; only needed for several processes on one GPU at full speed"
+    is_up = (Path(folder) / "control").exists()
+    return is_up, "running" if is_up else "not running; only needed for several processes on one GPU at full speed"
 
 
 def _self_test() -> tuple[bool, str]:
@@ -109,5 +109,5 @@ def _self_test() -> tuple[bool, str]:
     took_us = 1e6 * (time.perf_counter() - start_s)
     right = sum(int(tensor.to(torch.int64).sum()) for tensor in outputs)
     given = sum(int(tensor.to(torch.int64).sum()) for tensor in inputs)
-    words = f"8 virtual ranks, {sum(executor.input_bytes) / 1e6:.0f} MB in {took_us:.0f} us"
-    return right == given, words if right == given else f"{words}, and bytes are WRONG"
+    measured = f"8 virtual ranks, {sum(executor.input_bytes) / 1e6:.0f} MB in {took_us:.0f} us"
+    return right == given, measured if right == given else f"{measured}, and bytes are WRONG"

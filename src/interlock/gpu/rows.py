@@ -335,9 +335,9 @@ def _one_by_one(columns: Columns, unpack_receive: Ints, place: NDArray[np.float6
     start, size = ints(columns["unpack_to"]), ints(columns["unpack_bytes"])
     start = start + (ints(columns["unpack_buffer"]) << 48)  # buffers do not overlap
     order = np.argsort(start, kind="stable")
-    reach = np.maximum.accumulate((start + size)[order])
+    end_so_far = np.maximum.accumulate((start + size)[order])
     is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = start[order][1:] >= reach[:-1]
+    is_new[1:] = start[order][1:] >= end_so_far[:-1]
     cluster = np.empty(len(order), np.int64)  # unpacks that overlap, if only by way of others
     cluster[order] = np.cumsum(is_new)
     order = np.lexsort((unpack_receive, place[unpack_receive], cluster))

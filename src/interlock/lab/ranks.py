@@ -271,8 +271,8 @@ def _rank_main(
         try:
             pipe.send((function(context, *arguments), None))
         except Exception as error:
-            words = str(error) if isinstance(error, InterlockError) else traceback.format_exc()
-            pipe.send((None, words))
+            reason = str(error) if isinstance(error, InterlockError) else traceback.format_exc()
+            pipe.send((None, reason))
 
 
 def _join(

@@ -186,8 +186,8 @@ class _Build:
     def tile_s(self) -> Seconds:
         """Time of the two GEMMs of each tile on all SMs that compute, [2, num_tiles]; partial tiles cost whole rows."""
         # A library's kernel has the tokens of one wave, and reads weights again for the next.
-        together = self.tiles.wave_tokens if self.how.foreign else self.tiles.slot_tokens
-        rows, of_slot = (self.whole_rows(tokens) for tokens in (self.tiles.tokens, together))
+        read_together = self.tiles.wave_tokens if self.how.foreign else self.tiles.slot_tokens
+        rows, of_slot = (self.whole_rows(tokens) for tokens in (self.tiles.tokens, read_together))
         passes = 2 if self.backward else 1
         slowdown = passes * self.machine.tile_slowdown(self.layer)
         if self.how.overlaps:
@@ -308,9 +308,9 @@ class _Build:
         first = self.tasks.add("combine up", c.copy_gpu, copies_s, priority, deps, self.machine.one_way_s)
         copies = first + np.arange(len(c.copy_chunk))
         if self.how.reduces:
-            together = Ragged.from_pairs(c.copy_chunk, copies, len(c.size))
+            copies_of_chunk = Ragged.from_pairs(c.copy_chunk, copies, len(c.size))
             sums_s = self.machine.wire_s(self.layer, self.layer.combine_bytes, c.leaving)
-            self.tasks.add("combine down", c.num_gpus + c.gpu, sums_s, c.place * c.num_gpus, together)
+            self.tasks.add("combine down", c.num_gpus + c.gpu, sums_s, c.place * c.num_gpus, copies_of_chunk)
         else:
             down = c.num_gpus + c.gpu[c.copy_chunk]
             after = Ragged.single(copies.astype(np.int32))

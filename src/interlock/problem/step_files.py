@@ -35,8 +35,8 @@ def step_presets() -> dict[str, str]:
     """Names of the steps that come with the package, each with the first sentence of its file."""
     told = {}
     for file in sorted(PRESETS.glob("*.toml")):
-        words = " ".join(line.lstrip("# ") for line in file.read_text().splitlines() if line.startswith("#"))
-        told[file.stem] = words.split(":")[0].split(". ")[0]
+        comment = " ".join(line.lstrip("# ") for line in file.read_text().splitlines() if line.startswith("#"))
+        told[file.stem] = comment.split(":")[0].split(". ")[0]
     return told
 
 
@@ -86,10 +86,10 @@ def _entries(cluster: Cluster, table: object) -> int:
     named = len(ranks) if isinstance(ranks, list) else everyone
     if "compute" in table:
         return named
-    together = {"servers": cluster.gpus_per_server, "rails": cluster.servers}.get(str(table.get("groups")), everyone)
+    group_size = {"servers": cluster.gpus_per_server, "rails": cluster.servers}.get(str(table.get("groups")), everyone)
     if kind == "all-to-all" or kind not in list(CollectiveKind):  # a matrix of all ranks for each group
-        return everyone // together * everyone**2
-    return min(named**2, everyone * together)
+        return everyone // group_size * everyone**2
+    return min(named**2, everyone * group_size)
 
 
 def _add(step: Step, table: object) -> None:

@@ -84,8 +84,8 @@ class _Axis:
 
 def figure(caption: str, body: str, name: str = "", *, is_above: bool = False) -> str:
     """A drawing and what it shows."""
-    where, words = f' id="{name}"' if name else "", f"<figcaption>{html.escape(caption)}</figcaption>"
-    return f"<figure{where}>{words + body if is_above else body + words}</figure>"
+    where, caption_html = f' id="{name}"' if name else "", f"<figcaption>{html.escape(caption)}</figcaption>"
+    return f"<figure{where}>{caption_html + body if is_above else body + caption_html}</figure>"
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:

@@ -103,13 +103,13 @@ def _save_trace(result: Result, path: Path) -> None:
 def _results(page: Page, comparison: Comparison) -> None:
     bound_s = comparison.results[0].lower_bound_s
     best = next((row for row in comparison.results if row.valid), None)
-    words = "No plan here is valid. "
+    told = "No plan here is valid. "
     if best is not None:
-        words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible"
-        words += ". " if len(comparison.results) == 1 else ", and is the fastest. "
-    words += f"No schedule can take less than {format_seconds(bound_s)}: {comparison.binds}."
+        told = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible"
+        told += ". " if len(comparison.results) == 1 else ", and is the fastest. "
+    told += f"No schedule can take less than {format_seconds(bound_s)}: {comparison.binds}."
     chosen = "" if comparison.auto is None else f"{comparison.auto} "
-    body = f'<p class="note">{html.escape(chosen + words)} {html.escape(_gain(comparison))}</p>'
+    body = f'<p class="note">{html.escape(chosen + told)} {html.escape(_gain(comparison))}</p>'
     body += table(comparison.header(), comparison.cells(), [row.algorithm for row in comparison.results])
     body += f'<p class="small">{html.escape(" ".join([BANDWIDTHS, *comparison.remarks()]))}</p>'
     if comparison.refused:
@@ -159,8 +159,8 @@ def sizes_page(comparison: SizeComparison, command: str) -> str:
         lines.append(Line(name, [x for x, _ in points], [y for _, y in points], *style))
     lines.sort(key=lambda line: line.name == "bound")
     chart = line_chart(lines, "size", "bus bandwidth over size", are_sizes=True, are_rates=True)
-    words = "Bus bandwidth by size, simulated. No schedule can be above the bound."
-    body = figure(words, line_legend(lines) + chart, "busbw")
+    caption = "Bus bandwidth by size, simulated. No schedule can be above the bound."
+    body = figure(caption, line_legend(lines) + chart, "busbw")
     page.section("Bus bandwidth (simulated)", body)
     fastest = ", ".join(dict.fromkeys(each.best().algorithm for each in comparison.comparisons))
     note = f'<p class="note">Fastest from the smallest size to the largest: {html.escape(fastest)}.</p>'

@@ -32,14 +32,14 @@ def draw(problem: Problem) -> str:
         shown = min(cluster.servers, MAX_SERVERS)
         servers = [_server(routes, cluster.num_ranks, cluster.gpus_per_server, server) for server in range(shown)]
         more = f" {cluster.servers - shown} more servers are not drawn." if cluster.servers > shown else ""
-        words = "Above each GPU its scale-up port, below it its NIC: out on the left, in on the right."
+        caption = "Above each GPU its scale-up port, below it its NIC: out on the left, in on the right."
         body = f'<div class="servers scroll" tabindex="0">{"".join(servers)}</div>'
     elif problem.topology.num_links <= MAX_GRAPH_LINKS:
-        words, more = "Lines are links; of the two directions, the busier one counts.", ""
+        caption, more = "Lines are links; of the two directions, the busier one counts.", ""
         body = scroll(_graph(problem.topology))
     else:
         return ""
-    return f"<figure>{body}<figcaption>{SCALE}. {words}{more}</figcaption></figure>"
+    return f"<figure>{body}<figcaption>{SCALE}. {caption}{more}</figcaption></figure>"
 
 
 def _server(routes: TwoTierRoutes, ranks: int, width: int, server: int) -> str:

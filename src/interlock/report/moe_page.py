@@ -44,10 +44,10 @@ def layer_page(
     """HTML of schemes on one layer; numbers are those of `--json`."""
     page = Page(f"Interlock: {title}", honesty, command, facts)
     best = min((row for row, _ in layers), key=lambda row: row.makespan_s)
-    words = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible "
-    words += f"with its choice of replicas. Times are {honesty}."
+    summary = f"{best.algorithm} takes {format_seconds(best.makespan_s)}, {1 + best.gap:.3f} times the least possible "
+    summary += f"with its choice of replicas. Times are {honesty}."
     names = [row.algorithm for row, _ in layers]
-    body = f'<p class="note">{html.escape(words)}</p>' + table(*cells, names)
+    body = f'<p class="note">{html.escape(summary)}</p>' + table(*cells, names)
     body += _times([row for row, _ in layers])
     page.section("Results (simulated)", body)
     layer, traffic = problem
@@ -85,14 +85,14 @@ def _choice(row: LayerRow, time: LayerTime, tracks: Sequence[str]) -> dict[str, 
     busy = np.minimum(busy, 1.0)
     gpus = len(time.up_busy_s)
     most = [100 * busy[k * gpus : (k + 1) * gpus].max() for k in range(3)]
-    words = (
+    explanation = (
         f"{row.algorithm} takes {format_seconds(time.makespan_s)}. The busiest uplink works {most[0]:.0f} % of it, "
         f"the busiest downlink {most[1]:.0f} %, the busiest SMs {most[2]:.0f} %; what is left is waiting."
     )
     order = np.argsort(-busy, kind="stable")[:8].tolist()
     busiest = table(["busiest", "busy"], [[tracks[k], f"{100 * busy[k]:.1f} %"] for k in order])
     return {
-        "explanation": words,
+        "explanation": explanation,
         "load": loads(busy),
         "busiest": busiest,
         "stages": _parts(time),
@@ -127,9 +127,9 @@ def _parts(time: LayerTime) -> str:
 def _draw(gpus: int) -> str:
     """GPUs around their switch; `data-links` are the rows that `loads` gives."""
     svg = ports_svg("switch", {gpu: ((gpu, gpus + gpu), (2 * gpus + gpu,)) for gpu in range(gpus)})
-    words = "Above each GPU its uplink (left) and downlink (right), below it its SMs."
+    caption = "Above each GPU its uplink (left) and downlink (right), below it its SMs."
     body = f'<div class="servers scroll" tabindex="0">{svg}</div>'
-    return f"<figure>{body}<figcaption>{SCALE}. {words}</figcaption></figure>"
+    return f"<figure>{body}<figcaption>{SCALE}. {caption}</figcaption></figure>"
 
 
 def moe_page(
@@ -162,7 +162,7 @@ def moe_page(
     body = f'<p class="note">Times are {html.escape(honesty)}.</p>' + table(header, rows)
     page.section(f"Results ({honesty})", body + charts.figure("Time by part.", chart, "times"))
     if picture:
-        words = "What computes and what communicates when, in one layer with experts."
+        caption = "What computes and what communicates when, in one layer with experts."
         drawn = f'<div class="scroll" tabindex="0">{picture}</div>'
-        page.section(f"One layer ({honesty})", charts.figure(words, drawn, "layer"))
+        page.section(f"One layer ({honesty})", charts.figure(caption, drawn, "layer"))
     return render(page)

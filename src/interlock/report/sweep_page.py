@@ -70,10 +70,10 @@ def sweep_page(rows: Sequence[dict[str, object]], title: str, command: str) -> s
     note = ""
     if len(shown) < len(summary.places):
         note = f"<p>{len(summary.places) - len(shown)} more are in table.json.</p>"
-    words = "<p>Time over the bound, which is 1, by bytes per GPU; both axes are logarithmic.</p>"
+    axes = "<p>Time over the bound, which is 1, by bytes per GPU; both axes are logarithmic.</p>"
     key = line_legend(_lines(summary, shown[0])) if shown else ""
     page.section(
-        "Time over bound by size (simulated)", f'{words}{key}<div class="multiples">{"".join(plots)}</div>{note}'
+        "Time over bound by size (simulated)", f'{axes}{key}<div class="multiples">{"".join(plots)}</div>{note}'
     )
     return render(page)
 
@@ -93,10 +93,10 @@ def _winners(summary: Summary) -> str:
             line.append(f"{name} {summary.over_bound[place, size_bytes, name]:.3f}")
         cells.append(line)
     total = sum(wins.values())
-    words = ", ".join(f"{name} in {count} of {total}" for name, count in wins.most_common()) or "none"
+    tally = ", ".join(f"{name} in {count} of {total}" for name, count in wins.most_common()) or "none"
     header = ["traffic and cluster", "how uneven", *(format_bytes(size) for size in summary.sizes_bytes)]
     note = "Each cell: the fastest algorithm and its time over the bound, geometric mean over the seeds."
-    return f'<p class="note">Fastest: {words}.</p>{table(header, cells)}<p>{note}</p>'
+    return f'<p class="note">Fastest: {tally}.</p>{table(header, cells)}<p>{note}</p>'
 
 
 def _lines(summary: Summary, place: Place) -> list[Line]:

@@ -181,11 +181,11 @@ def _legend(speeds: list[float], cut: GraphCut | None, top: float) -> list[str]:
     entries = [(COLOURS[k], "", format_bandwidth(rate)) for k, rate in enumerate(speeds)]
     if cut is not None:
         rate = format_bandwidth(cut.capacity_bytes_per_s)
-        words = f"tightest cut: {rate} from {cut.ranks_inside} of {cut.ranks_inside + cut.ranks_outside} ranks"
-        entries.append((CUT_COLOUR, ' stroke-dasharray="7 3"', words))
+        label = f"tightest cut: {rate} from {cut.ranks_inside} of {cut.ranks_inside + cut.ranks_outside} ranks"
+        entries.append((CUT_COLOUR, ' stroke-dasharray="7 3"', label))
     shapes = []
-    for place, (colour, dash, words) in enumerate(entries):
+    for place, (colour, dash, label) in enumerate(entries):
         y = top + 24 * place + 20
         shapes.append(f'<path d="M12 {y:.0f} h40" stroke="{colour}" stroke-width="3"{dash}/>')
-        shapes.append(f'<text x="60" y="{y + 4:.0f}" font-size="12">{words}</text>')
+        shapes.append(f'<text x="60" y="{y + 4:.0f}" font-size="12">{label}</text>')
     return shapes

@@ -114,8 +114,8 @@ class _Tier:
             if took_s == 0.0 or took_s > self._seconds / 4 or size_bytes >= 1 << 30:
                 break
             size_bytes *= 2
-        timed = [self._stream(size_bytes) for _ in range(3)]
-        rate = size_bytes / min(timed) if self._last is not None else 0.0  # what a NIC can do: losses are chance
+        streams_s = [self._stream(size_bytes) for _ in range(3)]
+        rate = size_bytes / min(streams_s) if self._last is not None else 0.0  # what a NIC can do: losses are chance
         return self._gather(rate), _typical(self._gather(latency_s)), _typical(self._gather(overhead_s))
 
     def _ping(self) -> tuple[float, float]:

@@ -256,8 +256,8 @@ class Runner:
             verdict = self._heartbeat.find_guilty(error.waiting_on)
             names = ", ".join(f"rank {rank}" for rank in verdict.ranks) or "a rank that could not be told"
             cause = str(error).strip().splitlines()[0][:300]
-            words = f"{names} {verdict.words}; noticed while {what} ({cause}); make a new group"
-            raise PeerFailed(words, verdict.ranks) from error
+            told = f"{names} {verdict.words}; noticed while {what} ({cause}); make a new group"
+            raise PeerFailed(told, verdict.ranks) from error
         self._heartbeat.done += 1
         return made
 

@@ -314,8 +314,8 @@ class Session(_PlannedGroup[Prepared]):
         found = np.argwhere(self.runner.guard(lambda: share(wrong, timeout_s), "comparing digests"))
         if len(found):
             pairs = [(src, dst) for dst, src in found.tolist()]
-            words = ", ".join(f"rank {dst} from rank {src}" for src, dst in pairs[:4])
-            raise Corrupted(f"bytes changed on the way: {words}{', ...' if len(pairs) > 4 else ''}", pairs)
+            named = ", ".join(f"rank {dst} from rank {src}" for src, dst in pairs[:4])
+            raise Corrupted(f"bytes changed on the way: {named}{', ...' if len(pairs) > 4 else ''}", pairs)
 
     def stand_apart(self) -> None:
         """Let calls run while the program uses the group itself; every rank must call it."""

@@ -157,9 +157,9 @@ class TranslatedSchedule(CompactSchedule):
         base = self.base
         rank, orbit = np.divmod(base.route, np.int32(self.num_orbits))
         route = self.image[:, rank] * np.int32(self.num_orbits) + orbit  # [num_ranks, num_transfers]
-        together = base.message.astype(np.int64) * len(base.routes) + route
-        order = np.argsort(together, axis=None, kind="stable")
-        messages, message = np.unique(together.reshape(-1)[order], return_inverse=True)
+        message_on_route = base.message.astype(np.int64) * len(base.routes) + route
+        order = np.argsort(message_on_route, axis=None, kind="stable")
+        messages, message = np.unique(message_on_route.reshape(-1)[order], return_inverse=True)
         of_base = messages // len(base.routes)
         return TransferSchedule(
             chunks=base.chunks,

@@ -56,8 +56,8 @@ def check_cluster(cluster: Cluster) -> None:
         raise InvalidInput(
             f"servers={cluster.servers} x gpus_per_server={cluster.gpus_per_server} is above {MAX_RANKS} ranks"
         )
-    words = (("scale_up", ScaleUp), ("scale_out", ScaleOut), ("gpu_costs", GpuCosts))
-    for name, kinds in ((name, get_args(known)) for name, known in words):
+    choices = (("scale_up", ScaleUp), ("scale_out", ScaleOut), ("gpu_costs", GpuCosts))
+    for name, kinds in ((name, get_args(known)) for name, known in choices):
         value = getattr(cluster, name)
         if value not in kinds:
             raise InvalidInput(f"{name}={str(value)[:64]!r} is unknown; {nearest(str(value)[:64], kinds)}")

@@ -79,14 +79,14 @@ NicFault(server=1, gpu=2, nic=0, bandwidth_bytes_per_s=25000000000.0))
 
 def describe_faults(faults: Sequence[Fault]) -> str:
     """What is broken; of many faults the first few and how many more."""
-    words = []
+    broken = []
     for fault in faults[:MAX_NAMED]:
         place = f"server {fault.server}, GPU {fault.gpu}"
         if isinstance(fault, MissingGpu):
-            words.append(f"{place} is missing")
+            broken.append(f"{place} is missing")
         elif fault.bandwidth_bytes_per_s == 0:
-            words.append(f"the NIC of {place} is dead")
+            broken.append(f"the NIC of {place} is dead")
         else:
-            words.append(f"the NIC of {place} runs at {format_bandwidth(fault.bandwidth_bytes_per_s)}")
+            broken.append(f"the NIC of {place} runs at {format_bandwidth(fault.bandwidth_bytes_per_s)}")
     more = [f"{len(faults) - MAX_NAMED} more"] if len(faults) > MAX_NAMED else []
-    return "; ".join([*words, *more]) or "nothing"
+    return "; ".join([*broken, *more]) or "nothing"

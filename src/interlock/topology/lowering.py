@@ -94,9 +94,9 @@ class TwoTierRoutes:
 
     def _refuse_impossible(self, src: NDArray[np.int32], dst: NDArray[np.int32], inside: NDArray[np.bool_]) -> None:
         if self.rails_only:
-            across = ~inside & (src % self.ranks_per_server != dst % self.ranks_per_server)
-            if across.any():
-                bad = int(np.flatnonzero(across)[0])
+            leaves_rail = ~inside & (src % self.ranks_per_server != dst % self.ranks_per_server)
+            if leaves_rail.any():
+                bad = int(np.flatnonzero(leaves_rail)[0])
                 raise InvalidInput(f"rank {src[bad]} cannot reach rank {dst[bad]}: rails join equal GPU indices only")
         dead = ~inside & ~(self.nic_alive[src] & self.nic_alive[dst])
         if dead.any():

@@ -99,12 +99,12 @@ def read_integers(path: FilePath) -> NDArray[np.int64]:
 
 def _plain(line: str) -> NDArray[np.int64] | None:
     """The numbers of a line of nothing but digits with blanks or single commas between them; None for any other."""
-    words = line.strip()
-    if (" " in words and "," in words) or ",," in words or words[:1] == ",":
+    numbers = line.strip()
+    if (" " in numbers and "," in numbers) or ",," in numbers or numbers[:1] == ",":
         return None
-    if not words.isascii() or not words.replace(",", "").replace(" ", "").isdigit():
+    if not numbers.isascii() or not numbers.replace(",", "").replace(" ", "").isdigit():
         return None
-    made = np.fromstring(words, np.int64, sep="," if "," in words else " ")
+    made = np.fromstring(numbers, np.int64, sep="," if "," in numbers else " ")
     return made if made.max() <= 2**62 else None  # what is beyond is named by its column, cell by cell
 
 

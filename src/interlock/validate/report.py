@@ -135,7 +135,7 @@ class Report:
 def describe(rule: Rule, message: int, rank: int, item: int, first_byte: int, end_byte: int) -> Violation:
     """A violation from a native row, where -1 stands for none; of a broken tree, the rank is a node."""
     span = f"bytes {first_byte}..{end_byte - 1}" if end_byte > first_byte else f"no bytes at {first_byte}"
-    words = WORDS[rule].format(rank=rank, item=item, bytes=span)
+    text = WORDS[rule].format(rank=rank, item=item, bytes=span)
     has_bytes = first_byte >= 0 and end_byte > first_byte
     return Violation(
         rule=rule,
@@ -144,5 +144,5 @@ def describe(rule: Rule, message: int, rank: int, item: int, first_byte: int, en
         item=item if item >= 0 else None,
         first_byte=first_byte if has_bytes else None,
         last_byte=end_byte - 1 if has_bytes else None,
-        text=f"message {message} {words}" if message >= 0 else words,
+        text=f"message {message} {text}" if message >= 0 else text,
     )

@@ -246,7 +246,7 @@ class _Writer(Blocks):
             for earlier in action.after:
                 if self.placed[earlier] != self.placed[action]:
                     self.awaited_by[earlier].add(self.placed[action])
-        self.last_of_lane: dict[Action, Action] = {}  # by the put that goes on with it in another threadblock
+        self.last_of_stream: dict[Action, Action] = {}  # by the put that goes on with it in another threadblock
         self._chain(placed.goes_on)
 
     def _chain(self, goes_on: dict[Action, Action]) -> None:
@@ -257,14 +257,14 @@ class _Writer(Blocks):
             if used[action.rank] < limits.MAX_SEMAPHORES:
                 used[action.rank] += 1
                 self.awaited_by[earlier].add(self.placed[action])
-                self.last_of_lane[action] = earlier
+                self.last_of_stream[action] = earlier
 
     def act(self, action: Action) -> None:
         """An action, what it waits for, and the signals after it."""
         block = self.placed[action]
         for arrival in sorted(action.needs, key=lambda a: self.placed[a.sender]):
             self.wait(block, arrival)
-        before = [*action.after, *([self.last_of_lane[action]] if action in self.last_of_lane else [])]
+        before = [*action.after, *([self.last_of_stream[action]] if action in self.last_of_stream else [])]
         for earlier in sorted(before, key=lambda a: self.placed[a]):
             self._acquire(block, earlier)
         listeners = [(arrival, listener) for arrival in action.brings for listener in self.waiters[arrival]]
