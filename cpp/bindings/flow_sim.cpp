@@ -85,16 +85,11 @@ void bind_flow_sim(nb::module_& m) {
             problem.tail_s = as_span(tail_s);
             problem.takes_turns = takes_turns;
             problem.give_up_s = give_up_s;
-            FlowTimes times;
-            std::vector<std::int32_t> waiting;
-            std::vector<std::int32_t> waited_for;
-            {
-                const nb::gil_scoped_release nogil;
-                times = simulate_flows(problem);
-                for (const auto& [message, by] : times.stood_back) {
-                    waiting.push_back(message);
-                    waited_for.push_back(by);
-                }
+            FlowTimes times = without_gil([&] { return simulate_flows(problem); });
+            std::vector<std::int32_t> waiting, waited_for;
+            for (const auto& [message, by] : times.stood_back) {
+                waiting.push_back(message);
+                waited_for.push_back(by);
             }
             return std::make_tuple(column(std::move(times.start_s)), column(std::move(waiting)),
                                    column(std::move(waited_for)), column(std::move(times.turn)), times.makespan_s,

@@ -126,9 +126,8 @@ void bind_tree_sweeps(nb::module_& m) {
         [](const GraphColumns& columns, const I32& root, const I64& bytes, const I32& free_roots, const F64& hop_ticks,
            std::int32_t passes, double haste, std::uint64_t seed) {
             auto packing = without_gil([&] {
-                const ArcGraph graph = as_graph(columns);
-                return sweep_trees(graph, {as_span(root), as_span(bytes), {}, {}, as_span(free_roots)},
-                                      {as_span(hop_ticks), passes, haste, seed});
+                return sweep_trees(as_graph(columns), {as_span(root), as_span(bytes), {}, {}, as_span(free_roots)},
+                                   {as_span(hop_ticks), passes, haste, seed});
             });
             return packed(std::move(packing), num_nodes(columns));
         },
@@ -164,10 +163,8 @@ void bind_alike_trees(nb::module_& m) {
     m.def(
         "alike_trees",
         [](const GraphColumns& columns, const I32& roots, std::int64_t bytes, bool descending) {
-            auto into = without_gil([&] {
-                const ArcGraph graph = as_graph(columns);
-                return alike_trees(graph, as_span(roots), bytes, descending);
-            });
+            auto into =
+                without_gil([&] { return alike_trees(as_graph(columns), as_span(roots), bytes, descending); });
             return table(std::move(into), roots.size(), num_nodes(columns));
         },
         "graph"_exact, "roots"_exact, "bytes"_a, "descending"_a,
@@ -175,10 +172,7 @@ void bind_alike_trees(nb::module_& m) {
     m.def(
         "eccentricities",
         [](const GraphColumns& columns, std::int64_t bytes) {
-            return column(without_gil([&] {
-                const ArcGraph graph = as_graph(columns);
-                return eccentricities(graph, bytes);
-            }));
+            return column(without_gil([&] { return eccentricities(as_graph(columns), bytes); }));
         },
         "graph"_exact, "bytes"_a,
         "Ticks that some bytes need from each node to the farthest other one; -1 where one cannot be reached.");
@@ -190,8 +184,7 @@ void bind_path_routing(nb::module_& m) {
         [](const GraphColumns& columns, const I32& src, const I32& dst, const I64& bytes, std::int32_t passes,
            std::int32_t batch, double haste, std::uint64_t seed, const I64& delay_ticks) {
             auto paths = without_gil([&] {
-                const ArcGraph graph = as_graph(columns);
-                return route_paths(graph, {as_span(src), as_span(dst), as_span(bytes)},
+                return route_paths(as_graph(columns), {as_span(src), as_span(dst), as_span(bytes)},
                                    {passes, batch, haste, seed, as_span(delay_ticks)});
             });
             return std::make_tuple(column(std::move(paths.offsets)), column(std::move(paths.arcs)),
@@ -248,12 +241,9 @@ void bind_translate(nb::module_& m) {
     m.def(
         "translations",
         [](const Array2<std::int32_t>& generators, std::int32_t num_ranks) {
-            std::vector<std::int32_t> images;
             const std::size_t nodes = generators.shape(1);
-            {
-                const nb::gil_scoped_release nogil;
-                images = translations(as_span(generators), static_cast<std::int32_t>(nodes), num_ranks);
-            }
+            auto images = without_gil(
+                [&] { return translations(as_span(generators), static_cast<std::int32_t>(nodes), num_ranks); });
             const std::size_t rows = images.size() / nodes;
             return table(std::move(images), rows, nodes);
         },

@@ -9,7 +9,7 @@
 
 namespace interlock::testing {
 
-struct Rows {
+struct ListedRows {
     std::vector<std::int64_t> offsets{0};
     std::vector<std::int32_t> values;
 
@@ -28,7 +28,7 @@ struct Piece {
 
 /// Columns of a schedule and its problem, grown message by message.
 struct ScheduleBuilder {
-    Rows src, dst, deps, path;
+    ListedRows src, dst, deps, path;
     std::vector<std::uint8_t> kind, phase, exclusive_bytes;
     std::vector<std::int32_t> stage, slice;
     std::vector<std::int64_t> size_bytes, order;
@@ -37,7 +37,7 @@ struct ScheduleBuilder {
     std::vector<std::int32_t> piece_item;
     std::vector<std::int64_t> piece_offset, piece_length;
     std::vector<std::int64_t> item_bytes;
-    Rows contributors, destinations;
+    ListedRows contributors, destinations;
     std::int32_t num_ranks = 4;
 
     ScheduleBuilder& item(std::int64_t bytes, const std::vector<std::int32_t>& from,

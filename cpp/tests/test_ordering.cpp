@@ -10,13 +10,13 @@
 using namespace interlock;
 using interlock::testing::broke;
 using interlock::testing::counting;
-using interlock::testing::Rows;
+using interlock::testing::ListedRows;
 using interlock::testing::ScheduleBuilder;
 
 namespace {
 
 struct Made : ScheduleBuilder {
-    Rows links;
+    ListedRows links;
 
     void message(std::vector<std::int32_t> after, std::int32_t in_stage = 0, std::int32_t link = -1,
                  std::int64_t place = 0) {

@@ -9,7 +9,7 @@
 
 using namespace interlock;
 using interlock::testing::broke;
-using interlock::testing::Rows;
+using interlock::testing::ListedRows;
 using interlock::testing::ScheduleBuilder;
 
 namespace {
@@ -30,7 +30,7 @@ Findings check(const std::vector<std::int32_t>& from, const std::vector<std::int
                const std::vector<std::int32_t>& links) {
     ScheduleBuilder made;
     made.send(from, to, {}, {}, from.size() > 1 ? kReduce : kCopy);
-    Rows path;
+    ListedRows path;
     path.add(links);
     const Graph graph;
     return check_paths(made.messages(), path.view(), graph.view());
@@ -83,7 +83,7 @@ void random_links_never_crash() {
 void bad_tables_are_refused() {
     ScheduleBuilder made;
     made.send({0}, {1}, {});
-    Rows path;
+    ListedRows path;
     path.add({0});
     Graph graph;
     graph.dst[0] = 6;

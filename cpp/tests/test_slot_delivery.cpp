@@ -10,7 +10,7 @@
 using namespace interlock;
 using interlock::testing::broke;
 using interlock::testing::counting;
-using interlock::testing::Rows;
+using interlock::testing::ListedRows;
 
 namespace {
 
@@ -30,7 +30,7 @@ struct Ring {
 
     std::vector<std::int32_t> nodes, next;
     std::int32_t num_nodes;
-    Rows everyone;
+    ListedRows everyone;
     std::vector<std::uint16_t> table;
 };
 

@@ -28,17 +28,15 @@ void ItemTable::check() const {
     contributors.check(contributors.num_rows() == 1 ? 1 : size(), "contributors");
     destinations.check(destinations.num_rows() == 1 ? 1 : size(), "destinations");
     for (const std::int64_t bytes : size_bytes) require(bytes >= 0, "item sizes must not be negative");
-    for (const std::int32_t rank : contributors.values)
-        require(rank >= 0 && rank < num_ranks, "every contributor must be a rank of the topology");
-    for (const std::int32_t rank : destinations.values)
-        require(rank >= 0 && rank < num_ranks, "every destination must be a rank of the topology");
+    require_ids(contributors.values, num_ranks, "every contributor must be a rank of the topology");
+    require_ids(destinations.values, num_ranks, "every destination must be a rank of the topology");
     for (std::size_t row = 0; row < contributors.num_rows(); ++row)
         require(!contributors[row].empty(), "every item must have a contributor");
 }
 
 void check_ends(const Csr<std::int32_t>& src, const Csr<std::int32_t>& dst, std::int32_t num_ranks) {
     for (const auto& ends : {src, dst}) {
-        for (const std::int32_t rank : ends.values) require(rank >= 0 && rank < num_ranks, "every end must be a rank");
+        require_ids(ends.values, num_ranks, "every end must be a rank");
         for (std::size_t m = 0; m < ends.num_rows(); ++m)
             require(!ends[m].empty(), "every message must have a source and a destination");
     }

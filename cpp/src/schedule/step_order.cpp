@@ -12,24 +12,16 @@ namespace {
 /// Rows so that each comes after all it lists; shorter than the rows where some wait in a circle.
 std::vector<std::int32_t> in_order(const Csr<std::int32_t>& deps) {
     const std::size_t num_rows = deps.num_rows();
-    std::vector<std::int64_t> first(num_rows + 1, 0);
-    for (const std::int32_t dep : deps.values) ++first[at(dep) + 1];
-    for (std::size_t r = 0; r < num_rows; ++r) first[r + 1] += first[r];
-    std::vector<std::int32_t> next(deps.values.size());
-    std::vector<std::int64_t> place = first;
+    const Rows<std::int32_t> next = turned_round(deps, num_rows);
     std::vector<std::int32_t> open(num_rows, 0);
     std::vector<std::int32_t> sequence;
     sequence.reserve(num_rows);
     for (std::size_t r = 0; r < num_rows; ++r) {
         open[r] = static_cast<std::int32_t>(deps[r].size());
         if (open[r] == 0) sequence.push_back(static_cast<std::int32_t>(r));
-        for (const std::int32_t dep : deps[r])
-            next[static_cast<std::size_t>(place[at(dep)]++)] = static_cast<std::int32_t>(r);
     }
     for (std::size_t k = 0; k < sequence.size(); ++k) {
-        const std::size_t row = at(sequence[k]);
-        for (auto e = first[row]; e < first[row + 1]; ++e) {
-            const std::int32_t later = next[static_cast<std::size_t>(e)];
+        for (const std::int32_t later : next[at(sequence[k])]) {
             if (--open[at(later)] == 0) sequence.push_back(later);
         }
     }
@@ -44,12 +36,10 @@ StepOrder check_step_order(const StepRows& rows) {
     rows.deps.check(num_rows, "deps");
     rows.after.check(num_tasks, "after");
     require(rows.seconds.size() == num_rows, "seconds must have one entry per row");
-    for (const std::int32_t dep : rows.deps.values)
-        require(dep >= 0 && at(dep) < num_rows, "every dependency must be a row");
+    require_ids(rows.deps.values, to_int32(num_rows), "every dependency must be a row");
     for (const std::int32_t task : rows.task)
         require(task >= -1 && task < static_cast<std::int32_t>(num_tasks), "every row must be of a task, or of none");
-    for (const std::int32_t task : rows.after.values)
-        require(task >= 0 && at(task) < num_tasks, "after must name tasks");
+    require_ids(rows.after.values, to_int32(num_tasks), "after must name tasks");
 
     StepOrder result;
     result.earliest_s.assign(num_rows, 0.0);

@@ -16,7 +16,7 @@ double Congestion::goodput(std::int32_t num_senders, double bytes_per_sender) co
     return 1.0 / (1.0 + std::min(loss, max_loss));
 }
 
-FanIn::FanIn(const FlowProblem& problem, const Rows& channels)
+FanIn::FanIn(const FlowProblem& problem, const Rows<std::int32_t>& channels)
     : problem_(problem),
       channels_(channels),
       pair_by_hop_(channels.values.size(), -1),

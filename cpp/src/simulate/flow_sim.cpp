@@ -77,7 +77,7 @@ private:
     std::span<const double> capacity_;
     std::size_t num_bins_;
     double bin_s_;
-    Rows channels_;
+    Rows<std::int32_t> channels_;
     std::vector<double> used_;
     std::vector<double> since_s_;
     std::vector<double> share_;  // [channels, bins]

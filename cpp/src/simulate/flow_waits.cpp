@@ -11,48 +11,16 @@
 namespace interlock {
 namespace {
 
-void check_ids(std::span<const std::int32_t> ids, std::size_t limit, const char* rule) {
-    for (const std::int32_t id : ids) require(id >= 0 && static_cast<std::size_t>(id) < limit, rule);
-}
-
-/// Rows by key from (key, value) pairs; values keep the order they come in.
-class RowBuilder {
-public:
-    explicit RowBuilder(std::size_t num_rows) : counts_(num_rows + 1, 0) {}
-    void count(std::int32_t row) { ++counts_[static_cast<std::size_t>(row) + 1]; }
-    void start() {
-        std::partial_sum(counts_.begin(), counts_.end(), counts_.begin());
-        rows_.offsets = counts_;
-        rows_.values.resize(static_cast<std::size_t>(counts_.back()));
-    }
-    void put(std::int32_t row, std::int32_t value) {
-        rows_.values[static_cast<std::size_t>(counts_[static_cast<std::size_t>(row)]++)] = value;
-    }
-    Rows take() { return std::move(rows_); }
-
-private:
-    std::vector<std::int64_t> counts_;
-    Rows rows_;
-};
-
 /// Messages that hold each link alone, in the order they hold it.
-Rows exclusive_users(const FlowProblem& problem) {
-    RowBuilder builder(problem.channel_by_link.size());
-    const std::size_t num_messages = problem.size_bytes.size();
-    for (std::size_t m = 0; m < num_messages; ++m) {
-        if (problem.is_exclusive[m] == 0) continue;
-        for (const std::int32_t link : problem.path[m]) {
-            if (link < problem.num_ordered_links) builder.count(link);
+Rows<std::int32_t> exclusive_users(const FlowProblem& problem) {
+    Rows<std::int32_t> users = grouped<std::int32_t>(problem.channel_by_link.size(), [&](auto put) {
+        for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
+            if (problem.is_exclusive[m] == 0) continue;
+            for (const std::int32_t link : problem.path[m]) {
+                if (link < problem.num_ordered_links) put(link, to_int32(m));
+            }
         }
-    }
-    builder.start();
-    for (std::size_t m = 0; m < num_messages; ++m) {
-        if (problem.is_exclusive[m] == 0) continue;
-        for (const std::int32_t link : problem.path[m]) {
-            if (link < problem.num_ordered_links) builder.put(link, static_cast<std::int32_t>(m));
-        }
-    }
-    Rows users = builder.take();
+    });
     const auto before = [&](std::int32_t a, std::int32_t b) {
         return problem.order[static_cast<std::size_t>(a)] < problem.order[static_cast<std::size_t>(b)];
     };
@@ -66,51 +34,31 @@ Rows exclusive_users(const FlowProblem& problem) {
 
 }  // namespace
 
-Waits::Waits(const FlowProblem& problem) {
+Waits::Waits(const FlowProblem& problem) : after_arrival(turned_round(problem.deps, problem.size_bytes.size())) {
     const std::size_t num_messages = problem.size_bytes.size();
     num_open.resize(num_messages);
-    RowBuilder dependents(num_messages);
-    for (std::size_t m = 0; m < num_messages; ++m) {
-        num_open[m] = static_cast<std::int32_t>(problem.deps[m].size());
-        for (const std::int32_t dep : problem.deps[m]) dependents.count(dep);
-    }
-    dependents.start();
-    for (std::size_t m = 0; m < num_messages; ++m) {
-        for (const std::int32_t dep : problem.deps[m]) dependents.put(dep, static_cast<std::int32_t>(m));
-    }
-    after_arrival = dependents.take();
+    for (std::size_t m = 0; m < num_messages; ++m) num_open[m] = to_int32(problem.deps[m].size());
 
-    const Rows users = problem.takes_turns ? Rows{{0}, {}} : exclusive_users(problem);
-    RowBuilder successors(num_messages);
-    const auto for_each_succession = [&](auto visit) {
+    const Rows<std::int32_t> users = problem.takes_turns ? Rows<std::int32_t>{{0}, {}} : exclusive_users(problem);
+    after_sending = grouped<std::int32_t>(num_messages, [&](auto put) {
         for (std::size_t link = 0; link + 1 < users.offsets.size(); ++link) {
-            const auto row = users.view()[link];
-            for (std::size_t k = 1; k < row.size(); ++k) visit(row[k - 1], row[k]);
+            const auto row = users[link];
+            for (std::size_t k = 1; k < row.size(); ++k) put(row[k - 1], row[k]);
         }
-    };
-    for_each_succession([&](std::int32_t earlier, std::int32_t later) {
-        successors.count(earlier);
-        ++num_open[static_cast<std::size_t>(later)];
     });
-    successors.start();
-    for_each_succession([&](std::int32_t earlier, std::int32_t later) { successors.put(earlier, later); });
-    after_sending = successors.take();
+    for (const std::int32_t later : after_sending.values) ++num_open[at(later)];
 
     epoch.resize(num_messages);
-    RowBuilder by_epoch(problem.barriers.size() + 1);
     for (std::size_t m = 0; m < num_messages; ++m) {
         const auto behind = std::upper_bound(problem.barriers.begin(), problem.barriers.end(), problem.stage[m]);
         epoch[m] = static_cast<std::int32_t>(behind - problem.barriers.begin());
         if (epoch[m] > 0) ++num_open[m];
-        by_epoch.count(epoch[m]);
     }
-    by_epoch.start();
-    for (std::size_t m = 0; m < num_messages; ++m) by_epoch.put(epoch[m], static_cast<std::int32_t>(m));
-    in_epoch = by_epoch.take();
+    in_epoch = places_by_key(problem.barriers.size() + 1, epoch);
 }
 
-Rows channel_paths(const FlowProblem& problem) {
-    Rows channels;
+Rows<std::int32_t> channel_paths(const FlowProblem& problem) {
+    Rows<std::int32_t> channels;
     channels.offsets.assign(problem.path.offsets.begin(), problem.path.offsets.end());
     channels.values.reserve(problem.path.values.size());
     for (const std::int32_t link : problem.path.values) {
@@ -118,7 +66,7 @@ Rows channel_paths(const FlowProblem& problem) {
     }
     std::vector<std::int32_t> last_user(problem.capacity_bytes_per_s.size(), -1);
     for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
-        for (const std::int32_t c : channels.view()[m]) {
+        for (const std::int32_t c : channels[m]) {
             auto& user = last_user[static_cast<std::size_t>(c)];
             if (user == static_cast<std::int32_t>(m)) {
                 throw InvalidInput("message " + std::to_string(m) + ": its path crosses channel " + std::to_string(c) +
@@ -138,7 +86,7 @@ void check_flow_problem(const FlowProblem& problem) {
     for (const double capacity : problem.capacity_bytes_per_s) {
         require(capacity > 0 && capacity < 1e300, "capacities must be positive and finite");
     }
-    check_ids(problem.channel_by_link, num_channels, "channel_by_link names a channel that is not there");
+    require_ids(problem.channel_by_link, to_int32(num_channels), "channel_by_link names a channel that is not there");
     require(problem.latency_s.size() == num_messages && problem.overhead_s.size() == num_messages &&
                 problem.stage.size() == num_messages && problem.is_exclusive.size() == num_messages &&
                 problem.order.size() == num_messages,
@@ -151,15 +99,15 @@ void check_flow_problem(const FlowProblem& problem) {
     problem.path.check(num_messages, "path");
     problem.deps.check(num_messages, "deps");
     problem.senders.check(num_messages, "senders");
-    check_ids(problem.path.values, problem.channel_by_link.size(), "path names a link that is not there");
-    check_ids(problem.deps.values, num_messages, "deps name a message that is not there");
-    check_ids(problem.senders.values, kMostNodes, "senders must be between 0 and 999,999");
+    require_ids(problem.path.values, to_int32(problem.channel_by_link.size()), "path names a link that is not there");
+    require_ids(problem.deps.values, to_int32(num_messages), "deps name a message that is not there");
+    require_ids(problem.senders.values, kMostNodes, "senders must be between 0 and 999,999");
     require(std::is_sorted(problem.barriers.begin(), problem.barriers.end()), "barriers must ascend");
     require(problem.stage_overhead_s >= 0 && problem.stage_overhead_s < 1e300, "stage_overhead_s must be at least 0");
     require(problem.tolerance >= 0 && problem.tolerance < 1, "tolerance must be at least 0 and below 1");
     require(problem.level.empty() || problem.level.size() == num_messages, "level must have one entry per message");
     require(problem.tail_s.empty() || problem.tail_s.size() == num_messages, "tail_s must have one entry per message");
-    check_ids(problem.level, Admission::kLevels, "levels must be between 0 and 63");
+    require_ids(problem.level, Admission::kLevels, "levels must be between 0 and 63");
 }
 
 }  // namespace interlock

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
@@ -46,7 +47,6 @@ public:
     }
 
 private:
-    static std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
     double& rest(std::size_t channel, std::size_t task) { return rest_s_[channel * num_tasks_ + task]; }
 
     void begin_ready() {

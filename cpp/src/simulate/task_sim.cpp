@@ -36,42 +36,21 @@ void check(const TaskGraph& graph) {
     require(tasks < (1ULL << 31), "there are too many tasks");
     graph.deps.check(tasks, "deps");
     for (const std::int32_t places : graph.capacity) require(places > 0, "every resource needs at least one place");
+    require_ids(graph.resource, to_int32(graph.capacity.size()), "a task names a resource that does not exist");
     for (std::size_t t = 0; t < tasks; ++t) {
-        require(graph.resource[t] >= 0 && static_cast<std::size_t>(graph.resource[t]) < graph.capacity.size(),
-                "a task names a resource that does not exist");
         require(std::isfinite(graph.duration_s[t]) && graph.duration_s[t] >= 0.0,
                 "durations must be finite and not negative");
         require(std::isfinite(graph.delay_s[t]) && graph.delay_s[t] >= 0.0, "delays must be finite and not negative");
     }
-    for (const std::int32_t dep : graph.deps.values) {
-        require(dep >= 0 && static_cast<std::size_t>(dep) < tasks, "a dependency names a task that does not exist");
-    }
+    require_ids(graph.deps.values, to_int32(tasks), "a dependency names a task that does not exist");
 }
-
-/// For each task, the tasks that wait for it.
-struct Successors {
-    std::vector<std::int64_t> offsets;
-    std::vector<std::int32_t> values;
-
-    explicit Successors(const Csr<std::int32_t>& deps, std::size_t tasks)
-        : offsets(tasks + 1, 0), values(deps.values.size()) {
-        for (const std::int32_t dep : deps.values) ++offsets[static_cast<std::size_t>(dep) + 1];
-        for (std::size_t t = 0; t < tasks; ++t) offsets[t + 1] += offsets[t];
-        std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
-        for (std::size_t t = 0; t < tasks; ++t) {
-            for (const std::int32_t dep : deps[t]) {
-                values[static_cast<std::size_t>(next[static_cast<std::size_t>(dep)]++)] = static_cast<std::int32_t>(t);
-            }
-        }
-    }
-};
 
 }  // namespace
 
 TaskTimes run_tasks(const TaskGraph& graph) {
     check(graph);
     const std::size_t tasks = graph.resource.size();
-    const Successors successors(graph.deps, tasks);
+    const Rows<std::int32_t> successors = turned_round(graph.deps, tasks);
     std::vector<std::int32_t> missing(tasks);
     std::vector<std::int32_t> free(graph.capacity.begin(), graph.capacity.end());
     std::vector<MinHeap<Waiting>> queue(graph.capacity.size());
@@ -104,8 +83,7 @@ TaskTimes run_tasks(const TaskGraph& graph) {
                 times.busy_s[r] += graph.duration_s[t];
                 times.makespan_s = std::max(times.makespan_s, times.finish_s[t]);
                 events.push({end_s, static_cast<std::int32_t>(t), true});
-                if (successors.offsets[t] < successors.offsets[t + 1])
-                    events.push({times.finish_s[t], static_cast<std::int32_t>(t), false});
+                if (!successors[t].empty()) events.push({times.finish_s[t], static_cast<std::int32_t>(t), false});
             }
         }
         if (events.empty()) break;
@@ -122,9 +100,8 @@ TaskTimes run_tasks(const TaskGraph& graph) {
                 touched.push_back(r);
                 continue;
             }
-            for (auto at = successors.offsets[t]; at < successors.offsets[t + 1]; ++at) {
-                const auto next = static_cast<std::size_t>(successors.values[static_cast<std::size_t>(at)]);
-                if (--missing[next] == 0) enqueue(next);
+            for (const std::int32_t next : successors[t]) {
+                if (--missing[at(next)] == 0) enqueue(at(next));
             }
         }
     }

@@ -39,16 +39,6 @@ void ArcGraph::check() const {
         require(share > 0.0 && share <= 1.0, "shares must be above 0 and at most 1");
 }
 
-Adjacency::Adjacency(std::int32_t num_nodes, std::span<const std::int32_t> end)
-    : offsets(static_cast<std::size_t>(num_nodes) + 1), arcs(end.size()) {
-    for (const std::int32_t node : end) ++offsets[static_cast<std::size_t>(node) + 1];
-    for (std::size_t node = 1; node < offsets.size(); ++node) offsets[node] += offsets[node - 1];
-    std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
-    for (std::size_t arc = 0; arc < end.size(); ++arc) {
-        arcs[static_cast<std::size_t>(next[static_cast<std::size_t>(end[arc])]++)] = static_cast<std::int32_t>(arc);
-    }
-}
-
 Shuffle::Shuffle(std::size_t count, std::uint64_t seed)
     : count_(count), offset_(scramble(seed) % count), stride_(1 + scramble(seed + 1) % count) {
     while (std::gcd(stride_, count_) != 1) ++stride_;

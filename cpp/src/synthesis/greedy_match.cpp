@@ -150,7 +150,7 @@ std::size_t match_rounds(const MatchGraph& graph, const Holdings& holdings, cons
     const std::size_t links = graph.link_src.size();
     require(links > 0 && table.size() % links == 0, "the table must have one column per link");
     require(at(graph.num_chunks) <= std::numeric_limits<Slot>::max(), "the table's type is too small for the chunks");
-    const Adjacency into(graph.num_nodes, graph.link_dst);
+    const Adjacency into = arcs_by_end(graph.num_nodes, graph.link_dst);
     const std::size_t rows = table.size() / links;
     std::fill(table.begin(), table.end(), std::numeric_limits<Slot>::max());
 

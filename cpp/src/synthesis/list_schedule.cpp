@@ -338,22 +338,6 @@ private:
     ListSchedule result_;
 };
 
-/// Rows turned round: row t lists what had t among its values.
-struct Reversed {
-    explicit Reversed(const Csr<std::int32_t>& rows) : offsets(rows.offsets.size()), values(rows.values.size()) {
-        for (const std::int32_t value : rows.values) ++offsets[at(value) + 1];
-        for (std::size_t row = 1; row < offsets.size(); ++row) offsets[row] += offsets[row - 1];
-        std::vector<std::int64_t> next(offsets.begin(), offsets.end() - 1);
-        for (std::size_t row = 0; row + 1 < offsets.size(); ++row) {
-            for (const std::int32_t value : rows[row]) {
-                values[static_cast<std::size_t>(next[at(value)]++)] = static_cast<std::int32_t>(row);
-            }
-        }
-    }
-    std::vector<std::int64_t> offsets;
-    std::vector<std::int32_t> values;
-};
-
 // When each task has arrived.
 std::vector<std::int64_t> arrivals(const OrbitWork& work, const ListSchedule& made) {
     std::vector<std::int64_t> arrival(made.message.size());
@@ -364,7 +348,7 @@ std::vector<std::int64_t> arrivals(const OrbitWork& work, const ListSchedule& ma
 }
 
 // A schedule of the turned-round work, read from its end.
-ListSchedule turned_round(const OrbitWork& work, const ListSchedule& backward) {
+ListSchedule read_from_end(const OrbitWork& work, const ListSchedule& backward) {
     const std::vector<std::int64_t> arrival = arrivals(work, backward);
     const std::vector<std::int64_t> none(arrival.size());
     ListSchedule forward{none, none, backward.message, backward.makespan_ticks};
@@ -400,9 +384,9 @@ ListSchedule refine_schedule(const OrbitWork& work, std::span<const std::int64_t
     require(rounds >= 0 && rounds <= kMostRounds, "rounds must be between 0 and 100000");
     ListSchedule best = list_schedule(work, priority, merging);
     if (rounds == 0) return best;
-    const Reversed before(work.successors);
+    const Rows<std::int32_t> before = turned_round(work.successors, work.successors.num_rows());
     OrbitWork mirrored = work;
-    mirrored.successors = {before.offsets, before.values};
+    mirrored.successors = before.view();
     mirrored.opening_ticks = 0;  // it comes at the beginning, which is the end there
     std::vector<std::int64_t> order = arrivals(work, best);
     for (std::int32_t round = 0; round < rounds; ++round) {
@@ -411,7 +395,7 @@ ListSchedule refine_schedule(const OrbitWork& work, std::span<const std::int64_t
         ListSchedule forward = list_schedule(work, order, merging);
         order = arrivals(work, forward);
         if (work.opening_ticks == 0 && backward.makespan_ticks < best.makespan_ticks)
-            best = turned_round(work, backward);
+            best = read_from_end(work, backward);
         if (forward.makespan_ticks < best.makespan_ticks) best = std::move(forward);
     }
     return best;

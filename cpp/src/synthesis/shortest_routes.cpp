@@ -23,8 +23,8 @@ class Search {
 public:
     explicit Search(const RoutedGraph& graph)
         : graph_(graph),
-          out_(graph.num_nodes, graph.link_src),
-          in_(graph.num_nodes, graph.link_dst),
+          out_(arcs_by_end(graph.num_nodes, graph.link_src)),
+          in_(arcs_by_end(graph.num_nodes, graph.link_dst)),
           distance_(at(graph.num_nodes), kFar),
           parent_(at(graph.num_nodes)),
           ways_(at(graph.num_nodes)) {}

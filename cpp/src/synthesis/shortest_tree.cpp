@@ -34,7 +34,7 @@ std::vector<double> shortest_distances(std::int32_t num_nodes, std::span<const s
     for (const double each : cost) require(each >= 0.0, "costs must not be negative");
     require_ids(sources, num_nodes, "a source does not exist");
     const bool is_even = std::ranges::adjacent_find(cost, std::not_equal_to<>{}) == cost.end();
-    const Adjacency leaving(num_nodes, src);
+    const Adjacency leaving = arcs_by_end(num_nodes, src);
     ShortestTree tree(num_nodes, src, dst);
     const std::size_t nodes = at(num_nodes);
     std::vector<double> distance(sources.size() * nodes, std::numeric_limits<double>::infinity());

@@ -21,7 +21,7 @@ public:
         : nodes_(at(num_nodes)),
           tail_(tail),
           hop_ticks_(hop_ticks),
-          entering_(num_nodes, head),
+          entering_(arcs_by_end(num_nodes, head)),
           ways_(num_nodes, tail, head),
           by_time_(nodes_ * nodes_),
           length_(tail.size()),
@@ -146,18 +146,13 @@ private:
 }  // namespace
 
 Packing sweep_trees(const ArcGraph& graph, const TreeDemand& demand, const SweepOptions& options) {
-    graph.check();
+    check_demand(graph, demand);
     require(options.passes <= kMostRounds, "passes must be at most 100000");
     require(options.passes >= 1 && options.haste >= 0.0, "at least one pass, and haste that is not negative");
     require(options.hop_ticks.size() == graph.num_arcs(), "every arc needs the time of a hop");
     for (const double ticks : options.hop_ticks) require(ticks > 0.0 && ticks < kNever, "every hop must take time");
     require(options.haste < 1e9, "haste must be below 1e9");
-    require(demand.bytes.size() == demand.root.size(), "every tree needs a size");
-    for (const std::int64_t bytes : demand.bytes) graph.check_load(static_cast<double>(bytes));
     require(demand.wanted.empty() && demand.mask.empty(), "trees must span all nodes");
-    for (const std::span<const std::int32_t> roots : {demand.root, demand.free_roots}) {
-        require_ids(roots, graph.num_nodes, "roots must be nodes");
-    }
     if (demand.root.empty()) return {{}, {}, {}, std::vector<std::int64_t>(at(graph.num_resources))};
     return Sweeper(graph, demand, options).pack();
 }

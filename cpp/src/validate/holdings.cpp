@@ -8,17 +8,6 @@
 #include "interlock/validate/delivery.hpp"
 
 namespace interlock {
-namespace {
-
-std::uint64_t scramble(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
-
-}  // namespace
-
 CopyHoldings::CopyHoldings(const MessageTable& messages, const ItemTable& items, const Causality& causality,
                            Findings& found)
     : messages_(messages), items_(items), causality_(causality), found_(found), held_(at(items.num_ranks)) {}

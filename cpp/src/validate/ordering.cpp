@@ -30,11 +30,19 @@ public:
     Ids previous_on_link() {
         const bool any = std::find(claims_.exclusive.begin(), claims_.exclusive.end(), true) != claims_.exclusive.end();
         if (!any) return {};
-        gather();
+        std::vector<bool> is_shared(at(claims_.num_links), false);
+        for (std::size_t m = 0; m < claims_.exclusive.size(); ++m) {
+            if (claims_.exclusive[m]) continue;
+            for (const std::int32_t link : claims_.path[m]) is_shared[at(link)] = true;
+        }
+        for_each_use([&](std::int32_t link, const Claim& claim) {
+            if (is_shared[at(link)]) found_.add(Rule::exclusive_link, claim.message);
+        });
+        Rows<Claim> by_link = grouped<Claim>(at(claims_.num_links), [&](auto put) { for_each_use(put); });
         Ids previous(claims_.path.values.size(), -1);
         for (std::int32_t link = 0; link < claims_.num_links; ++link) {
-            const auto first = by_link_.begin() + first_claim_[at(link)];
-            const auto end = by_link_.begin() + first_claim_[at(link) + 1];
+            const auto first = by_link.values.begin() + by_link.offsets[at(link)];
+            const auto end = by_link.values.begin() + by_link.offsets[at(link) + 1];
             if (!std::is_sorted(first, end)) std::sort(first, end);
             for (auto claim = first; claim != end; ++claim) {
                 if (claim == first) continue;
@@ -47,37 +55,17 @@ public:
     }
 
 private:
-    void gather() {
-        const auto num_links = at(claims_.num_links);
-        first_claim_.assign(num_links + 1, 0);
-        std::vector<bool> is_shared(num_links, false);
-        for (std::size_t m = 0; m < claims_.exclusive.size(); ++m) {
-            for (const std::int32_t link : claims_.path[m]) {
-                if (claims_.exclusive[m]) {
-                    ++first_claim_[at(link) + 1];
-                } else {
-                    is_shared[at(link)] = true;
-                }
-            }
-        }
-        std::partial_sum(first_claim_.begin(), first_claim_.end(), first_claim_.begin());
-        by_link_.resize(static_cast<std::size_t>(first_claim_.back()));
-        auto next = first_claim_;
+    template <typename Visit>
+    void for_each_use(Visit visit) const {
         for (std::size_t m = 0; m < claims_.exclusive.size(); ++m) {
             if (!claims_.exclusive[m]) continue;
-            for (std::int64_t e = claims_.path.offsets[m]; e < claims_.path.offsets[m + 1]; ++e) {
-                const std::int32_t link = claims_.path.values[static_cast<std::size_t>(e)];
-                if (is_shared[at(link)]) found_.add(Rule::exclusive_link, static_cast<std::int64_t>(m));
-                by_link_[static_cast<std::size_t>(next[at(link)]++)] = {claims_.order[m], static_cast<std::int32_t>(m),
-                                                                        e};
-            }
+            for (std::int64_t e = claims_.path.offsets[m]; e < claims_.path.offsets[m + 1]; ++e)
+                visit(claims_.path.values[to_size(e)], Claim{claims_.order[m], to_int32(m), e});
         }
     }
 
     const LinkClaims& claims_;
     Findings& found_;
-    std::vector<std::int64_t> first_claim_;  // [num_links + 1]
-    std::vector<Claim> by_link_;
 };
 
 /// Kahn's algorithm. Barriers cut the messages into groups; a group opens when all groups before it are done, so a
@@ -111,8 +99,15 @@ public:
     }
 
     Ids sort() {
-        list_successors();
-        list_groups();
+        const Rows<std::int32_t> by_group = places_by_key(messages_.barriers.size() + 1, group_);
+        const Rows<std::int32_t> successors =
+            grouped<std::int32_t>(messages_.size(), [&](auto put) { for_each_edge(put); });
+        waits_for_.assign(messages_.size(), 0);
+        for (const std::int32_t later : successors.values) ++waits_for_[at(later)];
+        for (std::size_t m = 0; m < messages_.size(); ++m) waits_for_[m] += group_[m] > 0;
+        std::vector<std::int64_t> left_in_group(by_group.offsets.size() - 1);
+        for (std::size_t group = 0; group < left_in_group.size(); ++group)
+            left_in_group[group] = static_cast<std::int64_t>(by_group[group].size());
         const std::size_t n = messages_.size();
         Ids sequence;
         sequence.reserve(n);
@@ -123,18 +118,16 @@ public:
             if (--waits_for_[at(m)] == 0) sequence.push_back(m);
         };
         const auto open_groups = [&] {
-            while (open + 1 < left_in_group_.size() && left_in_group_[open] == 0) {
+            while (open + 1 < left_in_group.size() && left_in_group[open] == 0) {
                 ++open;
-                for (auto k = first_in_group_[open]; k < first_in_group_[open + 1]; ++k)
-                    release(by_group_[static_cast<std::size_t>(k)]);
+                for (const std::int32_t m : by_group[open]) release(m);
             }
         };
         open_groups();
         for (std::size_t head = 0; head < sequence.size(); ++head) {
             const std::size_t m = at(sequence[head]);
-            for (auto e = first_successor_[m]; e < first_successor_[m + 1]; ++e)
-                release(successors_[static_cast<std::size_t>(e)]);
-            --left_in_group_[at(group_[m])];
+            for (const std::int32_t later : successors[m]) release(later);
+            --left_in_group[at(group_[m])];
             open_groups();
         }
         return sequence;
@@ -161,42 +154,13 @@ private:
         return Csr<std::int32_t>{claims_.path.offsets, previous_on_link_}[m];
     }
 
-    void list_successors() {
-        const std::size_t n = messages_.size();
-        first_successor_.assign(n + 1, 0);
-        waits_for_.assign(n, 0);
-        for_each_edge([&](std::int32_t before, std::size_t m) {
-            ++first_successor_[at(before) + 1];
-            ++waits_for_[m];
-        });
-        std::partial_sum(first_successor_.begin(), first_successor_.end(), first_successor_.begin());
-        successors_.resize(static_cast<std::size_t>(first_successor_.back()));
-        auto next = first_successor_;
-        for_each_edge([&](std::int32_t before, std::size_t m) {
-            successors_[static_cast<std::size_t>(next[at(before)]++)] = static_cast<std::int32_t>(m);
-        });
-        for (std::size_t m = 0; m < n; ++m)
-            if (group_[m] > 0) ++waits_for_[m];
-    }
-
     template <typename Visit>
     void for_each_edge(Visit visit) const {
         for (std::size_t m = 0; m < messages_.size(); ++m) {
-            for (const std::int32_t before : messages_.deps[m]) visit(before, m);
+            for (const std::int32_t before : messages_.deps[m]) visit(before, to_int32(m));
             for (const std::int32_t before : link_predecessors(m))
-                if (before >= 0) visit(before, m);
+                if (before >= 0) visit(before, to_int32(m));
         }
-    }
-
-    void list_groups() {
-        left_in_group_.assign(messages_.barriers.size() + 1, 0);
-        for (const std::int32_t group : group_) ++left_in_group_[at(group)];
-        first_in_group_.assign(left_in_group_.size() + 1, 0);
-        std::partial_sum(left_in_group_.begin(), left_in_group_.end(), first_in_group_.begin() + 1);
-        by_group_.resize(group_.size());
-        auto next = first_in_group_;
-        for (std::size_t m = 0; m < group_.size(); ++m)
-            by_group_[static_cast<std::size_t>(next[at(group_[m])]++)] = static_cast<std::int32_t>(m);
     }
 
     [[nodiscard]] std::size_t waiting_predecessor(std::size_t m, std::size_t lowest) const {
@@ -211,12 +175,7 @@ private:
     const LinkClaims& claims_;
     const Ids& previous_on_link_;
     Ids group_;  // barriers each message stands behind
-    std::vector<std::int64_t> first_successor_;
-    Ids successors_;
     std::vector<std::int64_t> waits_for_;
-    std::vector<std::int64_t> left_in_group_;
-    std::vector<std::int64_t> first_in_group_;
-    Ids by_group_;
 };
 
 }  // namespace
@@ -225,15 +184,13 @@ void LinkClaims::check(std::size_t num_messages) const {
     path.check(num_messages, "path");
     require(exclusive.size() == num_messages && order.size() == num_messages, "message columns must have equal length");
     require(num_links >= 0, "num_links must not be negative");
-    for (const std::int32_t link : path.values)
-        require(link >= 0 && link < num_links, "every link of a path must be a link of the topology");
+    require_ids(path.values, num_links, "every link of a path must be a link of the topology");
 }
 
 Ordering order_messages(const MessageTable& messages, const LinkClaims& claims) {
     messages.check();
     claims.check(messages.size());
-    for (const std::int32_t before : messages.deps.values)
-        require(before >= 0 && at(before) < messages.size(), "every dependency must be a message");
+    require_ids(messages.deps.values, to_int32(messages.size()), "every dependency must be a message");
     require(std::is_sorted(messages.barriers.begin(), messages.barriers.end()), "barriers must ascend");
     Ordering result;
     result.previous_on_link = LinkOrders(claims, result.found).previous_on_link();

@@ -129,9 +129,7 @@ private:
 void LinkTable::check() const {
     require(dst.size() == src.size() && carries_data.size() == src.size(), "link columns must have equal length");
     require(reduces.size() == multicasts.size(), "node columns must have equal length");
-    for (const auto ends : {src, dst})
-        for (const std::int32_t node : ends)
-            require(node >= 0 && at(node) < num_nodes(), "every link must join nodes of the topology");
+    require_ends(src, dst, to_int32(num_nodes()), "every link must join nodes of the topology");
 }
 
 Findings check_paths(const MessageTable& messages, const Csr<std::int32_t>& path, const LinkTable& links) {
@@ -139,8 +137,7 @@ Findings check_paths(const MessageTable& messages, const Csr<std::int32_t>& path
     path.check(messages.size(), "path");
     links.check();
     for (const auto ends : {messages.src.values, messages.dst.values})
-        for (const std::int32_t rank : ends)
-            require(rank >= 0 && at(rank) < links.num_nodes(), "every rank must be a node of the topology");
+        require_ids(ends, to_int32(links.num_nodes()), "every rank must be a node of the topology");
     for (std::size_t m = 0; m < messages.size(); ++m)
         require(!messages.src[m].empty() && !messages.dst[m].empty(),
                 "every message must have a source and a destination");

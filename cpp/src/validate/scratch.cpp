@@ -17,21 +17,17 @@ struct Change {
 }  // namespace
 
 std::vector<std::int64_t> ScratchSpans::high_water(std::int32_t num_ranks) const {
-    std::vector<std::int64_t> first(at(num_ranks) + 1, 0);
-    for (const std::int32_t r : rank) first[at(r) + 1] += 2;
-    std::partial_sum(first.begin(), first.end(), first.begin());
-    std::vector<Change> changes(2 * size());
-    std::vector<std::int64_t> next = first;
-    for (std::size_t k = 0; k < size(); ++k) {
-        const std::int64_t bytes = end_byte[k] - first_byte[k];
-        std::int64_t& slot = next[at(rank[k])];
-        changes[static_cast<std::size_t>(slot++)] = {first_stage[k], bytes};
-        changes[static_cast<std::size_t>(slot++)] = {std::int64_t{last_stage[k]} + 1, -bytes};
-    }
+    Rows<Change> changes = grouped<Change>(at(num_ranks), [&](auto put) {
+        for (std::size_t k = 0; k < size(); ++k) {
+            const std::int64_t bytes = end_byte[k] - first_byte[k];
+            put(rank[k], {first_stage[k], bytes});
+            put(rank[k], {std::int64_t{last_stage[k]} + 1, -bytes});
+        }
+    });
     std::vector<std::int64_t> highest(at(num_ranks), 0);
     for (std::size_t r = 0; r < highest.size(); ++r) {
-        const auto begin = changes.begin() + first[r];
-        const auto end = changes.begin() + first[r + 1];
+        const auto begin = changes.values.begin() + changes.offsets[r];
+        const auto end = changes.values.begin() + changes.offsets[r + 1];
         // What leaves before a stage has left when others enter in it: at equal stages, first the decreases.
         std::sort(begin, end, [](const Change& a, const Change& b) {
             return a.stage != b.stage ? a.stage < b.stage : a.bytes < b.bytes;

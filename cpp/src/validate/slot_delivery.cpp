@@ -77,8 +77,7 @@ void ChunkGoal::check() const {
             "at most 2^31 - 2 chunks");
     destinations.check(destinations.num_rows() == 1 ? 1 : origin.size(), "destinations");
     for (const auto nodes : {origin, destinations.values, link_src, link_dst})
-        for (const std::int32_t node : nodes)
-            require(node >= 0 && node < num_nodes, "every node must be one of the graph");
+        require_ids(nodes, num_nodes, "every node must be one of the graph");
 }
 
 template <typename Chunk>

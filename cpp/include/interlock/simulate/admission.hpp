@@ -18,7 +18,7 @@ public:
     static constexpr std::int32_t kLevels = 64;
 
     /// @param level of each message, 0 the most urgent; empty: everybody may go at once
-    Admission(std::span<const std::int32_t> level, const Rows& channels, std::size_t num_channels)
+    Admission(std::span<const std::int32_t> level, const Rows<std::int32_t>& channels, std::size_t num_channels)
         : level_(level), channels_(channels) {
         if (level.empty()) return;
         entered_s_.assign(num_channels, -1.0);
@@ -82,14 +82,13 @@ public:
     [[nodiscard]] std::vector<std::pair<std::int32_t, std::int32_t>> take_waits() { return std::move(waits_); }
 
 private:
-    static std::size_t at(std::int32_t id) { return static_cast<std::size_t>(id); }
     [[nodiscard]] std::int32_t level(std::int32_t message) const { return level_[at(message)]; }
     [[nodiscard]] std::size_t slot(std::int32_t channel, std::int32_t message) const {
         return at(channel) * kLevels + at(level(message));
     }
 
     std::span<const std::int32_t> level_;
-    const Rows& channels_;
+    const Rows<std::int32_t>& channels_;
     std::vector<std::int32_t> under_way_;       // [channels, levels]: messages
     std::vector<std::uint64_t> levels_at_;      // [channels]: levels with messages under way
     std::vector<std::vector<std::int32_t>> held_;  // [channels]: messages that stand back there

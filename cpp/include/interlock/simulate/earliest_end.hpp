@@ -14,7 +14,8 @@ namespace interlock {
 /// first. Bytes under way count as there, so this is never too late.
 class EarliestEnd {
 public:
-    EarliestEnd(const FlowProblem& problem, const Rows& channels) : problem_(problem), channels_(channels) {
+    EarliestEnd(const FlowProblem& problem, const Rows<std::int32_t>& channels)
+        : problem_(problem), channels_(channels) {
         if (!is_asked()) return;
         tails_s_.assign(problem.tail_s.begin(), problem.tail_s.end());
         std::sort(tails_s_.begin(), tails_s_.end(), std::greater<>());
@@ -54,7 +55,7 @@ private:
     }
 
     const FlowProblem& problem_;
-    const Rows& channels_;
+    const Rows<std::int32_t>& channels_;
     std::vector<double> tails_s_;     // all there are, descending
     std::vector<std::size_t> tail_;   // [messages]: which of them
     // [channels, tails]: seconds of what has not started and has this tail or a longer one

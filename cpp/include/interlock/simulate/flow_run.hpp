@@ -61,7 +61,7 @@ private:
     const FlowProblem& problem_;
     FlowObserver* observer_;
     std::size_t num_messages_;
-    Rows channels_;
+    Rows<std::int32_t> channels_;
     Waits waits_;
     LinkTurns turns_;
     Admission admission_;

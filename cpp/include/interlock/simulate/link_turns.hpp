@@ -63,7 +63,6 @@ public:
     std::vector<std::int64_t> take() { return std::move(turn_); }
 
 private:
-    static std::size_t to_size(std::int32_t id) { return static_cast<std::size_t>(id); }
     [[nodiscard]] bool is_ordered(std::int32_t link) const { return link < problem_.num_ordered_links; }
     [[nodiscard]] bool takes_turns(std::int32_t message) const {
         return problem_.takes_turns && problem_.is_exclusive[to_size(message)] != 0;

@@ -54,7 +54,6 @@ public:
     [[nodiscard]] bool needs_refill_before(double next_s) const { return earliest_deadline_s_ < next_s; }
 
     [[nodiscard]] double rate(std::int32_t flow) const;
-    [[nodiscard]] bool is_active(std::int32_t flow) const { return flows_[index(flow)].bottleneck >= 0; }
     [[nodiscard]] double used_bytes_per_s(std::int32_t channel) const;
     [[nodiscard]] std::int32_t bottleneck(std::int32_t flow) const { return flows_[index(flow)].bottleneck; }
 

@@ -46,23 +46,9 @@ struct ArcGraph {
 };
 
 /// Arc ids grouped by one of their ends, ascending within a node.
-struct Adjacency {
-    Adjacency(std::int32_t num_nodes, std::span<const std::int32_t> end);
-    [[nodiscard]] std::span<const std::int32_t> operator[](std::int32_t node) const {
-        const auto first = static_cast<std::size_t>(offsets[static_cast<std::size_t>(node)]);
-        const auto last = static_cast<std::size_t>(offsets[static_cast<std::size_t>(node) + 1]);
-        return std::span(arcs).subspan(first, last - first);
-    }
-    std::vector<std::int64_t> offsets;
-    std::vector<std::int32_t> arcs;
-};
-
-/// A number that looks random and depends on nothing but its argument.
-inline std::uint64_t scramble(std::uint64_t x) {
-    x += 0x9e3779b97f4a7c15ULL;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
+using Adjacency = Rows<std::int32_t>;
+inline Adjacency arcs_by_end(std::int32_t num_nodes, std::span<const std::int32_t> end) {
+    return places_by_key(at(num_nodes), end);
 }
 
 /// A number below `count` (at most 2^32) from a scrambled one, without dividing.

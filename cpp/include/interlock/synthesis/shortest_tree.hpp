@@ -18,7 +18,7 @@ public:
     /// Follows arcs from `tail` to `head`; both must outlive the searches.
     ShortestTree(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head)
         : head_(head),
-          leaving_(num_nodes, tail),
+          leaving_(arcs_by_end(num_nodes, tail)),
           distance_(static_cast<std::size_t>(num_nodes)),
           arc_into_(static_cast<std::size_t>(num_nodes)) {}
 

@@ -18,12 +18,12 @@ public:
         : num_nodes_(num_nodes),
           tail_(tail),
           head_(head),
-          entering_(num_nodes, head),
+          entering_(arcs_by_end(num_nodes, head)),
           cheapest_(num_nodes, tail, head),
           tree_(num_nodes, tail, head),
-          least_(index_of(num_nodes)),
-          is_needed_(index_of(num_nodes)),
-          spanning_(index_of(num_nodes)) {}
+          least_(at(num_nodes)),
+          is_needed_(at(num_nodes)),
+          spanning_(at(num_nodes)) {}
 
     /// Price of the cheapest tree found; writes its arcs. Infinite where a wanted node cannot be reached.
     double cheapest(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
@@ -46,7 +46,7 @@ public:
         const std::span<const double> distance = tree_.distance();
         std::fill(least_.begin(), least_.end(), std::numeric_limits<double>::infinity());
         for (std::size_t arc = 0; arc < tail_.size(); ++arc) {
-            const std::size_t from = index_of(tail_[arc]), to = index_of(head_[arc]);
+            const std::size_t from = at(tail_[arc]), to = at(head_[arc]);
             if (distance[from] < distance[to] && cost[arc] < least_[to]) {
                 least_[to] = cost[arc];
                 arcs[to] = static_cast<std::int32_t>(arc);
@@ -62,18 +62,18 @@ public:
         tree_.search(root, length);
         std::ranges::fill(least_, std::numeric_limits<double>::infinity());
         std::ranges::fill(arcs, -1);
-        least_[index_of(root)] = 0.0;
+        least_[at(root)] = 0.0;
         for (const std::int32_t node : tree_.order()) {
             if (node == root) continue;
             double best = std::numeric_limits<double>::infinity();
             for (const std::int32_t arc : entering_[node]) {
                 // What is left of the length without the cost is time.
                 const double reached =
-                    least_[index_of(tail_[index_of(arc)])] + length[index_of(arc)] - cost[index_of(arc)];
-                if (reached + cost[index_of(arc)] >= best) continue;
-                best = reached + cost[index_of(arc)];
-                least_[index_of(node)] = reached;
-                arcs[index_of(node)] = arc;
+                    least_[at(tail_[at(arc)])] + length[at(arc)] - cost[at(arc)];
+                if (reached + cost[at(arc)] >= best) continue;
+                best = reached + cost[at(arc)];
+                least_[at(node)] = reached;
+                arcs[at(node)] = arc;
             }
         }
         return finish(root, wanted, cost, arcs);
@@ -90,18 +90,17 @@ public:
     static double price(std::span<const std::int32_t> arcs, std::span<const double> cost) {
         double sum = 0.0;
         for (const std::int32_t arc : arcs) {
-            if (arc >= 0) sum += cost[index_of(arc)];
+            if (arc >= 0) sum += cost[at(arc)];
         }
         return sum;
     }
 
 private:
-    static std::size_t index_of(std::int32_t index) { return static_cast<std::size_t>(index); }
     double finish(std::int32_t root, std::span<const std::uint8_t> wanted, std::span<const double> cost,
                   std::span<std::int32_t> arcs) {
         for (std::int32_t node = 0; node < num_nodes_; ++node) {
-            const bool is_wanted = wanted.empty() || wanted[index_of(node)] != 0;
-            if (is_wanted && node != root && arcs[index_of(node)] < 0) return std::numeric_limits<double>::infinity();
+            const bool is_wanted = wanted.empty() || wanted[at(node)] != 0;
+            if (is_wanted && node != root && arcs[at(node)] < 0) return std::numeric_limits<double>::infinity();
         }
         prune(wanted, arcs);
         return price(arcs, cost);
@@ -112,15 +111,15 @@ private:
         if (wanted.empty()) return;
         std::fill(is_needed_.begin(), is_needed_.end(), 0);
         for (std::int32_t node = 0; node < num_nodes_; ++node) {
-            if (wanted[index_of(node)] == 0) continue;
-            for (std::int32_t up = node; is_needed_[index_of(up)] == 0;) {
-                is_needed_[index_of(up)] = 1;
-                if (arcs[index_of(up)] < 0) break;
-                up = tail_[index_of(arcs[index_of(up)])];
+            if (wanted[at(node)] == 0) continue;
+            for (std::int32_t up = node; is_needed_[at(up)] == 0;) {
+                is_needed_[at(up)] = 1;
+                if (arcs[at(up)] < 0) break;
+                up = tail_[at(arcs[at(up)])];
             }
         }
         for (std::int32_t node = 0; node < num_nodes_; ++node) {
-            if (is_needed_[index_of(node)] == 0) arcs[index_of(node)] = -1;
+            if (is_needed_[at(node)] == 0) arcs[at(node)] = -1;
         }
     }
 
