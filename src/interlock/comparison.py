@@ -34,6 +34,7 @@ __all__ = [
     "Comparison",
     "Row",
     "SizeComparison",
+    "bandwidths",
     "candidates",
     "choice_in",
     "compare",
@@ -457,8 +458,7 @@ def row_of(plan: Plan) -> Row:
     plan_s = plan.plan_s  # before anything is written out for the proof
     tolerance = tolerance_of(plan)
     proof = plan.certificate(tolerance)
-    size_bytes, factor = nccl_size(plan.problem)
-    algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
+    algbw, busbw = bandwidths(plan.problem, proof.makespan_s)
     return Row(
         algorithm=plan.algorithm,
         valid=proof.valid,
@@ -466,7 +466,7 @@ def row_of(plan: Plan) -> Row:
         lower_bound_s=proof.lower_bound_s,
         gap=proof.gap,
         algbw_bytes_per_s=algbw,
-        busbw_bytes_per_s=algbw * factor,
+        busbw_bytes_per_s=busbw,
         stages=plan.num_stages,
         plan_s=plan_s,
         decide_s=plan.decide_s,
@@ -496,6 +496,13 @@ def nccl_size(problem: Problem) -> tuple[int, float]:
     if problem.demand is not None:
         return problem.demand.largest_rank_bytes, (problem.num_ranks - 1) / problem.num_ranks
     return int(problem.items.size_bytes.sum()), 1.0
+
+
+def bandwidths(problem: Problem, makespan_s: float) -> tuple[float, float]:
+    """algbw and busbw, as nccl-tests define them."""
+    size_bytes, factor = nccl_size(problem)
+    algbw = size_bytes / makespan_s if makespan_s > 0 else 0.0
+    return algbw, algbw * factor
 
 
 def describe(problem: Problem) -> dict[str, object]:

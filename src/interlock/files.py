@@ -147,8 +147,8 @@ def show_page(write: Callable[[Path], None], name: str) -> None:
     import webbrowser
 
     folder = Path(tempfile.mkdtemp(prefix="interlock-"))
-    words = "".join(letter if letter.isalnum() else "-" for letter in name)[:60]
-    page = folder / f"{words}.html"
+    stem = "".join(letter if letter.isalnum() else "-" for letter in name)[:60]
+    page = folder / f"{stem}.html"
     write(page)
     if not webbrowser.open(page.as_uri()):
         print(f"written to {page}")

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from interlock.algorithms.detours import has_dead_nics, pairs_with_detours, refuses_detours
 from interlock.algorithms.registry import Algorithm
+from interlock.algorithms.rounds import unroutable
 from interlock.algorithms.two_tier import Bytes, Group, demand_bytes, dependencies, group
-from interlock.errors import InvalidInput
 from interlock.problem import Problem, RankSets
 from interlock.ragged import Ragged, matches
 from interlock.schedule import Batch, Kind, Phase, Schedule, assemble
@@ -37,12 +37,7 @@ def refuses(problem: Problem) -> str | None:
     cluster = problem.cluster
     if cluster is not None and problem.demand is not None and cluster.scale_out != "rail" and has_dead_nics(cluster):
         return refuses_detours(cluster)
-    src, dst = _talking_pairs(problem)
-    try:
-        problem.topology.routes(src, dst)
-    except InvalidInput as error:
-        return str(error)
-    return None
+    return unroutable(problem, *_talking_pairs(problem))
 
 
 def _owners(problem: Problem) -> NDArray[np.int32]:

@@ -41,11 +41,11 @@ from interlock.schedule import MAX_ROWS, CompactSchedule, SlotSchedule, empty_sc
 
 __all__ = ["ALGORITHM", "guided"]
 
-MOST_TRANSFERS = 4_000_000  # scheduled in one search: some seconds
+MOST_TRANSFERS = 4_000_000  # scheduled in one search, a cap on time: some seconds
 MOST_RANKS_TO_PROVE = 100  # above, the certificate's bound takes longer than it could save
 MOST_FOR_MATCHING = 100_000  # transfers of random matchings: a fraction of a second
 MOST_FOR_PROGRAM = 5_000_000  # transfers of the linear program's trees, which leave the others theirs
-MANY_MOVES = 200_000  # from there on what symmetry gives is not compared with anything
+MANY_MOVES = 200_000  # a cap on time: above, what symmetry gives is not compared with anything
 MUCH_LONGER = 1.25  # where sums and copies one after the other need so much more, both at once comes first
 MOST_TIMED = 300_000  # transfers, simulated in a second: above, the estimate is taken
 INTERRUPTED = "interrupted"

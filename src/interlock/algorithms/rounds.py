@@ -109,7 +109,7 @@ def cut_each(parts: Chunks, count: int) -> tuple[Chunks, Ids, Ids]:
     return Chunks(parts.item[part], parts.offset[part] + start, edges[part, number + 1] - start), part, number
 
 
-def unroutable(problem: Problem, src: Ids, dst: Ids) -> str | None:
+def unroutable(problem: Problem, src: NDArray[np.integer], dst: NDArray[np.integer]) -> str | None:
     """A reason where some sender cannot reach its receiver without a relay."""
     try:
         problem.topology.routes(np.asarray(src, np.int32), np.asarray(dst, np.int32))

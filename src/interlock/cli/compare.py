@@ -178,13 +178,11 @@ def _deliver(
 
 
 def _save_page(comparison: Comparison | SizeComparison, page: Path) -> None:
-    if isinstance(comparison, Comparison):
-        from interlock.report.compare_page import save_compare_page
+    from interlock.report.compare_page import save_compare_page, save_sizes_page
 
+    if isinstance(comparison, Comparison):
         save_compare_page(comparison, page, command_line())
     else:
-        from interlock.report.compare_page import save_sizes_page
-
         save_sizes_page(comparison, page, command_line())
 
 

@@ -21,7 +21,7 @@ from interlock.cli.schedule_files import (
     open_schedule,
 )
 from interlock.cli.show import command_line, print_json, print_table
-from interlock.comparison import nccl_size
+from interlock.comparison import bandwidths
 from interlock.errors import InvalidInput
 from interlock.files import write_text
 from interlock.planning import Certificate
@@ -112,17 +112,10 @@ def _notes(schedule_file: OpenedSchedule, is_cluster_named: bool) -> list[str]:
     return notes
 
 
-def _bandwidths(schedule_file: OpenedSchedule, proof: Certificate) -> tuple[float, float]:
-    """algbw and busbw, as nccl-tests define them."""
-    size_bytes, factor = nccl_size(schedule_file.plan.problem)
-    algbw = size_bytes / proof.makespan_s if proof.makespan_s > 0 else 0.0
-    return algbw, algbw * factor
-
-
 def _facts(
     file: Path, schedule_file: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
 ) -> dict[str, object]:
-    algbw, busbw = _bandwidths(schedule_file, proof)
+    algbw, busbw = bandwidths(schedule_file.plan.problem, proof.makespan_s)
     return {
         "file": str(file),
         "format": schedule_file.format,
@@ -156,7 +149,7 @@ def _explained(result: Result) -> dict[str, object]:
 def _show(
     file: Path, schedule_file: OpenedSchedule, proof: Certificate, result: Result | None, notes: list[str]
 ) -> None:
-    algbw, busbw = _bandwidths(schedule_file, proof)
+    algbw, busbw = bandwidths(schedule_file.plan.problem, proof.makespan_s)
     rows = [
         *head_rows(schedule_file.plan),
         ["valid", schedule_file.verdict(proof.valid)[0]],

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from interlock.algorithms import registry
-from interlock.comparison import nccl_size
+from interlock.comparison import bandwidths
 from interlock.cost import lower_bound
 from interlock.errors import InvalidInput
 from interlock.lab.jobs import Timings, calibrated, measure
@@ -62,7 +62,7 @@ class LabRow:
         """One algorithm's figures, as ranks told them; `plan` stands for torch's own call where that was measured."""
         seconds, is_native = told[0].measured_s, name == NATIVE
         measured_s = statistics.median(seconds)
-        size_bytes, factor = nccl_size(plan.problem)
+        algbw, busbw = bandwidths(plan.problem, measured_s)
         plan_s = 0.0 if is_native else told[0].plan_s
         exchange_s = 0.0 if is_native or not told[0].exchange_s else statistics.median(told[0].exchange_s)
         return cls(
@@ -74,8 +74,8 @@ class LabRow:
             predicted_s=predicted_s,
             lower_bound_s=bound_s,
             gap=measured_s / bound_s - 1 if bound_s > 0 else 0.0,
-            algbw_bytes_per_s=size_bytes / measured_s,
-            busbw_bytes_per_s=size_bytes / measured_s * factor,
+            algbw_bytes_per_s=algbw,
+            busbw_bytes_per_s=busbw,
             stages=1 if is_native else plan.num_stages,
             plan_s=plan_s,
             exchange_s=exchange_s,

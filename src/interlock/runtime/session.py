@@ -10,7 +10,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,20 +85,31 @@ class Prepared:
     program_s: float = 0.0  # of that, making the program
 
 
+Chooser = TypeVar("Chooser")
 Kept = TypeVar("Kept")
 
 
-class _PlannedGroup(Generic[Kept]):
-    """One process group on a cluster, and what was prepared for calls that come again."""
+class _PlannedGroup(Generic[Chooser, Kept]):
+    """One process group on a cluster, and what was prepared for calls that come again.
+
+    Parameters
+    ----------
+    choose
+        Gives the plan for a call on a cluster; must give the same one on every rank.
+    settings
+        Words that must be equal on every rank: whatever `choose` depends on.
+    """
+
+    MOST_KEPT: ClassVar[int]
 
     def __init__(
         self,
         group: dist.ProcessGroup,
         cluster: Cluster,
         placement: GroupPlacement,
+        choose: Chooser,
         settings: str,
-        timeout_s: float | None,
-        most_kept: int,
+        timeout_s: float | None = None,
     ) -> None:
         placement.check_cluster(cluster)
         self.cluster, self.placement = cluster, placement
@@ -106,7 +118,7 @@ class _PlannedGroup(Generic[Kept]):
             group, timeout_s, peers=placement.group_rank, server_of=placement.server_of, leaders=leaders
         )
         self.rank, self.num_ranks = self.runner.rank, self.runner.num_ranks
-        self._given_settings, self._most_kept = settings, most_kept
+        self._choose, self._given_settings = choose, settings
         self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
 
     @property
@@ -118,7 +130,7 @@ class _PlannedGroup(Generic[Kept]):
         """What was prepared under a key, or is now."""
         if key not in self._kept:
             self._kept[key] = prepare()
-            if len(self._kept) > self._most_kept:
+            if len(self._kept) > self.MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
@@ -133,16 +145,10 @@ class _PlannedGroup(Generic[Kept]):
         self.runner.close()
 
 
-class Session(_PlannedGroup[Prepared]):
-    """One process group and what is kept for it between calls.
+class Session(_PlannedGroup[Choose, Prepared]):
+    """One process group and what is kept for it between calls of All-to-Alls."""
 
-    Parameters
-    ----------
-    choose
-        Gives the plan for a demand on a cluster; must give the same one on every rank.
-    settings
-        Words that must be equal on every rank: whatever `choose` depends on.
-    """
+    MOST_KEPT = MAX_PLANS
 
     def __init__(
         self,
@@ -153,8 +159,7 @@ class Session(_PlannedGroup[Prepared]):
         settings: str,
         timeout_s: float | None = None,
     ) -> None:
-        super().__init__(group, cluster, placement, settings, timeout_s, MAX_PLANS)
-        self._choose = choose
+        super().__init__(group, cluster, placement, choose, settings, timeout_s)
         self._settings_digest = digest_of_text(self._settings)
         self._demands = self.runner.exchange(2 * self.num_ranks + 2)
         self._digests: Exchange | None = None
@@ -346,29 +351,15 @@ class PreparedCollective:
     prepare_s: float
 
 
-class CollectiveSession(_PlannedGroup[PreparedCollective]):
-    """One process group and the plans that are kept for its collectives.
+class CollectiveSession(_PlannedGroup[ChooseCollective, PreparedCollective]):
+    """One process group and the plans that are kept for its collectives."""
 
-    Parameters
-    ----------
-    choose
-        Gives the plan for a collective on a cluster; must give the same one on every rank.
-    settings
-        Words that must be equal on every rank: whatever `choose` depends on.
-    """
+    MOST_KEPT = MAX_COLLECTIVES
 
-    def __init__(
-        self,
-        group: dist.ProcessGroup,
-        cluster: Cluster,
-        placement: GroupPlacement,
-        choose: ChooseCollective,
-        settings: str,
-        timeout_s: float | None = None,
-    ) -> None:
-        super().__init__(group, cluster, placement, settings, timeout_s, MAX_COLLECTIVES)
-        self._choose = choose
-        self._calls = self.runner.exchange(1)
+    @cached_property
+    def _calls(self) -> Exchange:
+        """First asked for at the first call, in the same order with others on every rank."""
+        return self.runner.exchange(1)
 
     def prepare(
         self, kind: CollectiveKind, size_bytes: int, element_bytes: int = 1, root: int = 0

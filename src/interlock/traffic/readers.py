@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, LimitExceeded, nearest
+from interlock.errors import InvalidInput, LimitExceeded, at, nearest
 from interlock.files import FilePath, check_file, lines_of, read_text
 from interlock.memory import check_memory
 from interlock.traffic.demand import MAX_RANKS, Demand, matrix
@@ -52,11 +52,9 @@ def read_demand(path: FilePath, scale_bytes: int = 1) -> Demand:
     array = read_array(path, names=("demand", "bytes_matrix", "matrix"))
     if isinstance(scale_bytes, bool) or not isinstance(scale_bytes, int) or not 1 <= scale_bytes <= 2**40:
         raise InvalidInput(f"scale_bytes={scale_bytes!r} must be a whole number between 1 and 2^40")
-    try:
+    with at(path):
         demand = matrix(array, name=Path(path).stem)
         return demand if scale_bytes == 1 else matrix(_scaled(demand.bytes_matrix, scale_bytes), demand.name)
-    except InvalidInput as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def _scaled(array: NDArray[np.int64], scale_bytes: int) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from interlock.errors import InvalidInput, check_whole
+from interlock.errors import InvalidInput, at, check_whole
 from interlock.files import FilePath
 from interlock.ragged import Ragged
 from interlock.traffic.demand import MAX_TOTAL_BYTES, Demand
@@ -230,7 +230,7 @@ def read_routing(
     experts = int(ids.max()) + 1 if num_experts is None else num_experts
     check_whole(layer, "layer", 0, len(ids) - 1 if ids.ndim == 3 else 0)
     chosen = ids[layer] if ids.ndim == 3 else ids
-    try:
+    with at(where):
         placed = placement or contiguous_placement(experts, num_ranks)
         return Routing(
             experts=np.ascontiguousarray(chosen, np.int32),
@@ -239,8 +239,6 @@ def read_routing(
             gate_weights=None if is_npy else _weights(path, chosen_name, ids.shape, layer),
             name=f"{Path(path).stem}/{chosen_name}" + (f", layer {layer}" if ids.ndim == 3 else ""),
         )
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _weights(path: FilePath, array: str, shape: tuple[int, ...], layer: int) -> NDArray[np.float32] | None:
