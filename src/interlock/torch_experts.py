@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 
 from interlock.gpu.moe.layer import experts as run_experts
-from interlock.runtime.experts import Dispatched, DispatchLayout, ExpertRows
-from interlock.runtime.experts import Experts as Dispatch
+from interlock.runtime.experts import Dispatched, DispatchLayout, ExpertRows, TokenDispatch
 
 __all__ = ["Dispatched", "ExpertRows", "Experts", "DispatchLayout"]
 
 
-class Experts(Dispatch):
+class Experts(TokenDispatch):
     """Expert parallelism over a group; `dispatch` and `combine` by themselves, or the whole layer by a call.
 
     >>> experts = Experts(AllToAll(), 64)  # doctest: +SKIP

@@ -20,8 +20,8 @@ struct Csr {
 
     [[nodiscard]] std::size_t num_rows() const { return offsets.empty() ? 0 : offsets.size() - 1; }
     [[nodiscard]] std::span<const Value> operator[](std::size_t row) const {
-        const auto first = static_cast<std::size_t>(offsets[row]);
-        return values.subspan(first, static_cast<std::size_t>(offsets[row + 1]) - first);
+        const auto first = at(offsets[row]);
+        return values.subspan(first, at(offsets[row + 1]) - first);
     }
     /// Memory safety of a table from outside: offsets rise from 0 to the number of values.
     void check(std::size_t rows, const char* name) const {

@@ -30,10 +30,10 @@ FanIn::FanIn(const FlowProblem& problem, const Rows<std::int32_t>& channels)
     std::vector<Hop> hops;
     for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
         const std::int32_t sender = problem.senders[m].empty() ? -1 : problem.senders[m].front();
-        const auto last = static_cast<std::size_t>(channels.offsets[m + 1]);
-        for (auto h = static_cast<std::size_t>(channels.offsets[m]); h < last; ++h) {
+        const auto last = at(channels.offsets[m + 1]);
+        for (auto h = at(channels.offsets[m]); h < last; ++h) {
             const std::int32_t channel = channels.values[h];
-            if (problem.is_receiving_port[static_cast<std::size_t>(channel)] != 0) hops.push_back({channel, sender, h});
+            if (problem.is_receiving_port[at(channel)] != 0) hops.push_back({channel, sender, h});
         }
     }
     std::sort(hops.begin(), hops.end(), [](const Hop& a, const Hop& b) {
@@ -44,17 +44,17 @@ FanIn::FanIn(const FlowProblem& problem, const Rows<std::int32_t>& channels)
         if (k == 0 || hops[k].port != hops[k - 1].port || hops[k].sender != hops[k - 1].sender) ++pair;
         pair_by_hop_[hops[k].place] = pair;
     }
-    messages_of_pair_.assign(static_cast<std::size_t>(pair + 1), 0);
+    messages_of_pair_.assign(at(pair + 1), 0);
 }
 
 void FanIn::change(std::int32_t message, std::int32_t by, MaxMinShare& shares) {
-    const auto m = static_cast<std::size_t>(message);
-    const auto last = static_cast<std::size_t>(channels_.offsets[m + 1]);
-    for (auto h = static_cast<std::size_t>(channels_.offsets[m]); h < last; ++h) {
+    const auto m = at(message);
+    const auto last = at(channels_.offsets[m + 1]);
+    for (auto h = at(channels_.offsets[m]); h < last; ++h) {
         if (pair_by_hop_[h] < 0) continue;
         const std::int32_t channel = channels_.values[h];
-        const auto c = static_cast<std::size_t>(channel);
-        std::int32_t& in_flight = messages_of_pair_[static_cast<std::size_t>(pair_by_hop_[h])];
+        const auto c = at(channel);
+        std::int32_t& in_flight = messages_of_pair_[at(pair_by_hop_[h])];
         in_flight += by;
         if (in_flight == (by > 0 ? 1 : 0)) senders_[c] += by;
         peak_[c] = std::max(peak_[c], senders_[c]);

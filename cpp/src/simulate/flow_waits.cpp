@@ -21,9 +21,7 @@ Rows<std::int32_t> exclusive_users(const FlowProblem& problem) {
             }
         }
     });
-    const auto before = [&](std::int32_t a, std::int32_t b) {
-        return problem.order[static_cast<std::size_t>(a)] < problem.order[static_cast<std::size_t>(b)];
-    };
+    const auto before = [&](std::int32_t a, std::int32_t b) { return problem.order[at(a)] < problem.order[at(b)]; };
     for (std::size_t link = 0; link + 1 < users.offsets.size(); ++link) {
         const auto first = users.values.begin() + users.offsets[link];
         const auto last = users.values.begin() + users.offsets[link + 1];
@@ -62,12 +60,12 @@ Rows<std::int32_t> channel_paths(const FlowProblem& problem) {
     channels.offsets.assign(problem.path.offsets.begin(), problem.path.offsets.end());
     channels.values.reserve(problem.path.values.size());
     for (const std::int32_t link : problem.path.values) {
-        channels.values.push_back(problem.channel_by_link[static_cast<std::size_t>(link)]);
+        channels.values.push_back(problem.channel_by_link[at(link)]);
     }
     std::vector<std::int32_t> last_user(problem.capacity_bytes_per_s.size(), -1);
     for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
         for (const std::int32_t c : channels[m]) {
-            auto& user = last_user[static_cast<std::size_t>(c)];
+            auto& user = last_user[at(c)];
             if (user == static_cast<std::int32_t>(m)) {
                 throw InvalidInput("message " + std::to_string(m) + ": its path crosses channel " + std::to_string(c) +
                                    " twice");

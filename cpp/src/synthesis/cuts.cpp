@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
 
@@ -30,12 +31,12 @@ struct Residual {
     std::vector<std::int64_t> left;
 
     explicit Residual(const Arcs& arcs) {
-        const auto num_nodes = static_cast<std::size_t>(arcs.num_nodes);
+        const auto num_nodes = at(arcs.num_nodes);
         const std::size_t num_arcs = arcs.src.size();
         first.assign(num_nodes + 1, 0);
         for (std::size_t a = 0; a < num_arcs; ++a) {
-            ++first[static_cast<std::size_t>(arcs.src[a]) + 1];
-            ++first[static_cast<std::size_t>(arcs.dst[a]) + 1];
+            ++first[at(arcs.src[a]) + 1];
+            ++first[at(arcs.dst[a]) + 1];
         }
         std::partial_sum(first.begin(), first.end(), first.begin());
         std::vector<std::int32_t> next(first.begin(), first.end() - 1);
@@ -43,31 +44,27 @@ struct Residual {
         mate.resize(2 * num_arcs);
         left.resize(2 * num_arcs);
         for (std::size_t a = 0; a < num_arcs; ++a) {
-            const auto there = next[static_cast<std::size_t>(arcs.src[a])]++;
-            const auto back = next[static_cast<std::size_t>(arcs.dst[a])]++;
-            head[static_cast<std::size_t>(there)] = arcs.dst[a];
-            head[static_cast<std::size_t>(back)] = arcs.src[a];
-            mate[static_cast<std::size_t>(there)] = back;
-            mate[static_cast<std::size_t>(back)] = there;
-            left[static_cast<std::size_t>(there)] = arcs.capacity[a];
+            const auto there = next[at(arcs.src[a])]++;
+            const auto back = next[at(arcs.dst[a])]++;
+            head[at(there)] = arcs.dst[a];
+            head[at(back)] = arcs.src[a];
+            mate[at(there)] = back;
+            mate[at(back)] = there;
+            left[at(there)] = arcs.capacity[a];
         }
     }
-    [[nodiscard]] std::size_t begin_of(std::int32_t node) const {
-        return static_cast<std::size_t>(first[static_cast<std::size_t>(node)]);
-    }
-    [[nodiscard]] std::size_t end_of(std::int32_t node) const {
-        return static_cast<std::size_t>(first[static_cast<std::size_t>(node) + 1]);
-    }
+    [[nodiscard]] std::size_t begin_of(std::int32_t node) const { return at(first[at(node)]); }
+    [[nodiscard]] std::size_t end_of(std::int32_t node) const { return at(first[at(node) + 1]); }
     void push(std::size_t half, std::int64_t amount) {
         left[half] -= amount;
-        left[static_cast<std::size_t>(mate[half])] += amount;
+        left[at(mate[half])] += amount;
     }
 };
 
 class Dinic {
 public:
     Dinic(const Arcs& arcs, std::int32_t source, std::int32_t sink)
-        : net_(arcs), source_(source), sink_(sink), num_nodes_(static_cast<std::size_t>(arcs.num_nodes)) {}
+        : net_(arcs), source_(source), sink_(sink), num_nodes_(at(arcs.num_nodes)) {}
 
     Cut run() {
         Cut cut;
@@ -86,18 +83,18 @@ private:
         level_.assign(num_nodes_, -1);
         queue_.clear();
         queue_.push_back(source_);
-        level_[static_cast<std::size_t>(source_)] = 0;
+        level_[at(source_)] = 0;
         for (std::size_t i = 0; i < queue_.size(); ++i) {
             const std::int32_t node = queue_[i];
             for (std::size_t h = net_.begin_of(node); h < net_.end_of(node); ++h) {
-                const auto next = static_cast<std::size_t>(net_.head[h]);
+                const auto next = at(net_.head[h]);
                 if (net_.left[h] > 0 && level_[next] < 0) {
-                    level_[next] = level_[static_cast<std::size_t>(node)] + 1;
+                    level_[next] = level_[at(node)] + 1;
                     queue_.push_back(net_.head[h]);
                 }
             }
         }
-        return level_[static_cast<std::size_t>(sink_)] >= 0;
+        return level_[at(sink_)] >= 0;
     }
 
     /// One path along rising levels; dead ends are left behind for the rest of the phase.
@@ -105,16 +102,16 @@ private:
         path_.clear();
         std::int32_t node = source_;
         while (node != sink_) {
-            auto& h = cursor_[static_cast<std::size_t>(node)];
-            const auto end = net_.first[static_cast<std::size_t>(node) + 1];
-            while (h < end && !leads_on(node, static_cast<std::size_t>(h))) ++h;
+            auto& h = cursor_[at(node)];
+            const auto end = net_.first[at(node) + 1];
+            while (h < end && !leads_on(node, at(h))) ++h;
             if (h < end) {
-                path_.push_back(static_cast<std::size_t>(h));
-                node = net_.head[static_cast<std::size_t>(h)];
+                path_.push_back(at(h));
+                node = net_.head[at(h)];
             } else {
                 if (path_.empty()) return 0;
-                level_[static_cast<std::size_t>(node)] = std::numeric_limits<std::int32_t>::max();
-                node = net_.head[static_cast<std::size_t>(net_.mate[path_.back()])];
+                level_[at(node)] = std::numeric_limits<std::int32_t>::max();
+                node = net_.head[at(net_.mate[path_.back()])];
                 path_.pop_back();
             }
         }
@@ -125,8 +122,7 @@ private:
     }
 
     [[nodiscard]] bool leads_on(std::int32_t node, std::size_t h) const {
-        return net_.left[h] > 0 &&
-               level_[static_cast<std::size_t>(net_.head[h])] == level_[static_cast<std::size_t>(node)] + 1;
+        return net_.left[h] > 0 && level_[at(net_.head[h])] == level_[at(node)] + 1;
     }
 
     Residual net_;
@@ -142,7 +138,7 @@ class AllSinks {
 public:
     AllSinks(const Arcs& arcs, std::int32_t source)
         : net_(arcs),
-          num_nodes_(static_cast<std::size_t>(arcs.num_nodes)),
+          num_nodes_(at(arcs.num_nodes)),
           label_(num_nodes_, 0),
           excess_(num_nodes_, 0),
           cursor_(net_.first.begin(), net_.first.end() - 1),
@@ -151,7 +147,7 @@ public:
           num_with_label_(2 * num_nodes_ + 1, 0),
           num_awake_(num_nodes_ - 1) {
         num_with_label_[0] = static_cast<std::int32_t>(num_awake_);
-        state_[static_cast<std::size_t>(source)] = State::source;
+        state_[at(source)] = State::source;
         num_sources_ = 1;
         saturate(source);
     }
@@ -162,13 +158,13 @@ public:
         while (num_sources_ < num_nodes_) {
             const std::int32_t sink = next_sink();
             drain(sink);
-            if (excess_[static_cast<std::size_t>(sink)] < best.value) {
-                best.value = excess_[static_cast<std::size_t>(sink)];
+            if (excess_[at(sink)] < best.value) {
+                best.value = excess_[at(sink)];
                 best.source_side.assign(num_nodes_, 1);
                 for (std::size_t v = 0; v < num_nodes_; ++v) best.source_side[v] = state_[v] != State::awake;
             }
             leave_awake(sink);
-            state_[static_cast<std::size_t>(sink)] = State::source;
+            state_[at(sink)] = State::source;
             ++num_sources_;
             saturate(sink);
         }
@@ -182,8 +178,8 @@ private:
     std::int32_t next_sink() {
         if (num_awake_ == 0) {
             for (const std::int32_t node : dormant_.back()) {
-                state_[static_cast<std::size_t>(node)] = State::awake;
-                ++num_with_label_[static_cast<std::size_t>(label_[static_cast<std::size_t>(node)])];
+                state_[at(node)] = State::awake;
+                ++num_with_label_[at(label_[at(node)])];
                 enqueue(node);
             }
             num_awake_ = dormant_.back().size();
@@ -191,7 +187,7 @@ private:
         }
         std::int32_t sink = -1;
         for (std::size_t v = 0; v < num_nodes_; ++v) {
-            if (state_[v] == State::awake && (sink < 0 || label_[v] < label_[static_cast<std::size_t>(sink)])) {
+            if (state_[v] == State::awake && (sink < 0 || label_[v] < label_[at(sink)])) {
                 sink = static_cast<std::int32_t>(v);
             }
         }
@@ -202,22 +198,22 @@ private:
         while (!active_.empty()) {
             const std::int32_t node = active_.front();
             active_.pop_front();
-            queued_[static_cast<std::size_t>(node)] = 0;
-            if (node != sink && state_[static_cast<std::size_t>(node)] == State::awake) discharge(node, sink);
+            queued_[at(node)] = 0;
+            if (node != sink && state_[at(node)] == State::awake) discharge(node, sink);
         }
     }
 
     void discharge(std::int32_t node, std::int32_t sink) {
-        const auto v = static_cast<std::size_t>(node);
+        const auto v = at(node);
         while (excess_[v] > 0 && state_[v] == State::awake) {
             auto& h = cursor_[v];
-            if (static_cast<std::size_t>(h) == net_.end_of(node)) {
+            if (at(h) == net_.end_of(node)) {
                 relabel(node);
                 h = net_.first[v];
                 continue;
             }
-            const auto half = static_cast<std::size_t>(h);
-            const auto next = static_cast<std::size_t>(net_.head[half]);
+            const auto half = at(h);
+            const auto next = at(net_.head[half]);
             if (net_.left[half] > 0 && state_[next] == State::awake && label_[v] == label_[next] + 1) {
                 const std::int64_t amount = std::min(excess_[v], net_.left[half]);
                 net_.push(half, amount);
@@ -231,8 +227,8 @@ private:
     }
 
     void relabel(std::int32_t node) {
-        const auto v = static_cast<std::size_t>(node);
-        if (num_with_label_[static_cast<std::size_t>(label_[v])] == 1) {  // nothing below can be reached any more
+        const auto v = at(node);
+        if (num_with_label_[at(label_[v])] == 1) {  // nothing below can be reached any more
             std::vector<std::int32_t> asleep;
             for (std::size_t u = 0; u < num_nodes_; ++u) {
                 if (state_[u] == State::awake && label_[u] >= label_[v]) asleep.push_back(static_cast<std::int32_t>(u));
@@ -242,34 +238,34 @@ private:
         }
         std::int32_t least = std::numeric_limits<std::int32_t>::max();
         for (std::size_t h = net_.begin_of(node); h < net_.end_of(node); ++h) {
-            const auto next = static_cast<std::size_t>(net_.head[h]);
+            const auto next = at(net_.head[h]);
             if (net_.left[h] > 0 && state_[next] == State::awake) least = std::min(least, label_[next] + 1);
         }
         if (least == std::numeric_limits<std::int32_t>::max()) {
             put_to_sleep({node});
             return;
         }
-        --num_with_label_[static_cast<std::size_t>(label_[v])];
+        --num_with_label_[at(label_[v])];
         label_[v] = least;
-        ++num_with_label_[static_cast<std::size_t>(least)];
+        ++num_with_label_[at(least)];
     }
 
     void put_to_sleep(std::vector<std::int32_t>&& nodes) {
         for (const std::int32_t node : nodes) {
             leave_awake(node);
-            state_[static_cast<std::size_t>(node)] = State::dormant;
+            state_[at(node)] = State::dormant;
         }
         dormant_.push_back(std::move(nodes));
     }
 
     void leave_awake(std::int32_t node) {
-        --num_with_label_[static_cast<std::size_t>(label_[static_cast<std::size_t>(node)])];
+        --num_with_label_[at(label_[at(node)])];
         --num_awake_;
     }
 
     void saturate(std::int32_t node) {
         for (std::size_t h = net_.begin_of(node); h < net_.end_of(node); ++h) {
-            const auto next = static_cast<std::size_t>(net_.head[h]);
+            const auto next = at(net_.head[h]);
             if (net_.left[h] == 0 || state_[next] == State::source) continue;
             excess_[next] += net_.left[h];
             net_.push(h, net_.left[h]);
@@ -278,7 +274,7 @@ private:
     }
 
     void enqueue(std::int32_t node) {
-        const auto v = static_cast<std::size_t>(node);
+        const auto v = at(node);
         if (queued_[v] || excess_[v] == 0 || state_[v] != State::awake) return;
         queued_[v] = 1;
         active_.push_back(node);
@@ -315,7 +311,7 @@ Cut best_set_ending_at(const Arcs& arcs, std::int32_t last, std::span<const std:
     }
     std::int64_t gained = 0;
     for (std::int32_t v = 0; v < last; ++v) {
-        const std::int64_t w = weight[static_cast<std::size_t>(v)];
+        const std::int64_t w = weight[at(v)];
         if (w > 0) {
             add(last, v, w);
             gained += w;
@@ -348,29 +344,29 @@ std::vector<std::int32_t> cheapest_partition(const Arcs& arcs, std::int64_t pric
     check(arcs);
     require(price >= 0 && price <= std::int64_t{1} << 61, "price must be between 0 and 2^61");
     require(arcs.num_nodes <= kMostCompared, "partitions are for at most 16,384 nodes");
-    const auto num_nodes = static_cast<std::size_t>(arcs.num_nodes);
+    const auto num_nodes = at(arcs.num_nodes);
     // Twice (half the arcs around a set - price), so that all stays in whole numbers.
     std::vector<std::int64_t> weight(num_nodes, 0);
     std::vector<std::int32_t> block(num_nodes);
     for (std::int32_t v = 0; v < arcs.num_nodes; ++v) {
         const Cut best = best_set_ending_at(arcs, v, weight);
-        weight[static_cast<std::size_t>(v)] = best.value - 2 * price;
+        weight[at(v)] = best.value - 2 * price;
         // Every block that the set touches becomes part of v's block.
         std::vector<std::uint8_t> joins(num_nodes, 0);
         for (std::int32_t u = 0; u < v; ++u) {
-            const auto of = static_cast<std::size_t>(block[static_cast<std::size_t>(u)]);
-            if (best.source_side[static_cast<std::size_t>(u)]) joins[of] = 1;
+            const auto of = at(block[at(u)]);
+            if (best.source_side[at(u)]) joins[of] = 1;
         }
-        block[static_cast<std::size_t>(v)] = v;
+        block[at(v)] = v;
         for (std::int32_t u = 0; u < v; ++u) {
-            auto& of = block[static_cast<std::size_t>(u)];
-            if (joins[static_cast<std::size_t>(of)]) of = v;
+            auto& of = block[at(u)];
+            if (joins[at(of)]) of = v;
         }
     }
     std::vector<std::int32_t> number(num_nodes, -1);
     std::int32_t next = 0;
     for (auto& of : block) {
-        auto& given = number[static_cast<std::size_t>(of)];
+        auto& given = number[at(of)];
         if (given < 0) given = next++;
         of = given;
     }

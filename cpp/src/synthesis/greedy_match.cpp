@@ -26,11 +26,7 @@ class Matcher {
 public:
     Matcher(const MatchGraph& graph, const Holdings& holdings, const MatchOptions& options, const Adjacency& into,
             std::int32_t first_node, std::int32_t last_node)
-        : graph_(graph),
-          holdings_(holdings),
-          options_(options),
-          into_(into),
-          words_((at(graph.num_chunks) + 63) / 64) {
+        : graph_(graph), holdings_(holdings), options_(options), into_(into), words_((at(graph.num_chunks) + 63) / 64) {
         for (std::int32_t node = first_node; node < last_node; ++node) {
             if (holdings.missing[at(node)] > 0) active_.push_back(node);
         }

@@ -17,7 +17,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class QuickTreeFinder {
 public:
     QuickTreeFinder(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head,
-           std::span<const double> hop_ticks)
+                    std::span<const double> hop_ticks)
         : nodes_(at(num_nodes)),
           tail_(tail),
           hop_ticks_(hop_ticks),

@@ -11,10 +11,7 @@ namespace {
 class FormCheck {
 public:
     FormCheck(const MessageTable& messages, const PieceTable& pieces, const ItemTable& items)
-        : messages_(messages),
-          pieces_(pieces),
-          items_(items),
-          seen_by_(static_cast<std::size_t>(items.num_ranks), -1) {}
+        : messages_(messages), pieces_(pieces), items_(items), seen_by_(at(items.num_ranks), -1) {}
 
     Findings run() {
         for (std::size_t k = 1; k < messages_.barriers.size(); ++k)
@@ -42,10 +39,10 @@ private:
             for (const std::int32_t rank : ends) {
                 if (rank < 0 || rank >= items_.num_ranks) {
                     found_.add(Rule::rank_exists, id, rank);
-                } else if (seen_by_[static_cast<std::size_t>(rank)] == id) {
+                } else if (seen_by_[at(rank)] == id) {
                     found_.add(Rule::distinct_ends, id, rank);
                 } else {
-                    seen_by_[static_cast<std::size_t>(rank)] = id;
+                    seen_by_[at(rank)] = id;
                 }
             }
         }
@@ -75,18 +72,18 @@ private:
 
     void check_pieces(std::size_t m) {
         const auto id = static_cast<std::int64_t>(m);
-        const auto first = static_cast<std::size_t>(pieces_.offsets[m]);
-        const auto end = static_cast<std::size_t>(pieces_.offsets[m + 1]);
+        const auto first = at(pieces_.offsets[m]);
+        const auto end = at(pieces_.offsets[m + 1]);
         std::uint64_t carried = 0;  // saturates: sums beyond 2^63 are larger than any message
         for (std::size_t p = first; p < end; ++p) {
             const std::int32_t item = pieces_.item[p];
             const std::int64_t offset = pieces_.offset[p];
             const std::int64_t length = pieces_.length[p];
-            if (item < 0 || static_cast<std::size_t>(item) >= items_.size()) {
+            if (item < 0 || at(item) >= items_.size()) {
                 found_.add(Rule::item_exists, id, -1, item);
                 continue;
             }
-            const std::int64_t size = items_.size_bytes[static_cast<std::size_t>(item)];
+            const std::int64_t size = items_.size_bytes[at(item)];
             if (offset < 0 || length <= 0 || offset > size || length > size - offset) {
                 const bool fits = length <= 0 || offset <= std::numeric_limits<std::int64_t>::max() - length;
                 found_.add(Rule::piece_in_item, id, -1, item, offset, fits ? offset + length : offset);

@@ -15,7 +15,7 @@ from interlock.schedule import CompactSchedule
 from interlock.topology import Cluster
 from interlock.traffic import Demand
 
-__all__ = ["Algorithm", "Build", "DemandPlanner", "get", "names", "supported"]
+__all__ = ["Algorithm", "DemandPlanner", "get", "names", "supported"]
 
 _NAMES = (  # each is a module of this folder, hyphens written as underscores
     *("direct", "pxn", "spreadout", "no-stage", "forward", "padded", "fast", "adaptive"),
@@ -23,14 +23,6 @@ _NAMES = (  # each is a module of this folder, hyphens written as underscores
     *("ring", "halving-doubling", "double-tree", "two-tree", "hierarchical", "nvls", "nvls-tree", "multitree"),
     *("auto", "tacos", "guided", "tiers", "weighted-direct"),
 )
-
-
-class Build(Protocol):
-    """Makes a schedule for a problem that the algorithm supports."""
-
-    def __call__(self, problem: Problem, *, seed: int = 0) -> CompactSchedule:
-        """Further keywords are the algorithm's own parameters."""
-        ...
 
 
 class DemandPlanner(Protocol):
@@ -48,7 +40,7 @@ class Algorithm:
     name: str
     summary: str
     refuses: Callable[[Problem], str | None]  # the reason why not, for a problem of its kind; None where it plans it
-    build: Callable[..., CompactSchedule]
+    build: Callable[..., CompactSchedule]  # of a problem and a seed; further keywords are its own parameters
     # Where set, demands on one cluster are planned without building a Problem: for planners that count microseconds.
     prepare: Callable[[Cluster], DemandPlanner] | None = field(default=None)
     # Its kinds of collectives, or whether it plans an All-to-Allv on a cluster; where neither is said, both and more.

@@ -22,7 +22,7 @@ from interlock.runtime.placement import GroupPlacement
 from interlock.traffic import Placement as ExpertPlacement
 from interlock.traffic import contiguous_placement
 
-__all__ = ["Dispatched", "ExpertRows", "Experts", "DispatchLayout", "Mover"]
+__all__ = ["Dispatched", "ExpertRows", "TokenDispatch", "DispatchLayout", "Mover"]
 
 
 class Mover(Protocol):
@@ -180,7 +180,7 @@ class Dispatched:
         return ExpertRows(self.x.index_select(0, token), self.topk_weights[token, choice], token, len(self.x))
 
 
-class Experts:
+class TokenDispatch:
     """Expert parallelism over a group.
 
     Parameters

@@ -150,18 +150,9 @@ class Topology:
         kept = np.flatnonzero(~gone)
         if len(kept) == 0:
             raise InvalidInput(f"without the links between {a} and {b}, {self.name} would have none")
-        return replace(
-            self,
-            link_src=self.link_src[kept],
-            link_dst=self.link_dst[kept],
-            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s[kept],
-            latency_s=self.latency_s[kept],
-            message_overhead_s=self.message_overhead_s[kept],
-            channel=np.unique(self.channel[kept], return_inverse=True)[1].reshape(-1).astype(np.int32),
-            name=f"{self.name} less {a}-{b}",
-            router=ShortestPaths(),
-            symmetries=None,
-        )
+        columns = {name: getattr(self, name)[kept] for name in LINK_COLUMNS}
+        columns["channel"] = np.unique(columns["channel"], return_inverse=True)[1].reshape(-1).astype(np.int32)
+        return replace(self, **columns, name=f"{self.name} less {a}-{b}", router=ShortestPaths(), symmetries=None)
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, {self.num_ranks} ranks, {self.num_nodes} nodes, {self.num_links} links)"

@@ -66,9 +66,7 @@ public:
             }
             std::uint64_t& levels = levels_at_[at(channel)];
             levels &= ~(std::uint64_t{1} << level(message));
-            const auto stays = [&](std::int32_t m) {
-                return (levels & ((std::uint64_t{1} << level(m)) - 1)) != 0;
-            };
+            const auto stays = [&](std::int32_t m) { return (levels & ((std::uint64_t{1} << level(m)) - 1)) != 0; };
             const auto freed = std::stable_partition(held.begin(), held.end(), stays);
             retry_.insert(retry_.end(), freed, held.end());
             held.erase(freed, held.end());
@@ -89,11 +87,11 @@ private:
 
     std::span<const std::int32_t> level_;
     const Rows<std::int32_t>& channels_;
-    std::vector<std::int32_t> under_way_;       // [channels, levels]: messages
-    std::vector<std::uint64_t> levels_at_;      // [channels]: levels with messages under way
+    std::vector<std::int32_t> under_way_;          // [channels, levels]: messages
+    std::vector<std::uint64_t> levels_at_;         // [channels]: levels with messages under way
     std::vector<std::vector<std::int32_t>> held_;  // [channels]: messages that stand back there
     std::vector<std::int32_t> retry_;
-    std::vector<double> entered_s_;  // [channels]: when a message entered last
+    std::vector<double> entered_s_;       // [channels]: when a message entered last
     std::vector<std::int32_t> freed_by_;  // [messages]: the one whose arrival let it try again last, or -1
     std::vector<std::pair<std::int32_t, std::int32_t>> waits_;  // (message, the one it waited for)
 };

@@ -24,7 +24,7 @@ public:
         tail_.resize(problem.tail_s.size());
         for (std::size_t m = 0; m < tail_.size(); ++m) {
             const auto place = std::lower_bound(tails_s_.begin(), tails_s_.end(), problem.tail_s[m], std::greater<>());
-            tail_[m] = static_cast<std::size_t>(place - tails_s_.begin());
+            tail_[m] = at(place - tails_s_.begin());
             each_left(m, [](double& left_s, double own_s, double) { left_s += own_s; });
         }
     }
@@ -35,7 +35,7 @@ public:
     /// A message starts: the earliest end by the channels it takes.
     double start(std::int32_t message, double now_s) {
         double longest_s = 0;
-        each_left(static_cast<std::size_t>(message), [&](double& left_s, double own_s, double tail_s) {
+        each_left(at(message), [&](double& left_s, double own_s, double tail_s) {
             longest_s = std::max(longest_s, left_s + tail_s);
             left_s -= own_s;
         });
@@ -47,7 +47,7 @@ private:
     template <typename Use>
     void each_left(std::size_t message, Use use) {
         for (const std::int32_t channel : channels_[static_cast<std::int32_t>(message)]) {
-            const auto c = static_cast<std::size_t>(channel);
+            const auto c = at(channel);
             const double own_s = static_cast<double>(problem_.size_bytes[message]) / problem_.capacity_bytes_per_s[c];
             for (std::size_t k = tail_[message]; k < tails_s_.size(); ++k)
                 use(left_s_[c * tails_s_.size() + k], own_s, tails_s_[k]);
@@ -56,8 +56,8 @@ private:
 
     const FlowProblem& problem_;
     const Rows<std::int32_t>& channels_;
-    std::vector<double> tails_s_;     // all there are, descending
-    std::vector<std::size_t> tail_;   // [messages]: which of them
+    std::vector<double> tails_s_;    // all there are, descending
+    std::vector<std::size_t> tail_;  // [messages]: which of them
     // [channels, tails]: seconds of what has not started and has this tail or a longer one
     std::vector<double> left_s_;
 };

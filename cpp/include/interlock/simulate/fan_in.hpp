@@ -22,7 +22,7 @@ private:
 
     const FlowProblem& problem_;
     const Rows<std::int32_t>& channels_;
-    std::vector<std::int32_t> pair_by_hop_;      // (port, sender) of each hop, -1 where the channel is no port
+    std::vector<std::int32_t> pair_by_hop_;       // (port, sender) of each hop, -1 where the channel is no port
     std::vector<std::int32_t> messages_of_pair_;  // in flight
     std::vector<std::int32_t> senders_;           // [channels], in flight
     std::vector<double> bytes_;                   // [channels], whole sizes of the messages in flight

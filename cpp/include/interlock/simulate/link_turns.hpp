@@ -10,8 +10,8 @@
 
 namespace interlock {
 
-/// Who holds each link alone where turns are taken: of those that are ready the first in order, so that nobody waits for
-/// one that stands back.
+/// Who holds each link alone where turns are taken: of those that are ready the first in order, so that nobody waits
+/// for one that stands back.
 class LinkTurns {
 public:
     explicit LinkTurns(const FlowProblem& problem) : problem_(problem) {

@@ -101,8 +101,8 @@ private:
         std::int32_t num_flows = 0;
         std::int32_t num_idle_channels = 0;
         std::size_t dirty_from = 0;
-        double deadline_s = kNever;  // by when it must be refilled; kNever while it is clean
-        double joined_s = 0;         // when its last flow joined
+        double deadline_s = kNever;               // by when it must be refilled; kNever while it is clean
+        double joined_s = 0;                      // when its last flow joined
         std::vector<std::int32_t> idle_channels;  // that have departed flows' capacity to give away
     };
     /// Capacity of departed flows that a channel has not given away yet.
@@ -157,9 +157,9 @@ private:
     std::vector<Component> components_;
     std::vector<std::int32_t> free_components_;
     std::vector<std::int32_t> dirty_components_;
-    std::vector<std::int32_t> changed_;   // channels whose next departure must be computed anew
+    std::vector<std::int32_t> changed_;    // channels whose next departure must be computed anew
     std::vector<std::uint8_t> is_listed_;  // [channels]: in changed_
-    std::vector<std::int32_t> merged_;   // scratch
+    std::vector<std::int32_t> merged_;     // scratch
     std::vector<std::int32_t> refilled_channels_;
     MinTree departures_;
     double earliest_deadline_s_ = kNever;

@@ -18,9 +18,9 @@ public:
         std::int32_t num_ranks = 0;
         for (std::size_t m = 0; m < problem.size_bytes.size(); ++m) {
             for (auto place = problem.senders.offsets[m]; place < problem.senders.offsets[m + 1]; ++place) {
-                const std::int32_t rank = problem.senders.values[static_cast<std::size_t>(place)];
+                const std::int32_t rank = problem.senders.values[at(place)];
                 num_ranks = std::max(num_ranks, rank + 1);
-                uses.emplace_back(rank, problem.stage[m], static_cast<std::size_t>(place));
+                uses.emplace_back(rank, problem.stage[m], at(place));
             }
         }
         std::sort(uses.begin(), uses.end());
@@ -32,20 +32,20 @@ public:
             if (is_new) ++door;
             door_by_sender_[std::get<2>(uses[k])] = door;
         }
-        open_at_s_.assign(static_cast<std::size_t>(door + 1), -1.0);
-        rank_free_at_s_.assign(static_cast<std::size_t>(num_ranks), 0.0);
+        open_at_s_.assign(at(door + 1), -1.0);
+        rank_free_at_s_.assign(at(num_ranks), 0.0);
     }
 
     /// When a message that is ready now may start.
     double pass(std::int32_t message, double now_s) {
         double start_s = now_s;
         if (problem_.stage_overhead_s == 0) return start_s;
-        const auto m = static_cast<std::size_t>(message);
+        const auto m = at(message);
         for (auto place = problem_.senders.offsets[m]; place < problem_.senders.offsets[m + 1]; ++place) {
-            const auto p = static_cast<std::size_t>(place);
-            double& open_at_s = open_at_s_[static_cast<std::size_t>(door_by_sender_[p])];
+            const auto p = at(place);
+            double& open_at_s = open_at_s_[at(door_by_sender_[p])];
             if (open_at_s < 0) {
-                double& free_at_s = rank_free_at_s_[static_cast<std::size_t>(problem_.senders.values[p])];
+                double& free_at_s = rank_free_at_s_[at(problem_.senders.values[p])];
                 free_at_s = std::max(free_at_s, now_s) + problem_.stage_overhead_s;
                 open_at_s = free_at_s;
             }

@@ -28,16 +28,14 @@ struct ArcGraph {
         const std::span<const std::int32_t> resources = arc_resources[arc];
         const std::span<const double> shares = arc_shares[arc];
         double sum = 0.0;
-        for (std::size_t i = 0; i < resources.size(); ++i)
-            sum += price[static_cast<std::size_t>(resources[i])] * shares[i];
+        for (std::size_t i = 0; i < resources.size(); ++i) sum += price[at(resources[i])] * shares[i];
         return sum;
     }
     /// Adds the time that an arc's resources are held while it sends for so long.
     void hold(std::size_t arc, double ticks, std::span<double> load) const {
         const std::span<const std::int32_t> resources = arc_resources[arc];
         const std::span<const double> shares = arc_shares[arc];
-        for (std::size_t i = 0; i < resources.size(); ++i)
-            load[static_cast<std::size_t>(resources[i])] += ticks * shares[i];
+        for (std::size_t i = 0; i < resources.size(); ++i) load[at(resources[i])] += ticks * shares[i];
     }
     /// Throws InvalidInput unless every id is in range and no time is negative.
     void check() const;
@@ -52,9 +50,7 @@ inline Adjacency arcs_by_end(std::int32_t num_nodes, std::span<const std::int32_
 }
 
 /// A number below `count` (at most 2^32) from a scrambled one, without dividing.
-inline std::size_t below(std::uint64_t scrambled, std::size_t count) {
-    return static_cast<std::size_t>(((scrambled >> 32) * count) >> 32);
-}
+inline std::size_t below(std::uint64_t scrambled, std::size_t count) { return at(((scrambled >> 32) * count) >> 32); }
 
 /// Visits 0 .. count - 1 in an order that depends on `seed`: a stride that shares no factor with `count`.
 class Shuffle {

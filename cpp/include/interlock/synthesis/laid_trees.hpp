@@ -14,7 +14,7 @@ namespace interlock {
 class LaidTrees {
 public:
     LaidTrees(const ArcGraph& graph, const TreeDemand& demand)
-        : demand_(demand), nodes_(static_cast<std::size_t>(graph.num_nodes)), prices_(graph) {
+        : demand_(demand), nodes_(at(graph.num_nodes)), prices_(graph) {
         packing_.root.assign(demand.root.begin(), demand.root.end());
         packing_.arc_into.assign(demand.root.size() * nodes_, -1);
         if (is_paired()) packing_.arc_outof.assign(demand.root.size() * nodes_, -1);

@@ -17,30 +17,27 @@ class ShortestTree {
 public:
     /// Follows arcs from `tail` to `head`; both must outlive the searches.
     ShortestTree(std::int32_t num_nodes, std::span<const std::int32_t> tail, std::span<const std::int32_t> head)
-        : head_(head),
-          leaving_(arcs_by_end(num_nodes, tail)),
-          distance_(static_cast<std::size_t>(num_nodes)),
-          arc_into_(static_cast<std::size_t>(num_nodes)) {}
+        : head_(head), leaving_(arcs_by_end(num_nodes, tail)), distance_(at(num_nodes)), arc_into_(at(num_nodes)) {}
 
     /// Finds the shortest way from `root` to every node; lengths must not be negative.
     void search(std::int32_t root, std::span<const double> length) {
         std::ranges::fill(distance_, std::numeric_limits<double>::infinity());
         std::ranges::fill(arc_into_, -1);
-        distance_[static_cast<std::size_t>(root)] = 0.0;
+        distance_[at(root)] = 0.0;
         order_.clear();
         heap_.assign(1, {0.0, root});
         while (!heap_.empty()) {
             const auto [here, node] = heap_.front();
             std::ranges::pop_heap(heap_, std::greater<>{});
             heap_.pop_back();
-            if (here > distance_[static_cast<std::size_t>(node)]) continue;
+            if (here > distance_[at(node)]) continue;
             order_.push_back(node);
             for (const std::int32_t arc : leaving_[node]) {
-                const std::int32_t next = head_[static_cast<std::size_t>(arc)];
-                const double reached = here + length[static_cast<std::size_t>(arc)];
-                if (reached < distance_[static_cast<std::size_t>(next)]) {
-                    distance_[static_cast<std::size_t>(next)] = reached;
-                    arc_into_[static_cast<std::size_t>(next)] = arc;
+                const std::int32_t next = head_[at(arc)];
+                const double reached = here + length[at(arc)];
+                if (reached < distance_[at(next)]) {
+                    distance_[at(next)] = reached;
+                    arc_into_[at(next)] = arc;
                     heap_.emplace_back(reached, next);
                     std::ranges::push_heap(heap_, std::greater<>{});
                 }

@@ -68,8 +68,7 @@ public:
             double best = std::numeric_limits<double>::infinity();
             for (const std::int32_t arc : entering_[node]) {
                 // What is left of the length without the cost is time.
-                const double reached =
-                    least_[at(tail_[at(arc)])] + length[at(arc)] - cost[at(arc)];
+                const double reached = least_[at(tail_[at(arc)])] + length[at(arc)] - cost[at(arc)];
                 if (reached + cost[at(arc)] >= best) continue;
                 best = reached + cost[at(arc)];
                 least_[at(node)] = reached;
