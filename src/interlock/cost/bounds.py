@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from interlock.cost.bound import Bound, tightest
-from interlock.cost.cuts import group_cuts, group_partition, rank_cuts, sweep_cuts, total_bandwidth
+from interlock.cost.cuts import group_cut_loads, group_partition, rank_cuts, sweep_cuts, total_bandwidth
 from interlock.cost.flows import stream_bounds
 from interlock.cost.latency import farthest_pair, hop_volume, least_message_s
 from interlock.cost.network import Network, usable_network
@@ -50,7 +51,7 @@ def _graph_bound(problem: Problem, network: Network) -> Bound:
     moves = [
         *rank_cuts(network, items),
         total_bandwidth(network, items),
-        *_cluster_cuts(network, items, problem.cluster),
+        *((cut.seconds, cut.resource) for cut in _cluster_cuts(network, items, problem.cluster)),
         *_grid_cuts(network, items),
         *hop_volume(network, items),
     ]
@@ -73,7 +74,15 @@ def _best(moves: list[tuple[float, str]]) -> float:
     return max(seconds for seconds, _ in moves)
 
 
-def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:
+class _ServerCut(NamedTuple):
+    """A cut around a server, one way, or (no `verb`) between all of them."""
+
+    seconds: float
+    resource: str
+    verb: Literal["sending", "receiving"] | None
+
+
+def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[_ServerCut]:
     """Around each server, with its switch, and on a flat oversubscribed fabric with its leaf."""
     if cluster is None or cluster.servers == 1:
         return
@@ -81,13 +90,16 @@ def _cluster_cuts(network: Network, items: Items, cluster: Cluster | None) -> It
     server = np.full(network.num_nodes, -1, np.int64)
     server[:ranks] = np.arange(ranks) // cluster.gpus_per_server
     server[ranks : ranks + servers] = np.arange(servers)
-    yield from group_cuts(network, items, server, "server")
-    yield group_partition(network, items, server, "NICs of all servers together")
+    around = [(server, "server", "NICs of all servers together")]
     if cluster.scale_out == "flat" and cluster.oversubscription > 1:
         with_leaf = server.copy()
         with_leaf[ranks + servers : ranks + 2 * servers] = np.arange(servers)
-        yield from group_cuts(network, items, with_leaf, "server and leaf")
-        yield group_partition(network, items, with_leaf, "leaves of all servers together")
+        around.append((with_leaf, "server and leaf", "leaves of all servers together"))
+    for group, name, all_of_them in around:
+        leave_s, enter_s = group_cut_loads(network, items, group)
+        yield _ServerCut(float(leave_s.max()), f"links of {name} {leave_s.argmax()}, sending", "sending")
+        yield _ServerCut(float(enter_s.max()), f"links of {name} {enter_s.argmax()}, receiving", "receiving")
+        yield _ServerCut(*group_partition(network, items, group, all_of_them), None)
 
 
 def _late_cuts(network: Network, items: Items, cluster: Cluster | None) -> Iterator[tuple[float, str]]:
@@ -104,19 +116,19 @@ def _late_cuts(network: Network, items: Items, cluster: Cluster | None) -> Itera
         return
     nic_s = float((network.message_overhead_s + network.latency_s)[leaves].min() + network.latency_s[enters].min())
     hop_s = min(nic_s, least_message_s(network))
-    for seconds, resource in _cluster_cuts(network, items, cluster):
+    for seconds, resource, verb in _cluster_cuts(network, items, cluster):
         if seconds > 0 and np.isfinite(seconds):
-            counts = _ends_of_a_cut(items, cluster, resource) if resource.startswith("links of ") else []
+            counts = [] if verb is None else _ends_of_a_cut(items, cluster, verb)
             with_hops_s = seconds + sum(hop_s * (1.0 - 1.0 / min(counts)) for _ in counts)
             yield nic_s + min(with_hops_s, min(counts, default=1) * seconds), resource
 
 
-def _ends_of_a_cut(items: Items, cluster: Cluster, resource: str) -> list[int]:
+def _ends_of_a_cut(items: Items, cluster: Cluster, verb: Literal["sending", "receiving"]) -> list[int]:
     """Ranks on this side that contribute to every item, and on that side that need it, at least: around any server."""
     counts = []
     for sets, is_inside in (
-        (items.contributors, resource.endswith("sending")),
-        (items.destinations, resource.endswith("receiving")),
+        (items.contributors, verb == "sending"),
+        (items.destinations, verb == "receiving"),
     ):
         if sets.shared is not None:
             members = np.bincount(sets.shared // cluster.gpus_per_server)

@@ -19,7 +19,6 @@ __all__ = [
     "cut_loads",
     "cut_seconds",
     "group_cut_loads",
-    "group_cuts",
     "group_partition",
     "link_capacity",
     "must_leave",
@@ -60,7 +59,8 @@ def cut_loads(network: Network, items: Items) -> tuple[Floats, Floats]:
 
 
 def group_cut_loads(network: Network, items: Items, group: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The same for what leaves and what enters each group of nodes, ``[num_groups]`` each."""
+    """The same for what leaves and what enters each group of nodes (a server, a rail), ``[num_groups]`` each: `group`
+    names one per node, negative for none."""
     count = int(group.max()) + 1
     rank_group = group[: network.num_ranks]
     leave = must_leave(items.size_bytes, items.contributors, items.destinations, count, rank_group)
@@ -89,13 +89,6 @@ def total_bandwidth(network: Network, items: Items) -> tuple[float, str]:
     out = _capacity_of_pairs(network, np.where(is_rank[network.src], 0, 1), np.arange(network.num_links))[0]
     into = _capacity_of_pairs(network, np.where(is_rank[network.dst], 0, 1), np.arange(network.num_links))[0]
     return float(cut_seconds(np.array([needed]), np.array([min(out, into)]))[0]), "all links together"
-
-
-def group_cuts(network: Network, items: Items, group: NDArray[np.int64], name: str) -> Iterator[tuple[float, str]]:
-    """Cuts around each group of nodes (a server, a rail): `group` names one per node, negative for none."""
-    for seconds, verb in zip(group_cut_loads(network, items, group), ("sending", "receiving"), strict=True):
-        worst = int(seconds.argmax())
-        yield float(seconds[worst]), f"links of {name} {worst}, {verb}"
 
 
 def group_partition(network: Network, items: Items, group: NDArray[np.int64], name: str) -> tuple[float, str]:
