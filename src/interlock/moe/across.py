@@ -161,15 +161,15 @@ def _in_turn(port: NDArray[np.int32], size_bytes: NDArray[np.float64], most_byte
 
 def _sent_before(schedule: Schedule) -> NDArray[np.float64]:
     """For each wire message, which part of the bytes between its two ranks is sent before it when played backwards."""
-    wires = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)[::-1]
-    src, dst = (ends.values[ends.offsets[wires]].astype(np.int64) for ends in (schedule.src, schedule.dst))
+    rows = np.flatnonzero(schedule.phase == Phase.SCALE_OUT)[::-1]
+    src, dst = (ends.values[ends.offsets[rows]].astype(np.int64) for ends in (schedule.src, schedule.dst))
     lane = np.unique(src * 2**31 + dst, return_inverse=True)[1].reshape(-1)
     order = np.argsort(lane, kind="stable")
-    size = schedule.size_bytes[wires[order]].astype(np.float64)
-    of_lane = np.bincount(lane, weights=schedule.size_bytes[wires])
+    size = schedule.size_bytes[rows[order]].astype(np.float64)
+    of_lane = np.bincount(lane, weights=schedule.size_bytes[rows])
     before = np.cumsum(size) - size - (np.cumsum(of_lane) - of_lane)[lane[order]]
     part = np.ones(schedule.num_messages)
-    part[wires[order]] = before / np.maximum(of_lane[lane[order]], 1.0)
+    part[rows[order]] = before / np.maximum(of_lane[lane[order]], 1.0)
     return part
 
 
@@ -292,7 +292,7 @@ class _Dispatch:
         landing = self.wire.dst.values[used].astype(np.int64)
         hops, hop_of_copy = self._hops(carrier[wire], wire)
         first_wire = len(hops)
-        wires = replace(
+        wire_batch = replace(
             self._batch(Phase.SCALE_OUT, carrier, landing, wire, self.far.item),
             deps=self._wire_deps(used, wire, hop_of_copy, first_wire),
             stage=self.wire.stage[used],
@@ -304,7 +304,7 @@ class _Dispatch:
         near = self._not_served_by_hops(carrier[wire])
         far_multicasts = self._multicasts(self.far, landing[wire], first_wire + wire, stage)
         near_multicasts = self._multicasts(near, near.src, None, np.zeros(len(near.item), np.int32))
-        return assemble([hops, wires, far_multicasts, near_multicasts], self.wire.barriers.tolist())
+        return assemble([hops, wire_batch, far_multicasts, near_multicasts], self.wire.barriers.tolist())
 
     def _batch(self, phase: Phase, src: Ints, dst: Ints | Ragged, message: Ints, item: Ints) -> Batch:
         """Messages whose `items` each name the one that carries them; those with several ends take their tree."""
