@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interlock.collectives import all_gather, all_reduce
 from interlock.cost import lower_bound
 from interlock.cost.network import Network, usable_network
-from interlock.cost.sums import _across, _best_partitions, _between
+from interlock.cost.sums import _best_partitions, _between, _between_parts
 from interlock.problem import Problem, collective_problem
 from interlock.topology import Topology, from_edges, ring, torus
 
@@ -45,7 +45,7 @@ def networks(draw: st.DrawFn) -> Network:
 
 
 def split_seconds(network: Network, parts: list[int]) -> float:
-    across, number = _across(network, np.array(parts, np.int32))
+    across, number = _between_parts(network, np.array(parts, np.int32))
     return 2 * (number - 1) * 1e6 / across
 
 
@@ -61,7 +61,7 @@ def test_partitions_between_two_are_all_that_are_best_for_some_price(network: Ne
     """Corners of the lower hull of (parts, what crosses), between one part and a part per rank."""
     least: dict[int, float] = {}
     for parts in partitions(network.num_nodes):
-        across, number = _across(network, np.array(parts, np.int32))
+        across, number = _between_parts(network, np.array(parts, np.int32))
         least[number] = min(across, least.get(number, np.inf))
     nodes = network.num_nodes
     corners = []
@@ -74,7 +74,7 @@ def test_partitions_between_two_are_all_that_are_best_for_some_price(network: Ne
     found = _between(network, whole, single)
     assert [int(parts.max()) + 1 for parts in found] == corners
     for parts in found:
-        across, number = _across(network, parts)
+        across, number = _between_parts(network, parts)
         assert across == pytest.approx(least[number])
 
 
