@@ -116,7 +116,7 @@ from interlock.cli.main import main
 from interlock.report import reproduce_dysharp
 from interlock.report.claims import Claim, Status
 words = "communication share of an MoE layer, DeepSeek-V3 on 32 GPUs", "useless traffic of the NVLS workaround"
-made = [Claim("dysharp", each, "70.4", 1069.15, "us", Status.REPRODUCED, 0.05) for each in words]
+made = [Claim("dysharp", each, "70.4", 1069.15, "us", Status.REPRODUCED, 0.05, "fitted to this") for each in words]
 reproduce_dysharp.claims = lambda quick: made
 main()
 """
@@ -133,6 +133,10 @@ def test_claims_are_broken_between_words_and_their_figures_are_not(columns: int)
     rows = [line for line in lines if line.startswith("dysharp ")]
     assert len(rows) == 2
     assert all(re.search(r" 70\.4 us  +1069 us  +5 %  +reproduced", row) for row in rows)
+    said = " ".join(" ".join(lines).split())
+    beneath = "Constants fitted to this: communication share of an MoE layer, DeepSeek-V3 on 32 GPUs; useless"
+    assert (beneath in said) == ("verdict constants" not in said)
+    assert said.count("fitted to this") == (1 if beneath in said else 2)
 
 
 def test_columns_go_in_the_order_asked_for_and_the_rest_becomes_a_list() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from interlock.cli.options import HtmlOption, JsonOption, refuse
 from interlock.cli.outputs import Outputs
-from interlock.cli.show import command_line, print_json, print_table, progress_of
+from interlock.cli.show import command_line, print_json, print_notes, print_table, progress_of
 from interlock.files import write_text
 
 if TYPE_CHECKING:
@@ -63,7 +63,12 @@ def command(
             lines += [f"Published in {SOURCES[name]}, unless said." for name in papers]
             lines += [f"{c.claim}: {c.note}." for c in made if c.note]
             lines += [f"{c.claim}: {_origins(c)}." for c in made if c.origins]
-        print_table("Published and ours", header, rows, lines, wrap=("claim", "published"), drop=("constants",))
+        kept = print_table("Published and ours", header, rows, lines, wrap=("claim", "published"), drop=("constants",))
+        if "constants" not in kept:  # the terminal has no room for them beside the figures
+            claims_by_constants: dict[str, list[str]] = {}
+            for claim in made:
+                claims_by_constants.setdefault(claim.constants_text, []).append(claim.claim)
+            print_notes([f"Constants {how}: {'; '.join(of)}." for how, of in claims_by_constants.items()])
     outputs.say()
     return 0
 
