@@ -21,6 +21,7 @@ from interlock.report.claims import (
     counts,
     faster_than,
     judge,
+    judge_share,
     judge_together,
 )
 from interlock.report.reproduce import PAPERS, SOURCES, reproduce
@@ -99,6 +100,17 @@ def test_the_share_of_the_ideal_is_of_every_kind_of_topology_that_the_paper_name
     kinds = ("torus 8x8", "torus 4x4x4", "mesh 8x8", "mesh 4x4x4", "hypercube 2^6", "switch 16", "2D switch 4x8")
     assert all(f"{kind} " in claim.note for kind in (*kinds, "DGX-1", "DragonFly 4x5", "3D-RFS 2x4x8"))
     assert 90 < claim.ours <= 100 and claim.constants is Constants.PROBLEM
+    assert (claim.status is Status.REPRODUCED) == (0.85 * 3 <= 100 - claim.ours <= 1.15 * 3)
+
+
+@pytest.mark.parametrize(
+    ("ours", "why"), [(97.4, ""), (96.6, ""), (94.4, "87 % more"), (96.5, "17 % more"), (98.5, "50 % less")]
+)
+def test_a_share_of_the_ideal_is_judged_by_what_it_lacks(ours: float, why: str) -> None:
+    """97 % published: 94.4 % is 3 % of it away, and is nearly twice as far from the ideal."""
+    verdict = judge_share(ours, Published.figure(97.0), 0.15)
+    assert verdict.status is (Status.NOT_REACHED if why else Status.REPRODUCED)
+    assert verdict.why == (why and f"what ours lacks of 100 % is {why}")
 
 
 @pytest.fixture(scope="module")

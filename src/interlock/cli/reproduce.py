@@ -35,7 +35,7 @@ def command(
 
       interlock reproduce tacos --html tacos.html
     """
-    from interlock.report.claims import counts
+    from interlock.report.claims import ABOUT_SLACK, counts
     from interlock.report.reproduce import PAPERS, SOURCES, reproduce
 
     if as_json:
@@ -57,7 +57,7 @@ def command(
         header = ["paper", "claim", "published", "ours", "slack", "verdict", "constants"]
         lines = [", ".join(f"{count} {status}" for status, count in found.items()) + f" of {len(made)}."]
         lines.append("Reproduced: within the slack, with systems in the published order.")
-        lines.append("Slack is a share of the published figure; of a speed-up, of what it has above 1.")
+        lines.append(ABOUT_SLACK)
         lines.append("Ours are simulated or modelled, never the paper's hardware, unless said; --notes says how.")
         if notes:
             lines += [f"Published in {SOURCES[name]}, unless said." for name in papers]

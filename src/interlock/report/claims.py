@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 __all__ = [
+    "ABOUT_SLACK",
     "Claim",
     "Constants",
     "Published",
@@ -18,8 +19,14 @@ __all__ = [
     "counts",
     "faster_than",
     "judge",
+    "judge_share",
     "judge_together",
 ]
+
+ABOUT_SLACK = (
+    "Slack is a share of the published figure; of a speed-up, of what it has above 1; of a share of the ideal, of what "
+    "it lacks."
+)
 
 
 class Status(StrEnum):
@@ -100,7 +107,7 @@ class Claim:
     ours: float
     unit: str
     status: Status
-    slack: float | None = None  # a share of the published figure, in a speed-up of what it has above 1; None: no figure
+    slack: float | None = None  # a share of what the published figure claims, as ABOUT_SLACK says; None: no figure
     constants: Constants = Constants.PROBLEM
     source: Source = Source.PAPER
     note: str = ""  # how ours was made, and why it differs where it does
@@ -181,6 +188,17 @@ def judge(
             Status.NOT_REACHED, f"what ours has above 1 is {away:.0f} % {'less' if is_below else 'more'}"
         )
     return ClaimVerdict(Status.NOT_REACHED, f"ours is {away:.0f} % {'below' if is_below else 'above'}")
+
+
+def judge_share(ours: float, published: Published, slack: float) -> ClaimVerdict:
+    """Likewise for a percentage of an ideal, which claims how little it lacks of 100: the slack is a share of that.
+
+    >>> judge_share(96.8, Published.figure(97.0), 0.1).status, judge_share(94.0, Published.figure(97.0), 0.1).why
+    (<Status.REPRODUCED: 'reproduced'>, 'what ours lacks of 100 % is 100 % more')
+    """
+    verdict = judge(100.0 - ours, Published(100.0 - published.high, 100.0 - published.low), slack)
+    told = verdict.why.removeprefix("ours is ").replace("above", "more").replace("below", "less")
+    return ClaimVerdict(verdict.status, told and f"what ours lacks of 100 % is {told}")
 
 
 def judge_together(

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 
 from interlock.errors import InvalidInput, nearest
-from interlock.report.claims import Claim, Status, counts
+from interlock.report.claims import ABOUT_SLACK, Claim, Status, counts
 from interlock.report.page import Page, render
 
 __all__ = ["PAPERS", "SOURCES", "reproduce", "reproduce_page"]
@@ -66,7 +66,7 @@ def _totals(claims: Sequence[Claim]) -> str:
     badges = " ".join(f"{_badge(status)} {count}" for status, count in counts(claims).items() if count)
     words = (
         "Ours are simulated or modelled, never the paper's hardware, unless a note says measured. "
-        "Slack is a share of the published figure; of a speed-up, of what it has above 1. "
+        f"{ABOUT_SLACK} "
         "Deviations stand under the claim."
     )
     return f"<p>{badges}</p><p class='note'>{words}</p>"

@@ -8,7 +8,7 @@ from interlock.collectives import Collective, all_gather, all_reduce, reduce_sca
 from interlock.cost import lower_bound
 from interlock.planning import Plan, synthesize
 from interlock.problem import collective_problem
-from interlock.report.claims import Claim, ClaimVerdict, Constants, Published, Source, faster_than, judge
+from interlock.report.claims import Claim, ClaimVerdict, Constants, Published, Source, faster_than, judge, judge_share
 from interlock.topology import Topology, dgx1, dragonfly, hypercube, mesh, rfs, switch, torus
 
 __all__ = ["claims"]
@@ -26,6 +26,7 @@ TIMED = (
     ("mesh 32x32", (32, 32), False, 55.1, 10256.0),
 )
 REPEATS = 10
+TIMES = f"least of up to {REPEATS + 1} here; the library timed by us on another machine, of two cores as well"
 ALIKE = "50 GiB/s links, 0.5 us per message, one chunk per rank, as the library was run"
 
 
@@ -36,9 +37,9 @@ def claims(quick: bool = True) -> list[Claim]:
     for name, dims, wraps, their_s, their_us in TIMED[: 4 if quick else 5]:
         topology = _grid(dims, wraps)
         plan, took = _synthesized(topology, all_gather("1 GiB"), chunks=1)
-        # The least of several tells the work from the machine's other work.
+        # The least of several tells the work from the machine's other work; a graph keeps what was found of it.
         for _ in range(REPEATS if took < 0.2 else 0):
-            took = min(took, _synthesized(topology, all_gather("1 GiB"), chunks=1)[1])
+            took = min(took, _synthesized(_grid(dims, wraps), all_gather("1 GiB"), chunks=1)[1])
         library_us, library_s = (Published.figure(value, Source.MEASURED) for value in (their_us, their_s))
         ours_us = _makespan_s(plan) * 1e6
         claim = f"All-Gather 1 GiB on {name}, time"
@@ -49,7 +50,8 @@ def claims(quick: bool = True) -> list[Claim]:
             ours_us = _makespan_s(as_published) * 1e6
             made.append(_row(f"{claim} of `tacos`", library_us, ours_us, "us", judge(ours_us, library_us, 0.05), 0.05))
         claim = f"All-Gather on {name}, synthesis by `guided` (ours)"
-        made.append(_row(claim, library_s, took, "s", faster_than(took, library_s), 0.0, Constants.TIMED))
+        verdict = faster_than(took, library_s)
+        made.append(_row(claim, library_s, took, "s", verdict, 0.0, Constants.TIMED, f"{TIMES}; {ALIKE}"))
     return [*made, _ideal()]
 
 
@@ -108,7 +110,7 @@ def _ideal() -> Claim:
         "and All-Gather, one after the other, where trees may take less; the sizes that the paper's mean is of are not "
         "known to us; 50 GiB/s links, 0.5 us per message, chunks: the best of 1, 2, 4 and 8"
     )
-    return _row(claim, theirs, share, "%", judge(share, theirs, 0.03), 0.03, note=note)
+    return _row(claim, theirs, share, "%", judge_share(share, theirs, 0.15), 0.15, note=note)
 
 
 def _share_of_ideal(graph: Topology) -> float:
