@@ -11,7 +11,8 @@ import pytest
 import interlock as il
 from interlock.cli.main import run
 from interlock.errors import InvalidInput
-from interlock.report import reproduce_rails
+from interlock.moe import SCHEMES
+from interlock.report import reproduce_dysharp, reproduce_rails
 from interlock.report.claims import (
     Claim,
     Constants,
@@ -160,6 +161,15 @@ def test_source_rails_by_hand() -> None:
     matrix = np.zeros((4, 4), np.int64)
     matrix[0, 2:] = 500
     assert source_rail_load(cluster, il.traffic.matrix(matrix)) == 2.0
+
+
+def test_dysharp_s_halves_are_named_as_they_are_modelled() -> None:
+    """Addressing overlaps as COMET does; fusion has no multicast and no sums."""
+    assert SCHEMES["dysharp-addressing"].splits_gemms and SCHEMES["comet"].splits_gemms
+    assert not SCHEMES["dysharp-fusion"].multicast and not SCHEMES["dysharp-fusion"].reduces
+    times = {name: np.ones(9) for name in ("comet", "dysharp-addressing", "dysharp-fusion")}
+    names = [claim.claim for claim in reproduce_dysharp._ablation(times)]
+    assert names == ["addressing with COMET's overlap, over COMET, geomean", "fusion alone, over COMET, geomean"]
 
 
 def test_tacos_rows_that_were_timed_say_so() -> None:
