@@ -89,14 +89,14 @@ def test_links_are_named_by_their_role() -> None:
 
 
 def test_trees_of_several_messages_are_measured_apart() -> None:
-    """Ranks 0 and 1 each to the other two around a switch; ways up take 1 and 10 s, ways down 2, 3 and 4."""
+    """Ranks 0 and 1 each to the other two around a switch; ways up take 1 and 10 s, ways down 2, 3 and 6."""
     star = il.topology.from_edges(
-        [0, 1, 3, 3, 3], [3, 3, 0, 1, 2], "1 GB/s", ["1 s", "10 s", "2 s", "3 s", "4 s"], num_ranks=3, switches=[3]
+        [0, 1, 3, 3, 3], [3, 3, 0, 1, 2], "1 GB/s", ["1 s", "10 s", "2 s", "3 s", "6 s"], num_ranks=3, switches=[3]
     )
     ends = {"src": Ragged.from_lists([[0], [1], [0]]), "dst": Ragged.from_lists([[1, 2], [0, 2], [1]])}
     schedule = replace(bare_schedule([0] * 3, [1] * 3, [10] * 3), **ends)
     path = Ragged.from_lists([[0, 3, 4], [1, 2, 4], [0, 3]])
-    assert path_latency_s(path, schedule, star) == pytest.approx([5.0, 14.0, 4.0])
+    assert path_latency_s(path, schedule, star) == pytest.approx([7.0, 16.0, 4.0])
 
 
 def test_hops_are_told_by_their_messages_and_none_stays_none() -> None:

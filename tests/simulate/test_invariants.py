@@ -140,6 +140,13 @@ def test_tolerant_times_stay_within_the_bound_they_report(seed: int, tolerance: 
     assert exact.error_bound_s == 0.0
 
 
+def test_tolerance_says_what_lay_idle_and_none_at_all_is_exact() -> None:
+    schedule, topology = burst(16, 1)
+    assert simulate(schedule, topology, tolerance=1e-2).idle_share > 0.0
+    exact, close = simulate(schedule, topology), simulate(schedule, topology, tolerance=0.0)
+    assert np.array_equal(close.finish_s, exact.finish_s) and close.idle_share == exact.idle_share == 0.0
+
+
 @given(st.data())
 @settings(max_examples=150)
 def test_tolerance_does_not_add_up_along_chains_of_waits(data: st.DataObject) -> None:
