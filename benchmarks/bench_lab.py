@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import statistics
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ import torch.distributed as dist
 import interlock as il
 import interlock.torch as ilt
 from common import arguments, report
-from interlock.lab import LabNetwork, LabSpec, RankContext, compare_in_lab, ranks_in
+from interlock.lab import LabNetwork, LabSpec, RankContext, compare_in_lab, congestion_control, ranks_in
 from interlock.lab.jobs import timed
 from interlock.traffic import parse
 
@@ -60,9 +59,8 @@ def main() -> None:
                     }
                 )
             small.append(_small(ranks.call(small_calls, spec.to_cluster(), 10 * options.repeats), servers, gpus))
-    congestion_control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    load_average = os.getloadavg()[0]
-    report("lab", rows, options, small_messages=small, congestion_control=congestion_control, load_average=load_average)
+    around = {"congestion_control": congestion_control(), "load_average": os.getloadavg()[0]}
+    report("lab", rows, options, small_messages=small, **around)
 
 
 def busiest_nic_s(spec: LabSpec, demand: il.Demand) -> float:

@@ -366,8 +366,12 @@ class _Asked:
 
 
 def _network_name(spec: LabSpec) -> str:
-    rates = (f"{8e-6 * rate:g} Mb/s" for rate in (spec.nic_bytes_per_s, spec.scale_up_bytes_per_s))
-    return f"{spec.servers}x{spec.gpus}, NICs {next(rates)}, scale-up {next(rates)}"
+    """Its shape and rates, and what a gain over torch's own call hangs on: how deep ports are, and which TCP it is."""
+    from interlock.lab import congestion_control
+
+    nic, scale_up = (f"{8e-6 * rate:g} Mb/s" for rate in (spec.nic_bytes_per_s, spec.scale_up_bytes_per_s))
+    ports = f"ports of {format_bytes(spec.port_queue_bytes)}, TCP {congestion_control()}"
+    return f"{spec.servers}x{spec.gpus}, NICs {nic}, scale-up {scale_up}, {ports}"
 
 
 @contextmanager

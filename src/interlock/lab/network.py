@@ -24,7 +24,7 @@ from pathlib import Path
 from interlock.errors import InterlockError, InvalidInput
 from interlock.topology import Cluster, Fabric, NicFault
 
-__all__ = ["LabSpec", "LabUnavailable", "LabNetwork", "check_available", "reap", "running"]
+__all__ = ["LabSpec", "LabUnavailable", "LabNetwork", "check_available", "congestion_control", "reap", "running"]
 
 MAX_RANKS = 128
 PREFIX = "ilk-"
@@ -212,6 +212,12 @@ def _shaping(nic: str, scale_up: str, spec: LabSpec, rank: int, queue_bytes: int
     rate = spec.scale_up_bytes_per_s
     shape = f"burst {SCALE_UP_BURST_BYTES}b limit {SCALE_UP_QUEUE_BYTES}b"
     yield f"qdisc add dev {scale_up} root tbf rate {round(rate * 8)}bit {shape}"
+
+
+def congestion_control() -> str:
+    """Which one TCP of this machine takes, and so that of every rank; a lab changes nothing of it."""
+    said = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    return said.read_text().strip() if said.exists() else "unknown"
 
 
 def check_available() -> None:
