@@ -12,7 +12,7 @@ import pytest
 import interlock as il
 from interlock.algorithms import compared, guided, tiers, weighted_direct
 from interlock.algorithms.compared import _Contest
-from interlock.algorithms.synthesis import packed_pairs, packed_trees, proportioned_trees
+from interlock.algorithms.synthesis import packed_pairs, packed_trees, proportioned_trees, symmetric
 from interlock.algorithms.synthesis.answers import SlotAnswer, TimedAnswer
 from interlock.algorithms.synthesis.arcs import Ticks, arcs_of
 from interlock.algorithms.synthesis.budget import Budget, SearchBound
@@ -329,6 +329,29 @@ def test_chunks_have_at_least_a_cache_line_each_where_one_rank_stands_for_all() 
     assert _rank_zero(sized(127, 128, 128, 128), quotient, items, 2) is None
     one = _rank_zero(goal, quotient, items, 2)
     assert one is not None and one.image.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_one_rank_stands_for_all_up_to_so_many_chunks_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = il.topology.ring(4, bandwidth="1 GB/s")
+    quotient = quotient_of(topology, arcs_of(topology))
+    goal, items = sized(128, 128, 128, 128), np.arange(4, dtype=np.int32)[:, None]
+    assert quotient is not None and goal.num_moves == 16
+    for most, fits in ((32, True), (31, False)):
+        monkeypatch.setattr(symmetric, "MOST_CHUNKS", most)
+        assert (_rank_zero(goal, quotient, items, 2) is not None) is fits
+        assert _rank_zero(goal, quotient, items, 1) is not None  # uncut it always does
+
+
+@pytest.mark.parametrize(("most", "is_too_long"), [(16, False), (15, True)])
+def test_sums_go_before_copies_where_more_rows_than_may_be_written_out_would_come_of_both(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_too_long: bool
+) -> None:
+    topology = il.topology.ring(4, bandwidth="1 GB/s")
+    goal, graph = goal_on(topology, il.all_gather("1 MB")), graph_of(topology)
+    monkeypatch.setattr(guided, "MAX_ROWS", most)
+    monkeypatch.setattr(guided, "_is_much_longer_apart", lambda goal, graph: True)
+    assert goal.num_moves == 16
+    assert guided.SUMS_THEN_COPIES.fits(goal, graph) is is_too_long
 
 
 def test_trees_per_chunk_need_six_links_of_each_rank() -> None:

@@ -111,10 +111,23 @@ def test_rounds_keep_every_chunk_apart_however_many(chunks: int) -> None:
     ring = il.topology.ring(5, bandwidth="1 GB/s")
     link = ring.link_src, ring.link_dst
     origin = np.repeat(np.arange(5, dtype=np.int32), chunks)
-    table = greedy_rounds._matched(*link, origin, 5, greedy_rounds.RoundsOptions(), None)
+    table = greedy_rounds._matched(*link, origin, 5, greedy_rounds.RoundsOptions(4), None)
     slot, lane = np.nonzero(table != np.iinfo(table.dtype).max)
     taken = np.stack([table[slot, lane].astype(np.int64), link[1][lane]], axis=1)
     assert len(taken) == len(np.unique(taken, axis=0)) == 4 * 5 * chunks  # each to the four that lack it, once
+
+
+def test_a_table_is_the_same_when_it_is_filled_a_few_rounds_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones are, so that Ctrl-C is noticed and progress told."""
+    grid = il.topology.mesh(4, 4, bandwidth="1 GB/s")
+    given = grid.link_src, grid.link_dst, np.arange(16, dtype=np.int32), 16
+    whole = greedy_rounds._matched(*given, greedy_rounds.RoundsOptions(4), None)
+    for block in (1, 3, len(whole)):  # the last: nothing is missing when it is full
+        monkeypatch.setattr(greedy_rounds, "TRANSFERS_PER_CALL", block * len(grid.link_src))
+        told: list[float] = []
+        part = greedy_rounds._matched(*given, greedy_rounds.RoundsOptions(4, report=told.append), None)
+        assert np.array_equal(part, whole)
+        assert len(told) == -(-len(whole) // block) and told == sorted(told) and told[-1] == 1.0
 
 
 @pytest.mark.parametrize(("rows", "longer"), [(3, 19), (31, 47), (32, 48), (34, 51), (100, 150)])

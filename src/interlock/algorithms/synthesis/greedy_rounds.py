@@ -33,7 +33,7 @@ Table = NDArray[np.uint16] | NDArray[np.uint32]
 class RoundsOptions:
     """`candidates` are compared per link and round; the result does not depend on `threads`."""
 
-    candidates: int = 4
+    candidates: int
     seed: int = 0
     threads: int = 1
     table_file: Path | None = None  # where a large table is kept; None: a temporary file
@@ -59,7 +59,7 @@ def greedy_rounds(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answ
     slot_s = float(arcs.overhead_s[0] + chunks.length.max() * arcs.seconds_per_byte[0] + arcs.latency_s[0])
     least = _least_rounds(arcs.dst, origin, goal.num_ranks)
     is_only = goal.num_moves >= MANY_TRANSFERS  # otherwise several tables are compared, in memory
-    options = RoundsOptions(report=budget.report)
+    options = RoundsOptions(CANDIDATES[0], report=budget.report)
     if is_only:
         options = replace(options, threads=budget.threads, table_file=budget.table_file)
     for attempt, candidates in enumerate(CANDIDATES):
