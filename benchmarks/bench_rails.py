@@ -2,8 +2,9 @@
 
 Simulated makespan over the server-level bound, hops at both ends included, R = 8 rails, 500 MB per GPU. Loads: uniform,
 Zipf, sparse, Mixtral routing, and the shared routing data where it is there (with more GPUs than its 64 experts, every
-expert has as many replicas). ECMP hashes flows to the uplinks of a Clos where there is a spine. Then the fabrics of 8
-servers; one rail at half speed, dead, and both, with plain 1/R splitting beside; and the planning time of one server.
+expert has as many replicas). ECMP hashes flows to the uplinks of a Clos where there is a spine; `rails-split` in one
+slice shows what slices are worth. Then the fabrics of 8 servers; one rail at half speed, dead, and both, with plain 1/R
+splitting beside; and the planning time of one server.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from interlock.traffic import Placement, Routing, read_routing
 
 TRACE = Path(__file__).parent.parent.parent / "shared" / "data" / "moe" / "esft_top6_routing.npz"
 CHUNKED = "rails, 256 kB"
+OPTIONS: dict[str, dict[str, object]] = {CHUNKED: {"chunk": "256 kB"}, "rails-split, 1 slice": {"slices": 1}}
 MOST_CHUNKED_RANKS = 64  # above, chunks are more than a million
-ALGORITHMS = ("rails-split", "adaptive", CHUNKED, "rails", "spray", "ecmp", "pxn", "forward", "direct")
+ALGORITHMS = ("rails-split", "adaptive", *OPTIONS, "rails", "spray", "ecmp", "pxn", "forward", "direct")
 BYTES_PER_TOKEN = 2048 * 2
 EXPERTS = 64
 
@@ -73,7 +75,7 @@ def over_bound(cluster: il.Cluster, demand: il.Demand) -> dict[str, float]:
         name = algorithm.split(",")[0]
         if registry.get(name).supports(problem) is None:
             where = over_hashes if name == "ecmp" else problem
-            plan = solve(where, name, chunk="256 kB") if algorithm == CHUNKED else solve(where, name)
+            plan = solve(where, name, **OPTIONS.get(algorithm, {}))
             ratios[algorithm] = plan.simulate(1e-3).makespan_s / bound_s
     return ratios
 
@@ -110,7 +112,18 @@ def main() -> None:
     cluster = il.cluster("h200", servers=64)
     owed = server_bytes(il.traffic.zipf(cluster, seed=options.seed).bytes_matrix, cluster)[0]
     alone = timed(lambda: server_shares(owed, cluster, 0), 200)
-    report("rails", rows, options, fabrics=fabrics, degraded=degraded, one_server_of_64_us=alone["median_s"] * 1e6)
+    others: dict[str, object] = {
+        "over_chunks": over(rows, CHUNKED),
+        "over_one_slice": over(rows, "rails-split, 1 slice"),
+    }
+    others["one_server_of_64_us"] = alone["median_s"] * 1e6
+    report("rails", rows, options, fabrics=fabrics, degraded=degraded, **others)
+
+
+def over(rows: list[dict[str, object]], other: str) -> dict[str, float]:
+    """How many times faster `rails-split` is: geometric mean, least and most of the rows that have both."""
+    ratios = np.array([row[other] / row["rails-split"] for row in rows if other in row])  # type: ignore[operator]
+    return {"mean": float(np.exp(np.log(ratios).mean())), "least": float(ratios.min()), "most": float(ratios.max())}
 
 
 def plain(cluster: il.Cluster, demand: il.Demand) -> float:

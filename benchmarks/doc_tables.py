@@ -89,7 +89,12 @@ class Stored:
 
 TABLES |= {
     # Time over the bound of every algorithm on rails, by servers and load; a slow rail, a dead one, both.
-    "rails": Stored("rails"),
+    "rails": Stored(
+        "rails",
+        beneath="`rails-split` over `rails` with chunks of 256 kB: {over_chunks[mean]:.3f} on average, "
+        "{over_chunks[least]:.3f} to {over_chunks[most]:.3f}; over itself in one slice: {over_one_slice[mean]:.3f}, "
+        "{over_one_slice[least]:.3f} to {over_one_slice[most]:.3f}.",
+    ),
     "rails_fabrics": Stored("rails", "fabrics"),
     "rails_faults": Stored(
         "rails", "degraded", beneath="One server of 64 plans its own traffic in {one_server_of_64_us:.1f} us."
