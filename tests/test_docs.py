@@ -9,6 +9,7 @@ import contextlib
 import doctest
 import importlib
 import io
+import os
 import pkgutil
 import re
 import shlex
@@ -107,6 +108,20 @@ def test_every_how_to_has_a_picture() -> None:
     assert [
         page.name for page in pages if not re.search(r"!\[[^]]+\]\(\.\./images/[\w-]+\.svg\)", page.read_text())
     ] == []
+
+
+def test_pictures_say_what_is_drawn_now(tmp_path: Path) -> None:
+    """Their words and figures, which come from stored results and from plans; marks may move by a rounding."""
+    draw = "import draw_howtos, draw_overview, pathlib; draw_howtos.FOLDER = draw_overview.FOLDER = pathlib.Path('.')\n"
+    draw += "import sys; sys.argv = sys.argv[:1]; draw_howtos.main(); draw_overview.main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools")}
+    subprocess.run([sys.executable, "-c", draw], cwd=tmp_path, env=environment, check=True, timeout=300)
+    stored = ROOT / "docs" / "images"
+    drawn = {file.name for file in tmp_path.glob("*.svg")}
+    assert drawn == {file.name for kind in ("howto", "overview") for file in stored.glob(f"{kind}-*.svg")}
+    for name in sorted(drawn):
+        now, then = (re.findall(r"<text[^>]*>([^<]*)<", (folder / name).read_text()) for folder in (tmp_path, stored))
+        assert now == then, f"{name} is old: python tools/draw_howtos.py; python tools/draw_overview.py"
 
 
 def test_files_that_the_architecture_names_exist() -> None:
