@@ -27,7 +27,7 @@ from interlock.algorithms.synthesis.list_schedule import (
     overhead_share,
 )
 from interlock.algorithms.synthesis.paths import _in_turn, balanced_paths, path_tasks
-from interlock.algorithms.synthesis.symmetric import _rank_zero
+from interlock.algorithms.synthesis.symmetric import _least_ticks, _rank_zero
 from interlock.algorithms.synthesis.symmetry import quotient_of
 from interlock.algorithms.synthesis.tree_per_chunk import _is_worthwhile, has_many_links
 from interlock.algorithms.tacos import unwound
@@ -329,6 +329,21 @@ def test_chunks_have_at_least_a_cache_line_each_where_one_rank_stands_for_all() 
     assert _rank_zero(sized(127, 128, 128, 128), quotient, items, 2) is None
     one = _rank_zero(goal, quotient, items, 2)
     assert one is not None and one.image.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+@pytest.mark.parametrize(("rates", "wanted"), [(("1 GB/s", "1 GB/s"), 4), (("1 GB/s", "2 GB/s"), 0)])
+def test_orbits_that_are_alike_cannot_be_done_before_all_are_always_busy(rates: tuple[str, str], wanted: int) -> None:
+    """Nine ranks, four links of each: eight transfers of a chunk take two chunks' time, 15 take four."""
+    torus = il.topology.torus(3, 3, bandwidth=rates)
+    quotient, goal = quotient_of(torus, arcs_of(torus)), goal_on(torus, il.all_gather("9 MB"))
+    assert quotient is not None and quotient.num_orbits == 4
+    items = np.arange(9, dtype=np.int32)[:, None]
+    zero = _rank_zero(goal, quotient, items, 1)
+    assert zero is not None
+    ticks = zero.scheduler.ticks
+    chunk = float(ticks.per_byte.max() * 10**6)
+    assert _least_ticks(zero, 15) == pytest.approx(wanted * chunk, rel=1e-3)
+    assert _least_ticks(zero, 8) == pytest.approx(wanted / 2 * chunk, rel=1e-3)
 
 
 def test_one_rank_stands_for_all_up_to_so_many_chunks_to_send(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from tests.strategies import clusters
 
 import interlock as il
 from interlock.algorithms import compared, registry
+from interlock.algorithms import tiers as tiers_module
 from interlock.algorithms.tier_shares import carriers_of, cut_lines
 from interlock.algorithms.tiers import Scene, TierWay, _scenes, tiers
 from interlock.collectives import CollectiveKind, collective
@@ -17,6 +18,7 @@ from interlock.cost.predict import Tier, ramp, slices_s
 from interlock.lab import LabSpec
 from interlock.planning import Plan
 from interlock.problem import Problem, collective_problem
+from interlock.schedule import Schedule
 from interlock.topology import Fabric
 
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.ALL_TO_ALL]
@@ -56,6 +58,24 @@ def test_the_chosen_way_is_valid_and_not_below_the_bound(problem: Problem) -> No
     proof = Plan(problem, tiers(problem), "tiers").certificate()
     assert proof.valid
     assert proof.makespan_s >= proof.lower_bound_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("faster", "chosen"), [(0.5, 1), (0.999, 0)])
+def test_the_faster_of_two_is_taken_where_it_is_worth_its_messages(
+    monkeypatch: pytest.MonkeyPatch, faster: float, chosen: int
+) -> None:
+    """The likeliest by the ledger, beside what has fewer messages and is about as good by it."""
+    monkeypatch.setattr(tiers_module, "MOST_TIMED", 1)
+    cluster = il.cluster("h200", servers=2)
+    timed: list[int] = []
+
+    def time_of(schedule: Schedule) -> float:
+        timed.append(schedule.num_messages)
+        return 1.0 if len(timed) == 1 else faster
+
+    made = tiers(collective_problem(cluster.topology, il.all_gather("16 MB"), 1, cluster), time_of=time_of)
+    assert len(timed) == 2 and timed[0] < timed[1]
+    assert made.num_messages == timed[chosen]
 
 
 @pytest.mark.parametrize("radices", [(12,), (3, 4), (2, 2, 3), (6, 2)])

@@ -92,7 +92,7 @@ def refuses(problem: Problem) -> str | None:
         return goal
     if len(goal.size_bytes) == 0:
         return None
-    if goal.ends.shared is None or (len(goal.ends.shared) == 1 and goal.num_moves > 0):
+    if goal.ends.shared is None or len(goal.ends.shared) == 1:
         return "it hands chunks only to ranks that want them, so nobody relays what has one destination"
     if not reach_each_other(goal, arcs_of(problem.topology)):
         return "the ranks that want the chunks do not reach each other without the help of others, or not at all"

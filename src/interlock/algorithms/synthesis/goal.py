@@ -99,7 +99,7 @@ def cut(size_bytes: NDArray[np.int64], parts: int) -> Chunks:
     """The largest item cut into `parts` chunks of nearly equal size, others into fewer as they are smaller."""
     largest = int(size_bytes.max(initial=1))
     scaled = size_bytes >> max(0, largest.bit_length() - 50)
-    counts = np.clip(-(-scaled * parts // max(1, int(scaled.max(initial=1)))), 1, size_bytes)
+    counts = np.clip(-(-scaled * parts // int(scaled.max(initial=1))), 1, size_bytes)
     item = np.repeat(np.arange(len(size_bytes)), counts)
     part = ranges(0, counts)
     quotient, rest = np.divmod(size_bytes[item], counts[item])
