@@ -105,7 +105,7 @@ def machine() -> dict[str, object]:
     names = [line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")]
     return {
         "commit": commit[:7],
-        "code_differs": not is_archived and bool(commit and _git("diff", "--stat", commit, "--", "src", "cpp")),
+        "code_differs": not is_archived and bool(commit and _git("diff", "--stat", commit, "--", ":/src", ":/cpp")),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": names[0] if names else platform.processor(),
         "cores": len(names),

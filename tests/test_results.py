@@ -42,6 +42,22 @@ def test_an_archive_of_the_repository_knows_its_commit(tmp_path: Path) -> None:
     assert told.stdout.split() == [head.stdout.strip(), "False"]
 
 
+def test_a_result_tells_whether_the_code_was_another_than_its_commit_s(tmp_path: Path) -> None:
+    cloned = subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(tmp_path / "clone")], capture_output=True)
+    if cloned.returncode:
+        pytest.skip("not a clone")
+    clone = tmp_path / "clone"
+    (clone / "benchmarks" / "common.py").write_text((ROOT / "benchmarks" / "common.py").read_text())
+    told = []
+    for code in (None, "src/interlock/units.py", "cpp/bindings/module.cpp"):
+        subprocess.run(["git", "-C", str(clone), "checkout", "-q", "--", "src", "cpp"], check=True)
+        if code is not None:
+            (clone / code).write_text("another\n")
+        ask = [sys.executable, "-c", "import common; print(common.machine()['code_differs'])"]
+        told += subprocess.run(ask, cwd=clone / "benchmarks", capture_output=True, text=True, check=True).stdout.split()
+    assert told == ["False", "True", "True"]
+
+
 def test_tables_of_the_docs_are_those_of_the_stored_results() -> None:
     made = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "doc_tables.py"), "--check"], capture_output=True, text=True
