@@ -36,7 +36,7 @@ RUNS = {
     "export": ([], 5),
     "sweep": ([], 5),
     "synthesis": ([], 10),
-    "synthesis_quality": (["--seed", "4000", "--graphs", "1"], 15),
+    "synthesis_quality": (["--seed", "4000", "--graphs", "1"], 5),
     "ways": (["--seed", "7300"], 12),
 }
 
