@@ -123,6 +123,8 @@ def main() -> None:
 def over(rows: list[dict[str, object]], other: str) -> dict[str, float]:
     """How many times faster `rails-split` is: geometric mean, least and most of the rows that have both."""
     ratios = np.array([row[other] / row["rails-split"] for row in rows if other in row])  # type: ignore[operator]
+    if len(ratios) == 0:  # too many ranks for the other, whatever was asked for
+        return {}
     return {"mean": float(np.exp(np.log(ratios).mean())), "least": float(ratios.min()), "most": float(ratios.max())}
 
 
