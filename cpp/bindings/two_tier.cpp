@@ -140,6 +140,10 @@ void bind_decision(nb::module_& m) {
             },
             "Seconds by way, infinite where one is impossible or was not considered.")
         .def_prop_ro(
+            "least_s",
+            [](const TwoTierDecision& self) { return std::vector<double>(self.least_s, self.least_s + kNumWays); },
+            "Seconds by way that one that was left out takes at least; 0 for the others.")
+        .def_prop_ro(
             "basis",
             [](const TwoTierDecision& self) {
                 std::vector<std::int32_t> made;
@@ -310,15 +314,15 @@ void bind_two_tier(nb::module_& m) {
     m.def(
         "plan_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only,
-           std::int32_t slices, bool may_give_turns) {
+           std::int32_t slices, bool has_time) {
             const std::size_t ranks = network.nic.size();
             require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
                     "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
             return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices,
-                                 may_give_turns);
+                                 has_time);
         },
-        "demand_bytes"_exact, "network"_a, "only"_a, "slices"_a, "may_give_turns"_a,
+        "demand_bytes"_exact, "network"_a, "only"_a, "slices"_a, "has_time"_a,
         "Decides how to move a demand between servers.");
     m.def(
         "direct_seconds",

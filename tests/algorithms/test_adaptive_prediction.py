@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 
 import interlock as il
@@ -115,3 +118,16 @@ def test_sums_alone_come_within_a_sixth(kind: str) -> None:
     for size in ("4 MB", "64 MB"):
         plan = plan_of(il.traffic.zipf(cluster, skew=0.9, bytes_per_gpu=size, seed=11))
         assert plan.predicted_s == pytest.approx(plan.simulate(1e-3).makespan_s, rel=1 / 6)
+
+
+@pytest.mark.parametrize("load", [il.traffic.zipf, il.traffic.hot_expert])
+def test_a_way_that_was_left_out_takes_what_the_reason_says_at_least(load: Callable[..., il.Demand]) -> None:
+    cluster = il.cluster("h200", servers=2)
+    demand = load(cluster, skew=0.8, bytes_per_gpu="64 MB", seed=3)
+    plan = il.plan(cluster, demand, algorithm="adaptive")
+    left_out = re.findall(r"; no (\w+), at least (\d+) us", plan.reason)
+    assert left_out
+    for way, least_us in left_out:
+        assert f"{way} " not in plan.reason.split(";")[0]
+        made = il.plan(cluster, demand, algorithm="adaptive", way=way)
+        assert made.simulate(1e-3).makespan_s > (int(least_us) - 1) * 1e-6

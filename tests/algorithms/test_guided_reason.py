@@ -58,7 +58,12 @@ def test_ways_that_gave_no_schedule_are_named() -> None:
 @pytest.mark.parametrize(
     ("where", "wanted", "end"),
     [
-        (il.topology.mesh(2, 3, bandwidth=("100 GB/s", "25 GB/s")), il.all_gather("64 MB"), "near the bound"),
+        (
+            il.topology.mesh(2, 3, bandwidth=("100 GB/s", "25 GB/s")),
+            il.all_gather("64 MB"),
+            "near the bound after a fair effort",
+        ),
+        (il.topology.switch(4, **LINK), il.all_to_all("64 MB"), "at the bound"),
         (il.topology.mesh(2, 3, **LINK), il.all_to_all("1 MB"), "the rest is not worth trying"),
         (il.topology.mesh(2, 3, **LINK), il.broadcast("1 kB"), "nothing more to try"),
     ],

@@ -195,7 +195,7 @@ def test_an_estimate_at_the_bound_does_not_end_the_search() -> None:
     ways = ways_with(("guess", 3, [10]), ("sure", 3, [15]))
     assert searched(ways, {10: 20.0}, bound_s=10.0).way == "sure"
     ended = searched(ways, {10: 10.0}, bound_s=10.0)
-    assert ended.way == "guess" and ended.end == "near the bound" and "sure" not in ended.seconds_by_way
+    assert ended.way == "guess" and ended.end == "at the bound" and "sure" not in ended.seconds_by_way
 
 
 def test_of_estimated_answers_the_fastest_by_the_clock_is_kept() -> None:

@@ -104,7 +104,7 @@ def test_timed_bursts_are_planned_anew() -> None:
     """Turns are of single messages: for traffic that has drifted they would be none."""
     made = detour("one sender at a time", 3, "1 MB", 0, way="burst").compact
     assert made.is_timed
-    replan = prepare(made.cluster, way="burst", may_give_turns=True)
+    replan = prepare(made.cluster, way="burst", has_time=True)
     assert replan(made.demand, made).is_timed
 
 

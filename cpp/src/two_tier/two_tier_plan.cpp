@@ -25,16 +25,16 @@ constexpr std::size_t kMostRun = 128, kMostCounted = 512;
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports,
-            std::int32_t only, bool may_give_turns)
+            std::int32_t only, bool has_time)
         : demand_(demand),
           rates_(rates),
           costs_(costs),
           ports_(ports),
-          has_time_(may_give_turns && ports.ranks() <= kMostRun),
+          has_time_(has_time && ports.ranks() <= kMostRun),
           ledger_(demand, rates, costs, ports),
           slices_(ledger_, rates, costs),
           tiles_(ledger_.tiles()),
-          counts_ports_(ports.ranks() <= (may_give_turns ? kMostCounted : kMostRun) &&
+          counts_ports_(ports.ranks() <= (has_time ? kMostCounted : kMostRun) &&
                       (only >= 0 || ledger_.ports_matter() || !is_even() || ports.couples_ends() ||
                        (has_time_ && is_crowded(1)))) {}
 
@@ -67,10 +67,15 @@ public:
             } while (run(best()));
             return false;
         };
+        const auto may_win = [&](Candidate& way, double least_s) {
+            if (may_gain(least_s)) return true;
+            way.least_s = least_s;
+            return false;
+        };
         if (burst.seconds < kNever && may_be_timed(1) && may_gain(ledger_.least_detour_seconds())) give_turns(burst);
         const bool may_be_assigned = !ports_.couples_ends() || ports_.ranks() <= kMostCoupled;
         if (wanted(Way::kDetour) && may_be_whole && may_be_assigned && may_believe(only, has_rails) &&
-            may_gain(ledger_.least_detour_seconds())) {
+            may_win(detour, ledger_.least_detour_seconds())) {
             detour.decision = make_detour();
             cut(detour.decision);
             if (detour.decision.assignment.is_whole) {
@@ -83,7 +88,7 @@ public:
             }
         }
         const bool may_take_turns = only >= 0 || tiles_.largest_far > 0;
-        if (wanted(Way::kStaged) && has_rails && may_take_turns && may_gain(ledger_.least_staged_seconds())) {
+        if (wanted(Way::kStaged) && has_rails && may_take_turns && may_win(staged, ledger_.least_staged_seconds())) {
             double stages_s = 0;
             staged.decision = make_staged(stages_s);
             cut(staged.decision);
@@ -107,6 +112,7 @@ public:
         for (std::size_t way = 0; way < kNumWays; ++way) {
             decision.predicted_s[way] = candidates_[way].seconds;
             decision.basis[way] = candidates_[way].basis;
+            decision.least_s[way] = candidates_[way].least_s;
         }
         return decision;
     }
@@ -117,6 +123,7 @@ private:
         TwoTierDecision decision;
         double seconds = kNever;
         Basis basis = Basis::kSummed;
+        double least_s = 0;  // where it was left out
     };
     [[nodiscard]] Candidate& at(Way way) { return candidates_[static_cast<std::size_t>(way)]; }
     [[nodiscard]] Candidate& best() { return *std::ranges::min_element(candidates_, {}, &Candidate::seconds); }
@@ -352,12 +359,12 @@ LaneTable lanes_of(const Tiles& tiles, const NicTargets& targets, Pace pace, boo
 }
 
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              const Ports& ports, std::int32_t only, std::int32_t slices, bool may_give_turns) {
+                              const Ports& ports, std::int32_t only, std::int32_t slices, bool has_time) {
     require(rates.servers > 0 && rates.width > 0 && rates.nic.size() == rates.servers * rates.width,
             "nic rates must be [ranks]");
     require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
     require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
-    return Planner(demand_bytes, rates, costs, ports, only, may_give_turns).decide(only, slices);
+    return Planner(demand_bytes, rates, costs, ports, only, has_time).decide(only, slices);
 }
 
 DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,

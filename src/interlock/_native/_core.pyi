@@ -163,6 +163,12 @@ class TwoTierDecision:
         """
 
     @property
+    def least_s(self) -> list[float]:
+        """
+        Seconds by way that one that was left out takes at least; 0 for the others.
+        """
+
+    @property
     def basis(self) -> list[int]:
         """By way, where its price comes from: 0 sums, 1 messages that were run."""
 
@@ -222,7 +228,7 @@ def two_tier_network(*, servers: int, nic: Annotated[NDArray[numpy.float64], dic
     Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.
     """
 
-def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int, may_give_turns: bool) -> TwoTierDecision:
+def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int, has_time: bool) -> TwoTierDecision:
     """Decides how to move a demand between servers."""
 
 def direct_seconds(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork) -> tuple[float, float]:

@@ -13,15 +13,15 @@ One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cp
 1. `sum_tiles`, `rank_loads`: what servers and ranks owe each other, and the seconds that no plan can beat;
 2. `Slices`: how finely lanes (what goes from one NIC to one NIC) are cut, so that hops hide behind the wire;
 3. which bytes take which NIC. `assign_bytes`: bytes move from the fullest port to the way around it that is least
-   full, until no move lowers the level, then from the other ports; begun with everybody's own NIC (detour), or with
-   equal shares of everything, of which `nic_targets` keeps what each NIC carries (burst);
+   full, until no move lowers the level, and by `il.plan` then from the other ports; begun with everybody's own NIC
+   (detour), or with everything in shares by NIC rate, of which `nic_targets` keeps what each NIC carries (burst);
 4. the price of a way. `Ledger` sums up what ports are busy with: from tiles where NICs are alike and ports inside
    servers have time, else from the messages as they will be written (`port_levels`). `trial_seconds`: what would win by
-   a sum, or may have lost by its error, is run, up to 128 ranks;
+   a sum of messages, or may have lost by its error, is run by `il.plan`, up to 128 ranks;
 5. who sends when. `make_timetable`: turns for the messages of a burst or a detour, each with its ports to itself, taken
    where they end sooner than messages that share ports. `make_stages`: one-to-one, an open shop of tiles. Both, and
    the detour itself, are made only where they could gain by their least price, turns only for `il.plan`;
-6. the least price wins; where prices are sums, a detour or stages must win by 1.5 %. `expand_two_tier` writes out
+6. the least price wins; if either of two is a sum, a detour or stages must win by 1.5 %. `expand_two_tier` writes out
    messages and pieces when they are asked for.
 
 docs/reference/adaptive.md explains them, with an example by hand.
@@ -68,24 +68,24 @@ def adaptive(
         Slices per lane of average size; 0 chooses. With a number, only ways whose lanes are cut alike are compared:
         burst and staged.
     scratch_bytes
-        Most bytes that may wait at any GPU on their way to others; None sets no limit. It goes before the others: where
-        a way cannot keep it, the traffic goes in rounds or another way.
+        Most bytes that may wait at any GPU on their way to others; None sets no limit. It is applied last and overrides
+        the others: where a way cannot keep it, the traffic goes in rounds or another way.
     """
     assert problem.cluster is not None and problem.demand is not None
     if way is not None and way not in _WAYS:
         raise InvalidInput(f"way={way!r} is not one of {', '.join(_WAYS)}")
-    plan = prepare(problem.cluster, way=way, slices=slices, may_give_turns=True)(problem.demand)
+    plan = prepare(problem.cluster, way=way, slices=slices, has_time=True)(problem.demand)
     return plan if scratch_bytes is None else _within(plan, problem, scratch_bytes)
 
 
-def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0, may_give_turns: bool = False) -> Planner:
+def prepare(cluster: Cluster, *, way: str | None = None, slices: int = 0, has_time: bool = False) -> Planner:
     """A planner for one cluster; what depends only on the cluster is done here.
 
-    Timetables (`may_give_turns`) fit ports that nothing else wants, take milliseconds to make, as the trial runs do
-    that come with them, and a rank finds its turns from all rows: not for a planner that is asked between two steps of
-    a job, nor for moves beside others.
+    Who `has_time` runs what may win, evens detours out and makes timetables: milliseconds, for ports that nothing else
+    wants, and a rank finds its turns from all rows. Not for a planner that is asked between two steps of a job, nor for
+    moves beside others.
     """
-    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices, may_give_turns)
+    return Planner(cluster, network_of(cluster), -1 if way is None else int(_WAYS[way]), slices, has_time)
 
 
 def network_of(cluster: Cluster) -> _core.TwoTierNetwork:
@@ -139,7 +139,7 @@ class Planner:
     network: _core.TwoTierNetwork
     only: int  # the way that is asked for; -1: any
     slices: int
-    may_give_turns: bool
+    has_time: bool
 
     def __call__(self, demand: Demand, previous: CompactSchedule | None = None) -> TwoTierPlan:
         """Plan a demand; from an earlier plan, if the traffic has only drifted since."""
@@ -147,7 +147,7 @@ class Planner:
             kept = _carried_over(previous, demand)
             if kept is not None:
                 return kept
-        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices, self.may_give_turns)
+        decision = _core.plan_two_tier(demand.bytes_matrix, self.network, self.only, self.slices, self.has_time)
         return TwoTierPlan(self.cluster, demand, decision)
 
 

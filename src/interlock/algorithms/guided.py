@@ -191,7 +191,7 @@ def search(
             if best is None or way.name not in answers:
                 continue
             if is_enough:
-                end = "near the bound"
+                end = own.why_enough
             elif left <= 0:
                 end = "the budget is spent"
             elif way.suffices(goal, graph, best):
@@ -321,7 +321,7 @@ def _for_half(goal: TreeGoal, graph: Graph, budget: Budget) -> Budget:
 
 
 def _least_s(goal: TreeGoal, graph: Graph) -> float:
-    """What messages between two ranks need at least."""
+    """What the ports of any one rank need at least; of all ranks, for sums that all need."""
     if goal.direction is Direction.IN_AND_OUT:
         return least_seconds_in_and_out(goal, graph.arcs)
     return least_seconds(goal, graph.arcs)

@@ -141,14 +141,19 @@ class TwoTierPlan(CompactSchedule):
 
     @property
     def reason(self) -> str:
-        """Why this way, in words: every price that was made, and where it comes from."""
+        """Why this way, in words: the last price of each, and where it comes from, and what was not even made."""
         times = ", ".join(
             f"{way.name.lower()} {seconds * 1e6:.0f} us ({Basis(basis).name.lower()})"
             for way, seconds, basis in zip(Way, self.decision.predicted_s, self.decision.basis, strict=True)
             if np.isfinite(seconds)
         )
         turns = " in turns" if self.is_timed else ""
-        return f"{self.way.name.lower()}{turns}: predicted {times}"
+        left_out = "".join(
+            f"; no {way.name.lower()}, at least {seconds * 1e6:.0f} us"
+            for way, seconds in zip(Way, self.decision.least_s, strict=True)
+            if seconds > 0
+        )
+        return f"{self.way.name.lower()}{turns}: predicted {times}{left_out}"
 
     @cached_property
     def schedule(self) -> Schedule:

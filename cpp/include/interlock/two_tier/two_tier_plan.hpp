@@ -49,6 +49,7 @@ struct TwoTierDecision {
     Way way = Way::kDirect;
     double predicted_s[kNumWays] = {};
     Basis basis[kNumWays] = {};
+    double least_s[kNumWays] = {};  ///< of ways that were left out, since they could not take less
     std::vector<Segment> segments;  ///< of a staged plan; otherwise every tile is one segment
     NicTargets targets;
     std::vector<std::int64_t> slice_bytes;  ///< [servers]
@@ -93,10 +94,10 @@ private:
 ///
 /// @param only considers this way alone where it is not negative
 /// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
-/// @param may_give_turns messages may hold ports alone, in a timetable: good where nothing else wants these, and where
-/// there are milliseconds to plan, so that prices are also run
+/// @param has_time for trial runs and for timetables, in which messages hold ports alone, which is good where nothing else
+/// wants these; detours are evened out for both
 TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              const Ports& ports, std::int32_t only, std::int32_t slices, bool may_give_turns);
+                              const Ports& ports, std::int32_t only, std::int32_t slices, bool has_time);
 
 /// What sending every pair on its own takes, infinite where that cannot be, and what no way takes less than.
 struct DirectPrice {

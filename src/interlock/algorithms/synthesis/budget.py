@@ -76,10 +76,20 @@ class Budget:
         """Whether the search can end with what it has, now that there is a schedule that takes so long: at the bound,
         or near it after a fair effort."""
         self.best_s = min(self.best_s, makespan_s)
-        if self.best_s <= AT_THE_BOUND * self.bound.quick_s:
+        if self.is_at_the_bound:
             return True
         is_fair_effort = self.spent_before + self.spent >= FAIR_EFFORT
         return is_fair_effort and self.best_s <= FAIR * self.bound.proven_s()
+
+    @property
+    def is_at_the_bound(self) -> bool:
+        """Whether there is nothing left to gain."""
+        return self.best_s <= AT_THE_BOUND * self.bound.quick_s
+
+    @property
+    def why_enough(self) -> str:
+        """Where it is enough, in words."""
+        return "at the bound" if self.is_at_the_bound else "near the bound after a fair effort"
 
     def is_over(self, makespan_s: float) -> bool:
         """Whether a way that has such a schedule should try no more: it is enough, or all is spent."""
