@@ -125,3 +125,14 @@ def test_new_traffic_gets_a_timetable_of_its_own() -> None:
     decision = plan.compact.decision
     assert not decision.scaled(doubled.bytes_matrix).is_timed
     assert not decision.in_rounds(plan.compact.demand.bytes_matrix, 2).is_timed
+
+
+def test_ranks_open_their_stage_with_the_first_message_that_starts() -> None:
+    """Not with the first in turn, which may wait for others; told of turns that were given backwards."""
+    cluster = il.cluster(
+        "h200", servers=3, gpus_per_server=6, scale_out="rail", scale_up_bandwidth="100 GB/s", stage_overhead="10 us"
+    )
+    demand = il.traffic.sparse(cluster, bytes_per_gpu="16 MB", seed=0)
+    plan = il.plan(cluster, demand, algorithm="adaptive", way="detour")
+    assert plan.compact.is_timed
+    assert plan.simulate().makespan_s == pytest.approx(plan.predicted_s, rel=1e-9)

@@ -314,23 +314,48 @@ private:
 /// Turns that were given backwards in time, read from their end: each port keeps its order, and a message starts as
 /// soon as its ports and what it carries on are there.
 void turn_round(const Jobs& jobs, Timetable& made) {
-    std::vector<std::size_t> by_turn(jobs.count());
+    std::vector<std::uint32_t> by_turn(jobs.count());
     for (std::size_t m = 0; m < jobs.count(); ++m) {
         made.turns[m] = static_cast<std::int64_t>(jobs.count()) - 1 - made.turns[m];
-        by_turn[to_size(made.turns[m])] = m;
+        by_turn[to_size(made.turns[m])] = static_cast<std::uint32_t>(m);
+    }
+    // Whom each waits for: the one before it at either port, and who brings what it carries on.
+    std::vector<std::array<std::uint32_t, 2>> next(jobs.count(), {kNobody, kNobody});
+    std::vector<std::uint32_t> last(jobs.num_ports, kNobody);
+    std::vector<std::size_t> waits_for(jobs.count());
+    for (const std::uint32_t m : by_turn) {
+        waits_for[m] = jobs.fed_by.of(m).size();
+        const auto [out, in] = jobs.port[m];
+        for (const std::size_t port : {out, in}) {
+            const std::uint32_t before = std::exchange(last[port], m);
+            if (before == kNobody || before == m) continue;
+            next[before][jobs.port[before][0] == port ? 0 : 1] = m;
+            ++waits_for[m];
+        }
+    }
+    // By when they start: a rank opens with the first.
+    using Start = std::pair<double, std::uint32_t>;
+    std::priority_queue<Start, std::vector<Start>, std::greater<>> starts;
+    std::vector<double> may_start_s(jobs.count(), 0.0), opened_s(jobs.ranks, -1.0);
+    const auto release = [&](std::uint32_t m, double now) {
+        may_start_s[m] = std::max(may_start_s[m], now);
+        if (--waits_for[m] == 0) starts.emplace(may_start_s[m], m);
+    };
+    for (const std::uint32_t m : by_turn) {
+        if (waits_for[m] == 0) starts.emplace(0.0, m);
     }
     made.seconds = 0;
-    std::vector<double> free_s(jobs.num_ports, 0.0), there_s(jobs.count()), opened_s(jobs.ranks, -1.0);
-    for (const std::size_t m : by_turn) {
-        const auto [out, in] = jobs.port[m];
-        double start_s = std::max(free_s[out], free_s[in]);
-        for (const std::uint32_t earlier : jobs.fed_by.of(m)) start_s = std::max(start_s, there_s[earlier]);
+    while (!starts.empty()) {
+        const auto [now, m] = starts.top();
+        starts.pop();
         double& opened = opened_s[jobs.src[m]];
-        if (opened < 0) opened = start_s + jobs.opens_s;
-        start_s = std::max(start_s, opened);
-        free_s[out] = free_s[in] = start_s + jobs.holds_s[m];
-        there_s[m] = free_s[out] + jobs.latency_s[m];
-        made.seconds = std::max(made.seconds, there_s[m]);
+        if (opened < 0) opened = now + jobs.opens_s;
+        const double left_s = std::max(now, opened) + jobs.holds_s[m], there_s = left_s + jobs.latency_s[m];
+        for (const std::uint32_t other : next[m]) {
+            if (other != kNobody) release(other, left_s);
+        }
+        for (const std::uint32_t other : jobs.feeds.of(m)) release(other, there_s);
+        made.seconds = std::max(made.seconds, there_s);
     }
 }
 
