@@ -112,7 +112,11 @@ def copying_tasks(
 def summing_and_copying_tasks(
     forest: Forest, tree_of_chunk: NDArray[np.int32], arcs: ArcSet, lateness: NDArray[np.int64] | None = None
 ) -> Tasks:
-    """Sums up to each chunk's root, then copies down from it."""
+    """Sums up to each chunk's root, then copies down from it; unless said otherwise, each chunk is meant to be a little
+    later than the one before."""
+    if lateness is None:
+        num_chunks = len(tree_of_chunk)
+        lateness = np.rint(np.arange(num_chunks) * (forest.peak_ticks / num_chunks)).astype(np.int64)
     outof, into = forest.arc_outof[tree_of_chunk], forest.arc_into[tree_of_chunk]
     up_chunk, up_rank = np.nonzero(outof >= 0)
     down_chunk, down_rank = np.nonzero(into >= 0)
@@ -136,5 +140,5 @@ def summing_and_copying_tasks(
         chunk.astype(np.int32),
         np.arange(num_up + num_down) < num_up,
         Ragged.grouped(before, after, num_up + num_down),
-        np.zeros(len(chunk), np.int64) if lateness is None else lateness[chunk],
+        lateness[chunk],
     )

@@ -157,9 +157,7 @@ def _fastest(
     budget: Budget,
     mergings_for: Callable[[float], tuple[Merging, ...]],
 ) -> TimedTransfers:
-    """Chunks dealt out to the trees in turn, each meant to be a little later than the one before."""
-    number = np.arange(len(scheduler.chunks))
-    tree = (number % len(forest.root)).astype(np.int32)
-    lateness = np.rint(number * (forest.peak_ticks / len(number))).astype(np.int64)
-    tasks = summing_and_copying_tasks(forest, tree, scheduler.arcs, lateness)
+    """Chunks dealt out to the trees in turn."""
+    tree = (np.arange(len(scheduler.chunks)) % len(forest.root)).astype(np.int32)
+    tasks = summing_and_copying_tasks(forest, tree, scheduler.arcs)
     return fastest(tasks, scheduler, forest.peak_ticks, budget, mergings_for)
