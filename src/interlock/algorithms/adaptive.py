@@ -8,7 +8,7 @@
 * detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte; all at once,
   or in turns too.
 
-One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in these steps:
+One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in six parts:
 
 1. `sum_tiles`, `rank_loads`: what servers and ranks owe each other, and the seconds that no plan can beat;
 2. `Slices`: how finely lanes (what goes from one NIC to one NIC) are cut, so that hops hide behind the wire;
