@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 #include "interlock/two_tier/timetable.hpp"
 
@@ -49,6 +50,26 @@ void what_others_wait_for_goes_first() {
     CHECK(std::abs(made.seconds - 30) < 1e-9);  // 10 s for the hop, 20 s for the wire; what stays takes until then too
 }
 
+/// Rank 2 sends 12 bytes to rank 0 by NIC 1, and by NICs of rank 3 8 more, and 8 to NIC 0. Who never lets a port wait
+/// takes 28 s; NIC 1 is busy for 20, and then passes on the last 8 in 4.
+void ports_wait_where_that_pays() {
+    const Network network;
+    RowWriter writer;
+    const auto leg = [&](std::int32_t item, std::int64_t bytes, std::int32_t from, std::int32_t to, MessagePhase phase) {
+        writer.add_piece(item, 0, bytes);
+        if (phase != MessagePhase::kBalance && from != 2) writer.add_dep(to_int32(writer.num_messages()) - 1);
+        writer.end(from, to, phase);
+    };
+    leg(0, 8, 2, 3, MessagePhase::kBalance);
+    leg(0, 8, 3, 0, MessagePhase::kScaleOut);
+    leg(1, 12, 2, 1, MessagePhase::kScaleOut);
+    leg(1, 12, 1, 0, MessagePhase::kRedistribute);
+    leg(2, 8, 2, 3, MessagePhase::kBalance);
+    leg(2, 8, 3, 1, MessagePhase::kScaleOut);
+    leg(2, 8, 1, 0, MessagePhase::kRedistribute);
+    CHECK(std::abs(make_timetable(writer.take(), network.ports, network.costs).seconds - 24) < 1e-9);
+}
+
 void costs_are_counted_once_each() {
     Network network;
     network.costs.message_overhead_s = 1;
@@ -73,6 +94,7 @@ void waits_for_others_go() {
 
 int main() {
     what_others_wait_for_goes_first();
+    ports_wait_where_that_pays();
     costs_are_counted_once_each();
     waits_for_others_go();
 }

@@ -18,7 +18,7 @@
 namespace interlock {
 namespace {
 
-// Turns that are given in vain until no other order is tried, and the part of the time that is worth going on for: caps
+// Turns that either search gives in vain until it tries no other order, and the part of the time that is worth going on for: caps
 // on work.
 constexpr std::size_t kMostInVain = 10'000;
 constexpr double kWorthGoingOn = 1e-3;
@@ -36,7 +36,7 @@ struct Links {
 class Jobs {
 public:
     Jobs(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs)
-        : ranks(ports.ranks()), is_mesh(ports.is_mesh), opens_s(costs.stage_overhead_s) {
+        : ranks(ports.ranks()), opens_s(costs.stage_overhead_s) {
         require(ranks <= kMostTimed, "ports have at most 64 partners");
         const std::vector<double> rate = ports.rates();
         const std::size_t count = rows.src.size();
@@ -59,9 +59,10 @@ public:
     }
 
     [[nodiscard]] std::size_t count() const { return src.size(); }
+    /// Of ranks, inside servers or by NICs.
+    [[nodiscard]] std::size_t pair(std::size_t m) const { return (crosses[m] * ranks + src[m]) * ranks + dst[m]; }
 
     std::size_t ranks, num_ports = 0;
-    bool is_mesh;
     double opens_s;  ///< a rank's stage
     std::vector<std::size_t> src, dst;
     std::vector<std::uint8_t> crosses;  ///< to another NIC
@@ -92,13 +93,7 @@ private:
     }
 };
 
-/// Who goes first of the messages that can start.
-enum class Rule : std::uint8_t {
-    kUrgency,  ///< whose ports, and those of who carries on what it brings, have most left to do; ties in order
-    kOrder,    ///< of the given order
-};
-
-/// List schedules: whenever ports are free, of those that can start the first by a rule does. Backwards in time
+/// List schedules: whenever ports are free, of those that can start the first in the given order does. Backwards in time
 /// messages begin where they would arrive, and wait for those that they bring bytes.
 class ListSchedule {
 public:
@@ -109,11 +104,10 @@ public:
           ends_(jobs.num_ports),
           waiting_(2 * jobs.ranks * jobs.ranks),
           first_waiting_(waiting_.size(), kNobody),
-          opened_s_(jobs.ranks),
-          left_s_(jobs.num_ports) {
+          opened_s_(jobs.ranks) {
         for (std::size_t m = 0; m < jobs.count(); ++m) {
             const auto [out, in] = jobs.port[m];
-            const std::size_t first = pair_of(m) - jobs.src[m] * jobs.ranks - jobs.dst[m];
+            const std::size_t first = jobs.pair(m) - jobs.src[m] * jobs.ranks - jobs.dst[m];
             ends_[in] = {first + jobs.dst[m], jobs.ranks, &is_free_[2 * jobs.crosses[m]]};
             ends_[out] = {first + jobs.src[m] * jobs.ranks, 1, in == out ? &kAll : &is_free_[2 * jobs.crosses[m] + 1]};
         }
@@ -123,23 +117,17 @@ public:
 
     /// @param by_place messages by who goes first
     /// @param ended_s when each message leaves its ports
-    Timetable run(Rule rule, std::span<const std::uint32_t> by_place, bool is_backwards, std::span<double> ended_s) {
-        rule_ = rule;
-        by_place_ = by_place;
+    void operator()(std::span<const std::uint32_t> by_place, bool is_backwards, std::span<double> ended_s) {
         is_backwards_ = is_backwards;
-        std::ranges::fill(left_s_, 0.0);
-        for (std::size_t m = 0; m < jobs_.count(); ++m) add_left(m, jobs_.holds_s[m]);
         const Links& before = is_backwards ? jobs_.feeds : jobs_.fed_by;
         const Links& after = is_backwards ? jobs_.fed_by : jobs_.feeds;
         std::ranges::fill(opened_s_, is_backwards ? 0.0 : -1.0);
         for (std::size_t place = 0; place < by_place.size(); ++place)
             place_[by_place[place]] = static_cast<std::uint32_t>(place);
         for (std::size_t m = 0; m < jobs_.count(); ++m) {
-            waits_for_[m] = before.first[m + 1] - before.first[m];
+            waits_for_[m] = before.of(m).size();
             if (waits_for_[m] == 0) may_start(m, 0);
         }
-        Timetable made{std::vector<std::int64_t>(jobs_.count(), 0), 0};
-        std::int64_t turn = 0;
         while (!events_.empty()) {
             const double now = events_.top().at_s;
             while (!events_.empty() && events_.top().at_s == now) {
@@ -155,20 +143,16 @@ public:
                     }
                 }
             }
-            for (std::size_t m = next(); m != jobs_.count(); m = next()) {
-                made.turns[m] = turn++;
+            for (std::uint32_t place = next(by_place); place != kNobody; place = next(by_place)) {
+                const std::size_t m = by_place[place];
                 remove_waiting(m);
                 hold(m, true);
-                add_left(m, -jobs_.holds_s[m]);
                 ended_s[m] = open(jobs_.src[m], now) + jobs_.holds_s[m];
-                const double there_s = ended_s[m] + (is_backwards ? 0.0 : jobs_.latency_s[m]);
                 events_.push({ended_s[m], Event::kLeft, m});
-                if (!after.of(m).empty()) events_.push({there_s, Event::kArrived, m});
-                made.seconds = std::max(made.seconds, there_s);
+                if (!after.of(m).empty())
+                    events_.push({ended_s[m] + (is_backwards ? 0.0 : jobs_.latency_s[m]), Event::kArrived, m});
             }
         }
-        require(turn == static_cast<std::int64_t>(jobs_.count()), "messages wait for each other in a circle");
-        return made;
     }
 
 private:
@@ -188,19 +172,9 @@ private:
         std::uint64_t others = 0;                    // bits of ranks at the other end of what waits
         bool is_busy = false, is_changed = false;
     };
-    struct Candidate {
-        double urgency_s;
-        std::uint32_t place;
-        End* end;  // where it was found
-        bool operator>(const Candidate& other) const {
-            return urgency_s != other.urgency_s ? urgency_s < other.urgency_s : place > other.place;
-        }
-    };
+    using Candidate = std::pair<std::uint32_t, End*>;           // a place, and where it was found
     static constexpr std::uint64_t kAll = ~std::uint64_t{0};  // a link of a mesh has no port at the other end
 
-    [[nodiscard]] std::size_t pair_of(std::size_t m) const {
-        return (jobs_.crosses[m] * jobs_.ranks + jobs_.src[m]) * jobs_.ranks + jobs_.dst[m];
-    }
     template <typename Visit>
     void for_each_end(std::size_t m, Visit visit) {
         const auto [out, in] = jobs_.port[m];
@@ -215,7 +189,7 @@ private:
         events_.push({now + (is_backwards_ ? jobs_.latency_s[m] : 0.0), Event::kReady, m});
     }
     void add_waiting(std::size_t m) {
-        const std::size_t pair = pair_of(m);
+        const std::size_t pair = jobs_.pair(m);
         waiting_[pair].push_back(place_[m]);
         std::ranges::push_heap(waiting_[pair], std::greater<>());
         first_waiting_[pair] = waiting_[pair].front();
@@ -225,7 +199,7 @@ private:
         });
     }
     void remove_waiting(std::size_t m) {
-        const std::size_t pair = pair_of(m);
+        const std::size_t pair = jobs_.pair(m);
         std::ranges::pop_heap(waiting_[pair], std::greater<>());
         waiting_[pair].pop_back();
         if (!waiting_[pair].empty()) {
@@ -253,72 +227,97 @@ private:
         return std::max(now, opened);
     }
 
-    void add_left(std::size_t m, double seconds) {
-        const auto [out, in] = jobs_.port[m];
-        left_s_[out] += seconds;
-        if (in != out) left_s_[in] += seconds;
-    }
-    [[nodiscard]] double urgency_s(std::size_t m) const {
-        const auto [out, in] = jobs_.port[m];
-        double carried_on_s = 0;
-        for (const std::uint32_t later : jobs_.feeds.of(m)) carried_on_s = std::max(carried_on_s, urgency_s(later));
-        return left_s_[out] + left_s_[in] + carried_on_s;
-    }
-
     /// Adds who goes first of those that wait for a port and can start now.
     void add_candidate(End& end) {
         if (end.is_busy) return;
-        Candidate first{-1.0, kNobody, &end};
-        for (std::uint64_t bits = end.others & *end.others_free; bits != 0; bits &= bits - 1) {
-            const std::uint32_t place = first_waiting_[end.first + end.step * to_size(std::countr_zero(bits))];
-            const Candidate other{rule_ == Rule::kUrgency ? urgency_s(by_place_[place]) : 0.0, place, &end};
-            if (first > other) first = other;
-        }
-        if (first.place != kNobody) candidates_.push(first);
+        std::uint32_t first = kNobody;
+        for (std::uint64_t bits = end.others & *end.others_free; bits != 0; bits &= bits - 1)
+            first = std::min(first, first_waiting_[end.first + end.step * to_size(std::countr_zero(bits))]);
+        if (first != kNobody) candidates_.emplace(first, &end);
     }
 
-    /// Who goes first of those that can start now, or how many messages there are. Only at ports where something has
-    /// changed can anyone; whoever cannot any more is followed by somebody later.
-    [[nodiscard]] std::size_t next() {
+    /// The place of who goes first of those that can start now, if any. Only at ports where something has changed can
+    /// anyone; whoever cannot any more is followed by somebody later.
+    [[nodiscard]] std::uint32_t next(std::span<const std::uint32_t> by_place) {
         for (End* end : changed_) {
             end->is_changed = false;
             add_candidate(*end);
         }
         changed_.clear();
         while (!candidates_.empty()) {
-            const Candidate first = candidates_.top();
+            const auto [place, end] = candidates_.top();
             candidates_.pop();
-            const std::size_t m = by_place_[first.place];
-            if (!ends_[jobs_.port[m][0]].is_busy && !ends_[jobs_.port[m][1]].is_busy) return m;
-            add_candidate(*first.end);
+            const auto [out, in] = jobs_.port[by_place[place]];
+            if (!ends_[out].is_busy && !ends_[in].is_busy) return place;
+            add_candidate(*end);
         }
-        return jobs_.count();
+        return kNobody;
     }
 
     const Jobs& jobs_;
-    Rule rule_ = Rule::kOrder;
-    std::span<const std::uint32_t> by_place_;
     bool is_backwards_ = false;
-    std::vector<std::uint32_t> waits_for_, place_;  // per message
+    std::vector<std::size_t> waits_for_;  // per message
+    std::vector<std::uint32_t> place_;    // per message
     std::array<std::uint64_t, 4> is_free_ = {kAll, kAll, kAll, kAll};  // ranks: ports out and in, NICs out and in
     std::vector<End> ends_;                                            // per port
     std::vector<std::vector<std::uint32_t>> waiting_;  // per pair, a heap of places of who waits for ports only
     std::vector<std::uint32_t> first_waiting_;         // per pair that has any
     std::vector<double> opened_s_;                     // per rank its stage; -1: not yet
-    std::vector<double> left_s_;                       // per port, of messages that have not started
     std::vector<End*> changed_;                        // ports that somebody left or came to
     std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates_;
     std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
-/// Turns that were given backwards in time, read from their end: each port keeps its order, and a message starts as
-/// soon as its ports and what it carries on are there.
-void turn_round(const Jobs& jobs, Timetable& made) {
-    std::vector<std::uint32_t> by_turn(jobs.count());
-    for (std::size_t m = 0; m < jobs.count(); ++m) {
-        made.turns[m] = static_cast<std::int64_t>(jobs.count()) - 1 - made.turns[m];
-        by_turn[to_size(made.turns[m])] = static_cast<std::uint32_t>(m);
+/// One message after the other, each from the first moment at which both its ports have enough time. In the order in
+/// which messages end in a schedule, and backwards in time, none of it gets longer.
+class Insertion {
+public:
+    explicit Insertion(const Jobs& jobs) : jobs_(jobs), busy_(jobs.num_ports) {}
+
+    /// @param by_place messages, each after those that it waits for
+    /// @param ended_s when each message leaves its ports
+    void operator()(std::span<const std::uint32_t> by_place, bool is_backwards, std::span<double> ended_s) {
+        for (Times& times : busy_) times.clear();
+        for (const std::uint32_t m : by_place) {
+            double start_s = is_backwards ? jobs_.latency_s[m] : jobs_.opens_s;
+            for (const std::uint32_t before : (is_backwards ? jobs_.feeds : jobs_.fed_by).of(m))
+                start_s = std::max(start_s, ended_s[before] + jobs_.latency_s[is_backwards ? m : before]);
+            ended_s[m] = take(jobs_.port[m], start_s, jobs_.holds_s[m]);
+        }
     }
+
+private:
+    using Times = std::vector<std::pair<double, double>>;  // from when to when, one after the other
+
+    /// @returns until when both ports are held
+    double take(const std::array<std::size_t, 2>& port, double start_s, double holds_s) {
+        std::array<std::size_t, 2> at;  // what each port does next
+        for (std::size_t side = 0; side < 2; ++side) {
+            const Times& times = busy_[port[side]];
+            const auto later = std::ranges::upper_bound(times, start_s, {}, &std::pair<double, double>::second);
+            at[side] = to_size(later - times.begin());
+        }
+        for (std::size_t fits = 0, side = 0; fits < 2; side = 1 - side) {
+            const Times& times = busy_[port[side]];
+            const double before_s = start_s;
+            for (; at[side] < times.size() && times[at[side]].first < start_s + holds_s; ++at[side])
+                start_s = std::max(start_s, times[at[side]].second);
+            fits = start_s == before_s ? fits + 1 : 1;
+        }
+        for (std::size_t side = 0; side < (port[0] == port[1] ? 1 : 2); ++side) {
+            Times& times = busy_[port[side]];
+            times.insert(times.begin() + static_cast<std::ptrdiff_t>(at[side]), {start_s, start_s + holds_s});
+        }
+        return start_s + holds_s;
+    }
+
+    const Jobs& jobs_;
+    std::vector<Times> busy_;  // per port
+};
+
+/// When it is all over if each port keeps the order of turns and a message starts as soon as its ports and what it
+/// carries on are there: what will happen.
+double seconds_of(const Jobs& jobs, std::span<const std::uint32_t> by_turn) {
     // Whom each waits for: the one before it at either port, and who brings what it carries on.
     std::vector<std::array<std::uint32_t, 2>> next(jobs.count(), {kNobody, kNobody});
     std::vector<std::uint32_t> last(jobs.num_ports, kNobody);
@@ -344,8 +343,9 @@ void turn_round(const Jobs& jobs, Timetable& made) {
     for (const std::uint32_t m : by_turn) {
         if (waits_for[m] == 0) starts.emplace(0.0, m);
     }
-    made.seconds = 0;
-    while (!starts.empty()) {
+    double seconds = 0;
+    std::size_t started = 0;
+    for (; !starts.empty(); ++started) {
         const auto [now, m] = starts.top();
         starts.pop();
         double& opened = opened_s[jobs.src[m]];
@@ -355,18 +355,24 @@ void turn_round(const Jobs& jobs, Timetable& made) {
             if (other != kNobody) release(other, left_s);
         }
         for (const std::uint32_t other : jobs.feeds.of(m)) release(other, there_s);
-        made.seconds = std::max(made.seconds, there_s);
+        seconds = std::max(seconds, there_s);
     }
+    require(started == jobs.count(), "messages wait for each other in a circle");
+    return seconds;
 }
 
-/// Most hops to come first.
-std::vector<std::uint32_t> by_hops(const Jobs& jobs) {
-    std::vector<std::int32_t> hops(jobs.count(), 0);
-    for (std::size_t m = jobs.count(); m-- > 0;)
+/// Most hops to come first; of as many, all that goes from one rank to another is as far as the time is.
+std::vector<std::uint32_t> in_step(const ScheduleRows& rows, const Jobs& jobs) {
+    std::vector<std::int32_t> hops(jobs.count(), 0), slices(2 * jobs.ranks * jobs.ranks, 0);
+    for (std::size_t m = jobs.count(); m-- > 0;) {
         for (const std::uint32_t later : jobs.feeds.of(m)) hops[m] = std::max(hops[m], hops[later] + 1);
+        slices[jobs.pair(m)] = std::max(slices[jobs.pair(m)], rows.slice[m] + 1);
+    }
     std::vector<std::uint32_t> by_place(jobs.count());
     std::iota(by_place.begin(), by_place.end(), 0U);
-    std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return hops[m]; });
+    std::ranges::stable_sort(by_place, {}, [&](std::uint32_t m) {
+        return std::pair(-hops[m], (rows.slice[m] + 0.5) / slices[jobs.pair(m)]);
+    });
     return by_place;
 }
 
@@ -374,20 +380,32 @@ std::vector<std::uint32_t> by_hops(const Jobs& jobs) {
 
 Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const TwoTierCosts& costs, double enough_s) {
     const Jobs jobs(rows, ports, costs);
-    std::vector<std::uint32_t> by_place = by_hops(jobs);
+    std::vector<std::uint32_t> by_place = in_step(rows, jobs), shortest;
     std::vector<double> ended_s(jobs.count());
-    ListSchedule schedule(jobs);
-    Timetable best = schedule.run(Rule::kUrgency, by_place, false, ended_s);
-    // Who ended last goes first, backwards and forwards: turns follow what is short of time in the end.
-    bool is_backwards = true;
-    for (std::size_t in_vain = 0; in_vain < kMostInVain && best.seconds > enough_s; is_backwards = !is_backwards) {
-        std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return ended_s[m]; });
-        Timetable made = schedule.run(Rule::kOrder, by_place, is_backwards, ended_s);
-        if (is_backwards) turn_round(jobs, made);
-        in_vain = made.seconds < (1 - kWorthGoingOn) * best.seconds ? 0 : in_vain + jobs.count();
-        if (made.seconds < best.seconds) best = std::move(made);
-    }
-    return best;
+    double least_s = std::numeric_limits<double>::infinity();
+    // Forwards and backwards: who ends last goes first, so that turns follow what is short of time in the end.
+    const auto search = [&](auto schedule) {
+        bool is_backwards = false;
+        for (std::size_t in_vain = 0; in_vain < kMostInVain && least_s > enough_s; is_backwards = !is_backwards) {
+            schedule(by_place, is_backwards, ended_s);
+            std::ranges::stable_sort(by_place, std::greater<>(), [&](std::uint32_t m) { return ended_s[m]; });
+            std::vector<std::uint32_t> by_turn = by_place;
+            if (!is_backwards)
+                std::ranges::stable_sort(by_turn, {}, [&](std::uint32_t m) { return ended_s[m] - jobs.holds_s[m]; });
+            const double seconds = seconds_of(jobs, by_turn);
+            in_vain = seconds < (1 - kWorthGoingOn) * least_s ? 0 : in_vain + jobs.count();
+            if (seconds >= least_s) continue;
+            least_s = seconds;
+            shortest = std::move(by_turn);
+        }
+    };
+    search(ListSchedule(jobs));
+    by_place = shortest;
+    search(Insertion(jobs));
+    Timetable made{std::vector<std::int64_t>(jobs.count()), least_s};
+    for (std::size_t turn = 0; turn < jobs.count(); ++turn)
+        made.turns[shortest[turn]] = static_cast<std::int64_t>(turn);
+    return made;
 }
 
 ScheduleRows timed_rows(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,

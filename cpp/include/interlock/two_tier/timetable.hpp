@@ -19,9 +19,10 @@ struct Timetable {
 };
 
 /// Ports that are shared evenly cannot let those go first whom others wait for. Here each message holds its ports
-/// alone: whenever ports are free, of the messages that could start the one does whose ports, together with those of who
-/// carries on what it brings, have most left to do. Then the same backwards in time, who ended last first, and forwards
-/// again, while messages are few; the shortest is taken.
+/// alone: whenever ports are free, of the messages that could start the first does, those with most hops to come before
+/// others. Then the same backwards in time, who ended last first, and forwards again, while messages are few; from the
+/// shortest on each message in turn takes the first time at which both its ports have enough, backwards and forwards
+/// again. The shortest is taken.
 ///
 /// @param rows of a plan without barriers, on ports that no two messages need to share
 /// @param enough_s not to look further below
