@@ -79,7 +79,7 @@ def test_a_warm_start_forgets_a_plan_of_another_cluster() -> None:
     broken = il.cluster("h200", servers=2, faults=[il.dead_nic(server=0, gpu=5)])
     traffic = il.traffic.zipf(healthy, 0.8, "64 MB", seed=1)
     plan = il.plan(broken, traffic, algorithm="adaptive", previous=il.plan(healthy, traffic, algorithm="adaptive"))
-    cold = il.plan(broken, traffic, algorithm="adaptive")
+    cold = il.planner(broken, algorithm="adaptive")(traffic)  # who is handed a plan is asked between two steps
     assert plan.certificate().valid
     assert plan.simulate().makespan_s == cold.simulate().makespan_s
 

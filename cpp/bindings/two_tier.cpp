@@ -52,8 +52,7 @@ void require_demand_of(const TwoTierDecision& decision, const Array2<std::int64_
             "demand_bytes must be [ranks, ranks], as decided for");
 }
 
-/// @param rank whose server's rows and columns alone are read; kEveryone: all are, as where lanes that cross rails are
-/// listed
+/// @param rank whose server's rows and columns alone are read; kEveryone: all are
 void require_bytes(const Array2<std::int64_t>& demand_bytes, std::size_t width, std::int32_t rank) {
     const std::size_t ranks = demand_bytes.shape(0);
     const std::int64_t* bytes = demand_bytes.data();
@@ -86,8 +85,6 @@ struct TwoTierNetwork {
     std::vector<std::uint8_t> present;
     TwoTierCosts costs;
     Ports ports;  // its spans are of the arrays above
-
-    [[nodiscard]] Rates rates() const { return {servers, nic.size() / servers, nic, ports.scale_up}; }
 };
 
 /// What a receiver loses, as the fields of a fabric.
@@ -113,10 +110,7 @@ std::vector<std::int64_t> settings_of(const TwoTierDecision& decision) {
             decision.num_stages,
             static_cast<std::int64_t>(decision.pace),
             decision.window,
-            decision.local_window,
             decision.num_rounds,
-            decision.crosses_rails ? 1 : 0,
-            decision.least_part_bytes,
             decision.has_links ? 1 : 0,
             decision.flow_bytes,
             decision.pair_bytes,
@@ -163,8 +157,7 @@ void bind_decision(nb::module_& m) {
             "is_timed", [](const TwoTierDecision& self) { return !self.turns.empty(); },
             "Whether every message holds its ports alone, in turn.")
         .def_prop_ro(
-            "may_loop",
-            [](const TwoTierDecision& self) { return !self.assignment.near.empty(); },
+            "may_loop", [](const TwoTierDecision& self) { return !self.assignment.near.empty(); },
             "Whether bytes inside servers may take NICs.")
         .def(
             "columns",
@@ -174,7 +167,6 @@ void bind_decision(nb::module_& m) {
                 made["segments"] = to_table(std::span<const Segment>(self.segments));
                 made["out_target"] = copied(self.targets.out_bytes);
                 made["in_target"] = copied(self.targets.in_bytes);
-                made["is_hot"] = copied(self.targets.is_hot);
                 made["slice_bytes"] = copied(self.slice_bytes);
                 made["out_bytes"] = copied(self.assignment.out_bytes);
                 made["in_bytes"] = copied(self.assignment.in_bytes);
@@ -210,8 +202,7 @@ void bind_decision(nb::module_& m) {
                std::int64_t own_to, std::int64_t own_bytes) {
                 require_demand_of(self, demand_bytes);
                 require(own_bytes >= 0 && own_bytes <= std::int64_t{1} << 61, "own_bytes must be between 0 and 2^61");
-                require_bytes(demand_bytes, self.width,
-                              self.crosses_rails && !self.targets.are_equal() ? kEveryone : rank);
+                require_bytes(demand_bytes, self.width, rank);
                 return program_columns(without_gil([&] {
                     const auto span_of = [](const auto& array) {
                         return array ? as_span(*array) : std::span<const std::int64_t>{};
@@ -268,9 +259,9 @@ void bind_two_tier(nb::module_& m) {
     m.def(
         "two_tier_network",
         [](std::int32_t servers, const F64& nic, const F64& nominal_nic, const U8& present, double scale_up,
-           bool is_mesh, std::int32_t scale_out, double oversubscription, double uplink, bool crosses_rails,
-           double scale_up_latency_s, double scale_out_latency_s, double message_overhead_s, double stage_overhead_s,
-           std::int32_t fan_in, double efficiency, const F64& losses, double reference_bytes, std::int32_t hash_radix,
+           bool is_mesh, std::int32_t scale_out, double oversubscription, double scale_up_latency_s,
+           double scale_out_latency_s, double message_overhead_s, double stage_overhead_s, std::int32_t fan_in,
+           double efficiency, const F64& losses, double reference_bytes, std::int32_t hash_radix,
            std::int32_t hash_uplinks, std::int64_t hash_seed) {
             require(servers > 0 && nic.size() % static_cast<std::size_t>(servers) == 0,
                     "servers must be above 0, with as many ranks on each");
@@ -278,8 +269,8 @@ void bind_two_tier(nb::module_& m) {
                     "nic, present and nominal_nic must be [ranks]");
             require_finite(as_span(nic), "rates of NICs must be finite and not negative");
             require_finite(as_span(nominal_nic), "rates of NICs must be finite and not negative");
-            const double costs[] = {uplink,           scale_up_latency_s, scale_out_latency_s, message_overhead_s,
-                                    stage_overhead_s, reference_bytes};
+            const double costs[] = {scale_up_latency_s, scale_out_latency_s, message_overhead_s, stage_overhead_s,
+                                    reference_bytes};
             require_finite(costs, "costs must be finite and not negative");
             require(fan_in >= 0, "fan_in must be at least 0");
             require(scale_up > 0.0 && scale_up < 1e300 && efficiency > 0.0 && efficiency <= 1.0 &&
@@ -294,8 +285,12 @@ void bind_two_tier(nb::module_& m) {
             made->nic = copy(nic);
             made->nominal_nic = copy(nominal_nic);
             made->present = copy(present);
-            made->costs = {scale_up_latency_s, scale_out_latency_s, message_overhead_s, stage_overhead_s, fan_in,
-                           to_congestion(losses, fan_in, reference_bytes), crosses_rails, uplink, !is_mesh};
+            made->costs = {scale_up_latency_s,
+                           scale_out_latency_s,
+                           message_overhead_s,
+                           stage_overhead_s,
+                           fan_in,
+                           to_congestion(losses, fan_in, reference_bytes)};
             made->ports = {made->servers,    nic.size() / made->servers,
                            made->nic,        made->present,
                            scale_up,         is_mesh,
@@ -306,11 +301,10 @@ void bind_two_tier(nb::module_& m) {
             return made.release();  // Python's from here on
         },
         nb::kw_only(), "servers"_a, "nic"_exact, "nominal_nic"_exact, "present"_exact, "scale_up"_a, "is_mesh"_a,
-        "scale_out"_a, "oversubscription"_a, "uplink"_a, "crosses_rails"_a, "scale_up_latency_s"_a,
-        "scale_out_latency_s"_a, "message_overhead_s"_a, "stage_overhead_s"_a, "fan_in"_a, "efficiency"_a,
-        "losses"_exact, "reference_bytes"_a, "hash_radix"_a, "hash_uplinks"_a, "hash_seed"_a,
-        "Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a "
-        "fabric.");
+        "scale_out"_a, "oversubscription"_a, "scale_up_latency_s"_a, "scale_out_latency_s"_a, "message_overhead_s"_a,
+        "stage_overhead_s"_a, "fan_in"_a, "efficiency"_a, "losses"_exact, "reference_bytes"_a, "hash_radix"_a,
+        "hash_uplinks"_a, "hash_seed"_a,
+        "Rates in bytes per second, [ranks] or of one GPU; `losses` as the fields of a fabric.");
     m.def(
         "plan_two_tier",
         [](const Array2<std::int64_t>& demand_bytes, const TwoTierNetwork& network, std::int32_t only,
@@ -319,8 +313,7 @@ void bind_two_tier(nb::module_& m) {
             require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
                     "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
-            return plan_two_tier(as_span(demand_bytes), network.rates(), network.costs, network.ports, only, slices,
-                                 has_time);
+            return plan_two_tier(as_span(demand_bytes), network.costs, network.ports, only, slices, has_time);
         },
         "demand_bytes"_exact, "network"_a, "only"_a, "slices"_a, "has_time"_a,
         "Decides how to move a demand between servers.");
@@ -331,8 +324,7 @@ void bind_two_tier(nb::module_& m) {
             require(demand_bytes.shape(0) == ranks && demand_bytes.shape(1) == ranks,
                     "demand_bytes must be [ranks, ranks]");
             const nb::gil_scoped_release nogil;
-            const DirectPrice price =
-                direct_price(as_span(demand_bytes), network.rates(), network.costs, network.ports);
+            const DirectPrice price = direct_price(as_span(demand_bytes), network.costs, network.ports);
             return std::make_tuple(price.direct_s, price.least_s);
         },
         "demand_bytes"_exact, "network"_a,
@@ -343,9 +335,8 @@ void bind_two_tier(nb::module_& m) {
         [](const Array2<std::int64_t>& demand_bytes, std::int32_t servers) {
             require_whole_servers(demand_bytes, servers);
             const auto count = static_cast<std::size_t>(servers);
-            auto tiles = without_gil([&] {
-                return sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count);
-            });
+            auto tiles =
+                without_gil([&] { return sum_tiles(as_span(demand_bytes), count, demand_bytes.shape(0) / count); });
             return table(std::move(tiles.bytes), count, count);
         },
         "demand_bytes"_exact, "servers"_a, "Bytes between servers, [servers, servers]; what a rank keeps is left out.");

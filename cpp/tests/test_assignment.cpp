@@ -26,8 +26,12 @@ struct Case {
 Case random_case(std::size_t servers, std::size_t width, std::uint32_t seed) {
     std::mt19937 random(seed);
     const std::size_t ranks = servers * width;
-    Case made{servers, width, std::vector<double>(ranks, 100.0), std::vector<double>(ranks, 100.0),
-              std::vector<std::uint8_t>(ranks, 1), std::vector<std::int64_t>(ranks * ranks, 0)};
+    Case made{servers,
+              width,
+              std::vector<double>(ranks, 100.0),
+              std::vector<double>(ranks, 100.0),
+              std::vector<std::uint8_t>(ranks, 1),
+              std::vector<std::int64_t>(ranks * ranks, 0)};
     for (std::size_t pair = 0; pair < made.demand.size(); ++pair) {
         if (pair / ranks != pair % ranks && random() % 3 != 0)
             made.demand[pair] = static_cast<std::int64_t>(random() % 10000);
@@ -37,7 +41,11 @@ Case random_case(std::size_t servers, std::size_t width, std::uint32_t seed) {
 
 /// Two servers of two GPUs; one GPU has all: half of it takes its neighbour's NIC, and no port is above the level.
 void excess_takes_the_other_nic() {
-    Case made{2, 2, std::vector<double>(4, 100.0), std::vector<double>(4, 100.0), std::vector<std::uint8_t>(4, 1),
+    Case made{2,
+              2,
+              std::vector<double>(4, 100.0),
+              std::vector<double>(4, 100.0),
+              std::vector<std::uint8_t>(4, 1),
               std::vector<std::int64_t>(16, 0)};
     made.demand[0 * 4 + 2] = made.demand[0 * 4 + 3] = 1000;
     const Ports ports = made.ports(ScaleOut::kFlat, false);
@@ -60,7 +68,11 @@ void excess_takes_the_other_nic() {
 
 /// A port inside a server sets the level, whatever NICs do: bytes to another server leave theirs all the same.
 Case neighbours_and_one_far() {
-    Case made{2, 3, std::vector<double>(6, 100.0), std::vector<double>(6, 100.0), std::vector<std::uint8_t>(6, 1),
+    Case made{2,
+              3,
+              std::vector<double>(6, 100.0),
+              std::vector<double>(6, 100.0),
+              std::vector<std::uint8_t>(6, 1),
               std::vector<std::int64_t>(36, 0)};
     made.demand[0 * 6 + 1] = 30'000;
     made.demand[2 * 6 + 3] = 3'000;
@@ -80,14 +92,14 @@ void other_ports_are_relieved_too() {
     CHECK(!assigned({.may_loop = false}).has_hops);
 }
 
-/// What every NIC carries when all is shared out, and whose port has no time to receive.
+/// What every NIC carries when all is shared out, and whose port inside has hardly any time left.
 void targets_are_loads_of_an_assignment() {
     const Case made = neighbours_and_one_far();
     const Ports ports = made.ports(ScaleOut::kFlat, false);
     const AssignmentGoal goal{.may_loop = false, .shares_all = true};
-    const Assignment shared = assign_bytes(made.demand, rank_loads(sum_tiles(made.demand, 2, 3)), ports, goal);
-    const NicTargets targets = nic_targets(shared, ports);
-    CHECK((targets.is_hot == std::vector<std::uint8_t>{1, 1, 0, 0, 0, 0}));
+    const RankLoads loads = rank_loads(sum_tiles(made.demand, 2, 3));
+    const NicTargets targets = nic_targets(assign_bytes(made.demand, loads, ports, goal), ports);
+    CHECK((targets.is_short == std::vector<std::uint8_t>{1, 1, 0, 0, 0, 0}));
     // Rank 1's port has no time for what its NIC would send.
     CHECK(targets.out_bytes[1] == 1 && targets.out_bytes[0] + targets.out_bytes[2] == 3'002);
     CHECK(targets.in_bytes[3] == 1'001 && targets.in_bytes[4] == 1'001 && targets.in_bytes[5] == 1'001);
@@ -98,7 +110,8 @@ void targets_of_nics_that_are_alike_are_none() {
     made.demand[0 * 6 + 1] = 0;
     const AssignmentGoal goal{.may_loop = false, .shares_all = true};
     const auto targets_of = [&](const Ports& ports) {
-        return nic_targets(assign_bytes(made.demand, rank_loads(sum_tiles(made.demand, 2, 3)), ports, goal), ports);
+        const RankLoads loads = rank_loads(sum_tiles(made.demand, 2, 3));
+        return nic_targets(assign_bytes(made.demand, loads, ports, goal), ports);
     };
     const Ports ports = made.ports(ScaleOut::kFlat, false);
     CHECK(targets_of(ports).are_equal());
@@ -131,11 +144,9 @@ void parcels_cover_every_pair() {
                 const std::size_t out = src * width + static_cast<std::size_t>(way.out_gpu);
                 CHECK(ports.is_joined(out, dst * width + static_cast<std::size_t>(way.in_gpu)));
                 std::int64_t sum = 0;
-                for (const auto* list : {&parcels.loads()[lane].own, &parcels.loads()[lane].helped}) {
-                    for (const Parcel& parcel : *list) {
-                        sum += parcel.bytes;
-                        by_pair[{parcel.sender, parcel.receiver}].push_back(parcel);
-                    }
+                for (const Parcel& parcel : parcels.loads()[lane]) {
+                    sum += parcel.bytes;
+                    by_pair[{parcel.sender, parcel.receiver}].push_back(parcel);
                 }
                 CHECK(sum == way.bytes);
             }
@@ -161,13 +172,11 @@ void a_narrow_link_is_avoided() {
         1, 4, std::vector<double>(4, 0.0), std::vector<double>(4, 0.0), {1, 1, 0, 1}, std::vector<std::int64_t>(16, 0)};
     made.demand[1] = 3000;
     const RankLoads loads = rank_loads(sum_tiles(made.demand, 1, 4));
-    const Assignment spread =
-        assign_bytes(made.demand, loads, made.ports(ScaleOut::kRail, true), {});
+    const Assignment spread = assign_bytes(made.demand, loads, made.ports(ScaleOut::kRail, true), {});
     CHECK(spread.near.size() == 1 && spread.near[0].route.relay == 3);
     CHECK(spread.near[0].bytes >= 1490 && spread.near[0].bytes <= 1510);
     made.nic.assign(4, 100.0);
-    const Assignment looped =
-        assign_bytes(made.demand, loads, made.ports(ScaleOut::kFlat, true), {});
+    const Assignment looped = assign_bytes(made.demand, loads, made.ports(ScaleOut::kFlat, true), {});
     CHECK(looped.level_s < 0.75 * spread.level_s);
 }
 

@@ -22,32 +22,23 @@ std::vector<std::int64_t> random_demand(std::size_t ranks, std::uint32_t seed) {
 /// Lanes get exactly their bytes, and every byte of every pair is assigned once.
 void lanes_cover_the_tile() {
     const std::vector<std::int64_t> tile = {900, 0, 50, 10, 10, 10, 0, 5, 15};  // one hot sender
-    const std::vector<Lane> lanes = {{0, 0, 334}, {1, 1, 333}, {2, 2, 333}};
-    for (const std::vector<std::uint8_t>& ends :
-         {std::vector<std::uint8_t>{}, {0, 1, 0}, {0, 1, 1}, {1, 0, 1}, {1, 1, 1}}) {
-        LaneAssigner assigner(3, 7);
-        const HotEnds hot{ends, ends};
-        const auto loads = assigner.assign(tile.data(), 3, lanes, hot);
-        assigner.interleave(loads, hot);
-        std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> next;
+    const std::vector<Lane> all = {{0, 0, 334}, {1, 1, 333}, {2, 2, 333}}, two = {{1, 1, 600}, {2, 2, 400}};
+    for (const auto& lanes : {all, two}) {
+        LaneAssigner assigner(3);
+        const auto loads = assigner.assign(tile.data(), 3, lanes);
         std::vector<std::vector<Parcel>> by_pair(9);
-        for (std::size_t lane = 0; lane < 3; ++lane) {
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             std::int64_t sum = 0;
-            for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
-                for (const Parcel& parcel : *parcels) {
-                    sum += parcel.bytes;
-                    CHECK((parcel.sender == lanes[lane].out_gpu) == (parcels == &loads[lane].own));
-                    by_pair[static_cast<std::size_t>(3 * parcel.sender + parcel.receiver)].push_back(parcel);
-                }
+            for (const Parcel& parcel : loads[lane]) {
+                sum += parcel.bytes;
+                by_pair[static_cast<std::size_t>(3 * parcel.sender + parcel.receiver)].push_back(parcel);
             }
             CHECK(sum == lanes[lane].bytes);
-            for (const auto* parcels : {&loads[lane].own, &loads[lane].helped}) {
-                // Bytes for a hot receiver leave first.
-                const auto is_first = [&](const Parcel& parcel) {
-                    return hot.is_any() && hot.receives(parcel.receiver);
-                };
-                CHECK(std::ranges::is_partitioned(*parcels, is_first));
-            }
+            // Bytes that are there leave before those that must come, and of both those with a hop to go first.
+            const auto place = [&](const Parcel& parcel) {
+                return std::pair{parcel.sender != lanes[lane].out_gpu, parcel.receiver == lanes[lane].in_gpu};
+            };
+            CHECK(std::ranges::is_sorted(loads[lane], {}, place));
         }
         for (std::size_t pair = 0; pair < 9; ++pair) {
             std::vector<bool> seen(static_cast<std::size_t>(tile[pair]), false);
@@ -61,7 +52,24 @@ void lanes_cover_the_tile() {
         }
     }
     LaneAssigner assigner(3);
-    CHECK_THROWS(assigner.assign(tile.data(), 3, std::vector<Lane>{{0, 0, 1}}, {}), InvalidInput);
+    CHECK_THROWS(assigner.assign(tile.data(), 3, std::vector<Lane>{{0, 0, 1}}), InvalidInput);
+}
+
+/// A lane whose receiver wants it for itself carries nothing else, and a GPU serves first whom it has most for.
+void a_lane_is_for_its_own_receiver() {
+    const std::vector<std::int64_t> tile = {100, 300, 50, 10, 200, 10, 20, 250, 60};  // one hot receiver
+    LaneAssigner assigner(3);
+    const std::vector<Lane> shared = {{0, 0, 334}, {1, 1, 333}, {2, 2, 333}};
+    const auto is_for_one = [](const Parcel& parcel) { return parcel.receiver == 1; };
+    auto loads = assigner.assign(tile.data(), 3, shared);
+    CHECK(!std::ranges::all_of(loads[1], is_for_one) && loads[0].front().receiver == 1);
+    loads = assigner.assign(tile.data(), 3, std::vector<Lane>{{0, 0, 334}, {1, 1, 333, true}, {2, 2, 333}});
+    CHECK(std::ranges::all_of(loads[1], is_for_one));
+    // There is less for receiver 2 than its lane holds: all of that, then others'.
+    loads = assigner.assign(tile.data(), 3, std::vector<Lane>{{0, 0, 334}, {1, 1, 333}, {2, 2, 333, true}});
+    std::int64_t own = 0;
+    for (const Parcel& parcel : loads[2]) own += parcel.receiver == 2 ? parcel.bytes : 0;
+    CHECK(own == 120);
 }
 
 /// Every wire byte leaves by its lane's NIC, and what it carries is what the segments ask for.
@@ -69,17 +77,16 @@ void rows_are_whole() {
     const std::size_t servers = 3, width = 4, ranks = 12;
     const std::vector<double> nic(ranks, 50e9);
     const std::vector<std::uint8_t> present(ranks, 1);
-    const Rates rates{servers, width, nic, 450e9};
     const Ports ports{servers, width, nic, present, 450e9, false, 1, ScaleOut::kFlat, 1, nic, 0};
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
         const auto demand = random_demand(ranks, seed);
         for (const std::int32_t way : {1, 2}) {
-            const TwoTierDecision decision = plan_two_tier(demand, rates, {}, ports, way, 3, true);
+            const TwoTierDecision decision = plan_two_tier(demand, {}, ports, way, 3, true);
             const Tiles tiles = sum_tiles(demand, servers, width);
-            const LaneTable lanes{servers, width, {}, {}, {}};
+            const LaneTable lanes{servers, width, {}, {}};
             const std::vector<Segment> segments = way == 1 ? whole_tiles(tiles) : decision.segments;
-            const TwoTierPlan plan{servers, width, segments, lanes, decision.slice_bytes,
-                                   way == 1 ? Pace::kBurst : Pace::kExclusive, 1};
+            const TwoTierPlan plan{
+                servers, width, segments, lanes, decision.slice_bytes, way == 1 ? Pace::kBurst : Pace::kExclusive, 1};
             const ScheduleRows rows = expand_two_tier(demand, plan);
             std::int64_t wire = 0, wanted = 0;
             for (std::size_t m = 0; m < rows.src.size(); ++m) {
@@ -126,7 +133,8 @@ void scaled_segments_cover_the_new_demand() {
     for (std::size_t i = 0; i < 2; ++i) before[i * ranks + 2] = before[i * ranks + 3] = 0;
     const auto now = random_demand(ranks, 8);
     const std::vector<double> nic(ranks, 50e9);
-    const Stages stages = make_stages(sum_tiles(before, servers, width), {servers, width, nic, 450e9}, 0);
+    const Stages stages =
+        make_stages(sum_tiles(before, servers, width), {.servers = servers, .width = width, .nic = nic}, 0);
     const Tiles tiles = sum_tiles(now, servers, width);
     std::vector<std::int64_t> covered(servers * servers, 0);
     for (const Segment& segment : scale_segments(stages.segments, tiles)) {
@@ -145,6 +153,7 @@ void scaled_segments_cover_the_new_demand() {
 
 int main() {
     lanes_cover_the_tile();
+    a_lane_is_for_its_own_receiver();
     rows_are_whole();
     slices_rise_and_fall();
     a_changed_row_shows();

@@ -58,8 +58,8 @@ def test_any_timetable_is_exact(problem: Problem, way: str | None) -> None:
 
 
 def test_who_is_waited_for_goes_first() -> None:
-    """Two servers on rails with slow ports inside: shared evenly, what hops on to the NICs would come too late."""
-    plan = detour("rails", 2, "256 MB", 5).compact
+    """Two servers whose GPUs have narrow links: shared evenly, what hops on to the NICs would come too late."""
+    plan = detour("mesh", 2, "256 MB", 1).compact
     shared = replace(plan, decision=plan.decision.in_rounds(plan.demand.bytes_matrix, 1))
     timed_s, shared_s = (simulate(each, plan.cluster).makespan_s for each in (plan, shared))
     assert plan.is_timed and not shared.is_timed and timed_s < 0.95 * shared_s

@@ -23,8 +23,8 @@ void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std:
     bytes[static_cast<std::size_t>(largest)] += tile_bytes - given;
 }
 
-/// Starts from shares by the lesser target of each rail's two ends. Then servers scale the shares of their tiles to meet
-/// their targets: senders, then receivers, several times.
+/// Starts from shares by the lesser target of each rail's two ends. Then servers scale the shares of their tiles to
+/// meet their targets: senders, then receivers, several times.
 class RailShares {
 public:
     RailShares(const Tiles& tiles, const NicTargets& targets, ShareRule rule)
@@ -98,12 +98,6 @@ private:
 
 }  // namespace
 
-HotEnds LaneTable::hot(std::size_t src_server, std::size_t dst_server) const {
-    if (is_hot.empty()) return {};
-    return {std::span(is_hot).subspan(src_server * width, width),
-            std::span(is_hot).subspan(dst_server * width, width)};
-}
-
 std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_server, std::int64_t tile_bytes,
                                     std::vector<Lane>& scratch) const {
     if (!offsets.empty()) {
@@ -122,45 +116,9 @@ std::span<const Lane> LaneTable::of(std::size_t src_server, std::size_t dst_serv
     return scratch;
 }
 
-LaneTable cross_lanes(const Tiles& tiles, const NicTargets& targets) {
-    const std::size_t servers = tiles.servers, width = tiles.width;
-    LaneTable table{servers, width, {0}, {}, targets.is_hot};
-    std::vector<std::int64_t> out(width), in(width);
-    std::vector<double> share(width);
-    const auto split = [&](std::int64_t tile_bytes, std::span<const std::int64_t> wanted, std::size_t server,
-                           std::vector<std::int64_t>& bytes) {
-        for (std::size_t gpu = 0; gpu < width; ++gpu) share[gpu] = static_cast<double>(wanted[server * width + gpu]);
-        round_to_bytes(tile_bytes, share, bytes);
-    };
-    for (std::size_t tile = 0; tile < servers * servers; ++tile) {
-        const std::int64_t tile_bytes = tile / servers == tile % servers ? 0 : tiles.bytes[tile];
-        if (tile_bytes > 0) {
-            split(tile_bytes, targets.out_bytes, tile / servers, out);
-            split(tile_bytes, targets.in_bytes, tile % servers, in);
-            const auto add = [&](std::size_t from, std::size_t to) {
-                const std::int64_t bytes = std::min(out[from], in[to]);
-                if (bytes > 0)
-                    table.lanes.push_back({static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), bytes});
-                out[from] -= bytes;
-                in[to] -= bytes;
-            };
-            for (std::size_t rail = 0; rail < width; ++rail) add(rail, rail);
-            // The largest rests first: few lanes share a NIC, and those that do are alike.
-            for (std::int64_t rest = std::accumulate(out.begin(), out.end(), std::int64_t{0}); rest > 0;) {
-                const auto from = static_cast<std::size_t>(std::ranges::max_element(out) - out.begin());
-                const auto to = static_cast<std::size_t>(std::ranges::max_element(in) - in.begin());
-                rest -= std::min(out[from], in[to]);
-                add(from, to);
-            }
-        }
-        table.offsets.push_back(static_cast<std::int64_t>(table.lanes.size()));
-    }
-    return table;
-}
-
 LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule rule) {
     const std::size_t servers = tiles.servers, width = tiles.width;
-    LaneTable table{servers, width, {0}, {}, targets.is_hot};
+    LaneTable table{servers, width, {0}, {}};
     std::vector<std::int64_t> bytes(width);
     const RailShares shares(tiles, targets, rule);
     for (std::size_t tile = 0; tile < servers * servers; ++tile) {
@@ -169,7 +127,8 @@ LaneTable rail_lanes(const Tiles& tiles, const NicTargets& targets, ShareRule ru
             round_to_bytes(tile_bytes, shares.of(tile / servers, tile % servers), bytes);
             for (std::size_t rail = 0; rail < width; ++rail) {
                 const auto index = static_cast<std::int32_t>(rail);
-                if (bytes[rail] > 0) table.lanes.push_back({index, index, bytes[rail]});
+                const bool is_own = targets.is_for_own(tile % servers * width + rail);
+                if (bytes[rail] > 0) table.lanes.push_back({index, index, bytes[rail], is_own});
             }
         }
         table.offsets.push_back(static_cast<std::int64_t>(table.lanes.size()));

@@ -1,211 +1,108 @@
 #include "interlock/two_tier/lanes.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
 
 namespace interlock {
-namespace {
 
-constexpr std::int64_t kRounds = 8;  // in which lanes to a server with a short receiver serve every receiver
+LaneAssigner::LaneAssigner(std::int32_t width)
+    : width_(static_cast<std::size_t>(width)),
+      left_(width_ * width_),
+      used_(width_ * width_),
+      surplus_(width_),
+      receivers_(width_ - 1) {}
 
-}  // namespace
-
-bool HotEnds::is_any() const {
-    return std::ranges::any_of(of_receivers, [](std::uint8_t is_hot) { return is_hot != 0; });
-}
-
-LaneAssigner::LaneAssigner(std::int32_t width, std::int64_t least_part_bytes)
-    : width_(static_cast<std::size_t>(width)), least_part_(std::max<std::int64_t>(least_part_bytes, 1)) {
-    left_.resize(width_ * width_);
-    used_.resize(width_ * width_);
-    surplus_.resize(width_);
-}
-
-std::span<LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes,
-                                         const HotEnds& hot) {
+std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride,
+                                               std::span<const Lane> lanes) {
     start(tile, stride, lanes);
-    if (hot.is_any()) fill_hot_lanes(lanes, hot);
-    // What senders keep is set aside before anything is moved, so that helpers see how much room is truly left.
-    reserve_own(lanes);
     help_straight(lanes);
-    help_rest(lanes);
+    help_rest();
     keep_own(lanes);
     return std::span(loads_).first(lanes.size());
 }
 
-/// Where a round begins in a parcel: after whole parts, so that small parcels leave in the first rounds.
-std::int64_t LaneAssigner::round_start(std::int64_t bytes, std::int64_t round) const {
-    const std::int64_t start = portion(bytes, round, kRounds);
-    return std::min(bytes, (start + least_part_ - 1) / least_part_ * least_part_);
-}
-
-/// Receivers in rounds, those whose port is short before all others: such a port should receive all the time, not in a
-/// block, and what waits for it at its neighbours keeps it busy to the end.
-void LaneAssigner::interleave(std::span<LaneLoad> loads, const HotEnds& hot) const {
-    if (!hot.is_any()) return;
-    std::vector<Parcel> mixed;
-    for (LaneLoad& load : loads) {
-        for (auto* parcels : {&load.own, &load.helped}) {
-            if (parcels->size() < 2) continue;
-            mixed.clear();
-            for (const bool is_first : {true, false}) {
-                for (std::int64_t round = 0; round < kRounds; ++round) {
-                    for (const Parcel& whole : *parcels) {
-                        if (hot.receives(whole.receiver) != is_first) continue;
-                        const std::int64_t first = round_start(whole.bytes, round);
-                        const std::int64_t bytes = round_start(whole.bytes, round + 1) - first;
-                        if (bytes > 0) mixed.push_back({whole.sender, whole.receiver, whole.offset + first, bytes});
-                    }
-                }
-            }
-            parcels->swap(mixed);
-        }
-    }
-}
-
+/// Lanes of receivers that want them for themselves are filled first. What senders keep is set aside before anything
+/// else is moved, so that helpers see how much room is truly left.
 void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes) {
+    for (std::size_t gpu = 0; gpu < width_; ++gpu) {
+        const std::span row(tile + gpu * stride, width_);
+        std::ranges::copy(row, left_.begin() + static_cast<std::ptrdiff_t>(gpu * width_));
+        surplus_[gpu] = std::accumulate(row.begin(), row.end(), std::int64_t{0});
+    }
+    std::ranges::fill(used_, 0);
+    if (loads_.size() < lanes.size()) loads_.resize(lanes.size());
     room_.resize(lanes.size());
-    reserved_.assign(lanes.size(), 0);
-    while (loads_.size() < lanes.size()) {
-        for (auto* parcels : {&loads_.emplace_back().own, &loads_.back().helped}) parcels->reserve(width_);
-    }
-    std::int64_t owed = 0, offered = 0;
-    for (std::size_t i = 0; i < width_; ++i) {
-        surplus_[i] = 0;
-        for (std::size_t j = 0; j < width_; ++j) {
-            left_[i * width_ + j] = tile[i * stride + j];
-            surplus_[i] += tile[i * stride + j];
-        }
-        owed += surplus_[i];
-    }
-    std::fill(used_.begin(), used_.end(), 0);
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+        loads_[lane].clear();
         room_[lane] = lanes[lane].bytes;
-        offered += lanes[lane].bytes;
-        loads_[lane].own.clear();
-        loads_[lane].helped.clear();
-        loads_[lane].own_bytes = loads_[lane].helped_bytes = 0;
+        const std::size_t own = to_size(lanes[lane].out_gpu);
+        for (std::size_t turn = 0; lanes[lane].is_own && turn < width_; ++turn)
+            help(lane, (own + turn) % width_, to_size(lanes[lane].in_gpu));
     }
-    require(owed == offered, "the lanes of a tile must hold exactly its bytes");
-}
-
-Parcel LaneAssigner::take(std::int32_t sender, std::int32_t receiver, std::int64_t most) {
-    const std::size_t at = cell(sender, receiver);
-    const Parcel parcel{sender, receiver, used_[at], std::min(left_[at], most)};
-    used_[at] += parcel.bytes;
-    left_[at] -= parcel.bytes;
-    return parcel;
-}
-
-void LaneAssigner::take_own(std::size_t lane, std::int32_t sender, std::int32_t receiver, std::int64_t most) {
-    const Parcel parcel = take(sender, receiver, most);
-    if (parcel.bytes > 0) loads_[lane].own.push_back(parcel);
-    loads_[lane].own_bytes += parcel.bytes;
-}
-
-void LaneAssigner::take_helped(std::size_t lane, std::int32_t sender, std::int32_t receiver, std::int64_t most) {
-    const Parcel parcel =
-        take(sender, receiver, std::min({most, surplus_[static_cast<std::size_t>(sender)], room_[lane]}));
-    if (parcel.bytes > 0) loads_[lane].helped.push_back(parcel);
-    loads_[lane].helped_bytes += parcel.bytes;
-    surplus_[static_cast<std::size_t>(sender)] -= parcel.bytes;
-    room_[lane] -= parcel.bytes;
-}
-
-void LaneAssigner::fill_hot_lanes(std::span<const Lane> lanes, const HotEnds& hot) {
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const auto [sender, receiver, bytes] = lanes[lane];
-        if (!hot.receives(receiver)) continue;
-        take_own(lane, sender, receiver, room_[lane]);
-        room_[lane] -= loads_[lane].own_bytes;
-        surplus_[static_cast<std::size_t>(sender)] -= loads_[lane].own_bytes;
+        std::int64_t& owed = surplus_[to_size(lanes[lane].out_gpu)];
+        const std::int64_t kept = std::min(owed, room_[lane]);
+        room_[lane] -= kept;
+        owed -= kept;
     }
-    // Helpers give first what their own lanes cannot hold: those of a GPU that gave more would wait for others in turn,
-    // and where its port has no time to receive more, it must not give more.
-    for (const bool keeps_own : {true, false}) {
-        std::vector<std::int64_t> kept(width_, 0);
-        for (std::size_t lane = 0; keeps_own && lane < lanes.size(); ++lane) {
-            kept[static_cast<std::size_t>(lanes[lane].out_gpu)] += room_[lane];
-        }
-        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            const auto [own, receiver, bytes] = lanes[lane];
-            if (!hot.receives(receiver)) continue;
-            const auto width = static_cast<std::int32_t>(width_);
-            for (std::int32_t turn = 1; turn < width && room_[lane] > 0; ++turn) {
-                const std::int32_t helper = (own + turn) % width;
-                const auto at = static_cast<std::size_t>(helper);
-                if (!keeps_own && hot.is_short(helper)) continue;
-                take_helped(lane, helper, receiver, std::max<std::int64_t>(0, surplus_[at] - kept[at]));
-            }
-        }
-    }
+    require(std::accumulate(surplus_.begin(), surplus_.end(), std::int64_t{0}) ==
+                std::accumulate(room_.begin(), room_.end(), std::int64_t{0}),
+            "the lanes of a tile must hold exactly its bytes");
 }
 
-void LaneAssigner::reserve_own(std::span<const Lane> lanes) {
-    const auto reserve = [&](std::size_t lane, std::int64_t most) {
-        std::int64_t& surplus = surplus_[static_cast<std::size_t>(lanes[lane].out_gpu)];
-        const std::int64_t bytes = std::min({surplus, room_[lane], most});
-        reserved_[lane] += bytes;
-        surplus -= bytes;
-        room_[lane] -= bytes;
-    };
-    // First for bytes that go straight, so that lanes of one sender to many receivers leave room for helped ones.
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane)
-        reserve(lane, left_[cell(lanes[lane].out_gpu, lanes[lane].in_gpu)]);
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) reserve(lane, room_[lane]);
+std::int64_t LaneAssigner::take(LaneLoad& load, std::size_t sender, std::size_t receiver, std::int64_t most) {
+    const std::size_t pair = sender * width_ + receiver;
+    const std::int64_t bytes = std::min(left_[pair], most);
+    if (bytes > 0) load.push_back({to_int32(sender), to_int32(receiver), used_[pair], bytes});
+    used_[pair] += bytes;
+    left_[pair] -= bytes;
+    return bytes;
+}
+
+void LaneAssigner::help(std::size_t lane, std::size_t sender, std::size_t receiver) {
+    const std::int64_t bytes = take(loads_[lane], sender, receiver, std::min(surplus_[sender], room_[lane]));
+    surplus_[sender] -= bytes;
+    room_[lane] -= bytes;
 }
 
 /// Bytes for the lane's own receiver: moved once, before the wire, and not again.
 void LaneAssigner::help_straight(std::span<const Lane> lanes) {
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        for (std::size_t sender = 0; sender < width_ && room_[lane] > 0; ++sender) {
-            if (surplus_[sender] > 0) {
-                take_helped(lane, static_cast<std::int32_t>(sender), lanes[lane].in_gpu, room_[lane]);
-            }
-        }
+        for (std::size_t sender = 0; sender < width_ && room_[lane] > 0; ++sender)
+            help(lane, sender, to_size(lanes[lane].in_gpu));
     }
 }
 
 /// The rest of each surplus, to lanes with room in order; the fullest pair first, so that few pieces are cut.
-void LaneAssigner::help_rest(std::span<const Lane> lanes) {
+void LaneAssigner::help_rest() {
     std::size_t sender = 0;
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        auto& helped = loads_[lane].helped;
-        const std::size_t straight = helped.size();
+    for (std::size_t lane = 0; lane < room_.size(); ++lane) {
+        const auto straight = static_cast<std::ptrdiff_t>(loads_[lane].size());
         while (room_[lane] > 0) {
             while (surplus_[sender] == 0) ++sender;
-            const std::int64_t* row = left_.data() + sender * width_;
-            std::size_t fullest = 0;
-            for (std::size_t receiver = 1; receiver < width_; ++receiver) {
-                if (row[receiver] > row[fullest]) fullest = receiver;
-            }
-            take_helped(lane, static_cast<std::int32_t>(sender), static_cast<std::int32_t>(fullest), room_[lane]);
+            const auto row = std::span(left_).subspan(sender * width_, width_);
+            help(lane, sender, static_cast<std::size_t>(std::ranges::max_element(row) - row.begin()));
         }
-        // Twice-moved bytes leave first: they still have a hop to go.
-        std::rotate(helped.begin(), helped.begin() + static_cast<std::ptrdiff_t>(straight), helped.end());
+        std::ranges::rotate(loads_[lane], loads_[lane].begin() + straight);
     }
 }
 
-/// Bytes for the lane's own receiver wherever they fit; then receivers in turn from the lane's own on, so that lanes
-/// converge on no receiver at the same time. What is straight leaves last: it has no hop to go.
+/// What a GPU did not give away: first for whom there is most, of equals in turn from the lane's own on, so that lanes
+/// converge on none of these.
 void LaneAssigner::keep_own(std::span<const Lane> lanes) {
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        const std::int64_t before = loads_[lane].own_bytes;
-        take_own(lane, lanes[lane].out_gpu, lanes[lane].in_gpu, reserved_[lane]);
-        reserved_[lane] -= loads_[lane].own_bytes - before;
-    }
-    const auto width = static_cast<std::int32_t>(width_);
-    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-        auto& own = loads_[lane].own;
-        const std::size_t straight = own.size();
-        for (std::int32_t turn = 1; turn < width && reserved_[lane] > 0; ++turn) {
-            const std::int64_t before = loads_[lane].own_bytes;
-            take_own(lane, lanes[lane].out_gpu, (lanes[lane].in_gpu + turn) % width, reserved_[lane]);
-            reserved_[lane] -= loads_[lane].own_bytes - before;
-        }
-        std::rotate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(straight), own.end());
+        const std::size_t own = to_size(lanes[lane].out_gpu);
+        const auto helped = static_cast<std::ptrdiff_t>(loads_[lane].size());
+        for (std::size_t turn = 1; turn < width_; ++turn) receivers_[turn - 1] = (own + turn) % width_;
+        const auto row = std::span(left_).subspan(own * width_, width_);
+        std::ranges::stable_sort(receivers_, std::greater{}, [&](std::size_t receiver) { return row[receiver]; });
+        for (const std::size_t receiver : receivers_) take(loads_[lane], own, receiver, row[receiver]);
+        take(loads_[lane], own, own, row[own]);
+        std::ranges::rotate(loads_[lane], loads_[lane].begin() + helped);
     }
 }
 

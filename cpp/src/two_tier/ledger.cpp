@@ -7,31 +7,31 @@
 namespace interlock {
 namespace {
 
-constexpr double kPortsMatter = 0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
-constexpr std::int64_t kParts = 1 << 20;    // of a lane, to tell how much of it a slice is
+constexpr double kPortsMatter =
+    0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
+constexpr std::int64_t kParts = 1 << 20;  // of a lane, to tell how much of it a slice is
 
 }  // namespace
 
-Ledger::Ledger(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs,
-                           const Ports& ports)
-    : rates_(rates),
-      costs_(costs),
+Ledger::Ledger(std::span<const std::int64_t> demand, const TwoTierCosts& costs, const Ports& ports)
+    : costs_(costs),
       ports_(ports),
       demand_(demand),
-      tiles_(sum_tiles(demand, rates.servers, rates.width)),
+      tiles_(sum_tiles(demand, ports.servers, ports.width)),
       loads_(rank_loads(tiles_)),
-      ranks_(rates.servers * rates.width),
+      ranks_(ports.ranks()),
       rate_(ports.rates()),
-      cut_s_(floor_seconds(loads_, ports_)) {
-    if (!costs.is_switched && rates.width > 1) {
+      cut_s_(floor_seconds(loads_, ports_)),
+      uplink_(ports.server_uplink()) {
+    if (ports.is_mesh && ports.width > 1) {
         std::int64_t most = 0;
         for (std::size_t src = 0; src < ranks_; ++src) {
-            const std::size_t first = src / rates.width * rates.width;
-            for (std::size_t dst = first; dst < first + rates.width; ++dst) {
+            const std::size_t first = src / ports.width * ports.width;
+            for (std::size_t dst = first; dst < first + ports.width; ++dst) {
                 if (src != dst) most = std::max(most, demand[src * ranks_ + dst]);
             }
         }
-        pair_s_ = static_cast<double>(most) * static_cast<double>(rates.width - 1) / rates.scale_up +
+        pair_s_ = static_cast<double>(most) * static_cast<double>(ports.width - 1) / ports.scale_up +
                   (most > 0 ? costs.message_overhead_s + costs.scale_up_latency_s : 0.0);
     }
     crowd_ = crowd_factor();
@@ -61,7 +61,7 @@ double Ledger::crowd_factor() const {
         from.clear();
         for (std::size_t src = 0; src < ranks_; ++src) {
             const std::int64_t bytes = demand_[src * ranks_ + dst];
-            if (src / rates_.width != dst / rates_.width && bytes > 0) from.push_back(static_cast<double>(bytes));
+            if (src / ports_.width != dst / ports_.width && bytes > 0) from.push_back(static_cast<double>(bytes));
         }
         // Senders share the port evenly: the smallest leave first, and the loss shrinks.
         std::ranges::sort(from);
@@ -113,15 +113,15 @@ double Ledger::near_seconds() const {
     for (std::size_t rank = 0; rank < ranks_; ++rank)
         most = std::max({most, loads_.out_near[rank], loads_.in_near[rank]});
     if (most == 0) return 0;
-    return static_cast<double>(most) / rates_.scale_up +
-           costs_.message_overhead_s * static_cast<double>(rates_.width - 1) + costs_.scale_up_latency_s;
+    return static_cast<double>(most) / ports_.scale_up +
+           costs_.message_overhead_s * static_cast<double>(ports_.width - 1) + costs_.scale_up_latency_s;
 }
 
 bool Ledger::goes_straight() const {
     if (ports_.scale_out != ScaleOut::kRail) return true;
     for (std::size_t src = 0; src < ranks_; ++src) {
         for (std::size_t dst = 0; dst < ranks_; ++dst) {
-            if (src / rates_.width != dst / rates_.width && src % rates_.width != dst % rates_.width &&
+            if (src / ports_.width != dst / ports_.width && src % ports_.width != dst % ports_.width &&
                 demand_[src * ranks_ + dst] > 0)
                 return false;
         }
@@ -131,7 +131,7 @@ bool Ledger::goes_straight() const {
 
 double Ledger::direct_seconds() const {
     // Uplinks that pairs share are counted up to a cap.
-    if (!goes_straight() || (!costs_.crosses_rails && ports_.ranks() > kMostCoupled)) return kNever;
+    if (!goes_straight() || (!ports_.joins_own() && ports_.ranks() > kMostCoupled)) return kNever;
     double most = 0;
     const double crowd = crowd_;
     // A NIC begins all its messages before the first byte leaves: until then nothing reaches uplinks and receivers.
@@ -148,34 +148,34 @@ double Ledger::direct_seconds() const {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         const std::int64_t out = loads_.out_far[rank], in = loads_.in_far[rank];
         if (out == 0 && in == 0) continue;
-        if (rates_.nic[rank] <= 0) return kNever;
+        if (ports_.nic[rank] <= 0) return kNever;
         most = std::max({most,
-                         static_cast<double>(out) / rates_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
-                         static_cast<double>(in) / (rates_.nic[rank] * ports_.efficiency) * crowd + begun_s});
+                         static_cast<double>(out) / ports_.nic[rank] + costs_.message_overhead_s * tiles_.num_far[rank],
+                         static_cast<double>(in) / (ports_.nic[rank] * ports_.efficiency) * crowd + begun_s});
     }
     if (most > 0) most += costs_.scale_out_latency_s;
     return costs_.stage_overhead_s + std::max({most, near_seconds(), pair_s_});
 }
 
 double Ledger::uplink_seconds(bool is_balanced) const {
-    if (costs_.uplink_bytes_per_s <= 0) return 0;
+    if (uplink_ <= 0) return 0;
     double most = 0;
     std::vector<double> bytes(tiles_.width);
     for (std::size_t first = 0; first < ranks_; first += tiles_.width) {
         for (const auto* far : {&loads_.out_far, &loads_.in_far}) {
             for (std::size_t gpu = 0; gpu < tiles_.width; ++gpu) bytes[gpu] = static_cast<double>((*far)[first + gpu]);
             if (is_balanced) {
-                most = std::max(most, std::accumulate(bytes.begin(), bytes.end(), 0.0) / costs_.uplink_bytes_per_s);
+                most = std::max(most, std::accumulate(bytes.begin(), bytes.end(), 0.0) / uplink_);
                 continue;
             }
             // NICs share it evenly: those with least are done first, and what is left cannot use all of it.
             std::ranges::sort(bytes);
             const double nic =
-                *std::max_element(rates_.nic.begin() + static_cast<std::ptrdiff_t>(first),
-                                  rates_.nic.begin() + static_cast<std::ptrdiff_t>(first + tiles_.width));
+                *std::max_element(ports_.nic.begin() + static_cast<std::ptrdiff_t>(first),
+                                  ports_.nic.begin() + static_cast<std::ptrdiff_t>(first + tiles_.width));
             double seconds = 0, before = 0;
             for (std::size_t n = 0; n < bytes.size() && nic > 0; ++n) {
-                const double rate = std::min(nic, costs_.uplink_bytes_per_s / static_cast<double>(bytes.size() - n));
+                const double rate = std::min(nic, uplink_ / static_cast<double>(bytes.size() - n));
                 seconds += (bytes[n] - before) / rate;
                 before = bytes[n];
             }
@@ -194,7 +194,7 @@ double Ledger::balanced_seconds(const Slicing& cut, bool is_crowded) const {
         for (std::size_t rank = server * tiles_.width; rank < (server + 1) * tiles_.width; ++rank) {
             out += static_cast<double>(loads_.out_far[rank]);
             in += static_cast<double>(loads_.in_far[rank]);
-            rate += rates_.nic[rank];
+            rate += ports_.nic[rank];
         }
         if (out + in == 0) continue;
         const double lane = static_cast<double>(cut.bytes[server]) * static_cast<double>(tiles_.width);
@@ -204,7 +204,7 @@ double Ledger::balanced_seconds(const Slicing& cut, bool is_crowded) const {
             const auto from = static_cast<double>(tiles_.bytes[other * tiles_.servers + server]);
             squares += from * from;
         }
-        if (costs_.uplink_bytes_per_s > 0) rate = std::min(rate, costs_.uplink_bytes_per_s);
+        if (uplink_ > 0) rate = std::min(rate, uplink_);
         if (rate <= 0) return kNever;
         const double good =
             is_crowded && squares > 0 ? goodput(in * in / squares, static_cast<double>(cut.bytes[server])) : 1.0;
@@ -218,7 +218,7 @@ double Ledger::balanced_seconds(const Slicing& cut, bool is_crowded) const {
 bool Ledger::has_idle_helper(std::size_t server) const {
     bool is_idle = false, has_far = false;
     for (std::size_t rank = server * tiles_.width; rank < (server + 1) * tiles_.width; ++rank) {
-        is_idle = is_idle || (rates_.nic[rank] > 0 && loads_.out_far[rank] + loads_.out_near[rank] == 0);
+        is_idle = is_idle || (ports_.nic[rank] > 0 && loads_.out_far[rank] + loads_.out_near[rank] == 0);
         has_far = has_far || loads_.out_far[rank] > 0;
     }
     return is_idle && has_far;
@@ -227,36 +227,36 @@ bool Ledger::has_idle_helper(std::size_t server) const {
 double Ledger::restore_seconds() const {
     std::int64_t most = 0;
     for (std::size_t rank = 0; rank < ranks_; ++rank) most = std::max(most, loads_.in_far[rank]);
-    return static_cast<double>(most) * (1.0 - 1.0 / static_cast<double>(rates_.width)) / rates_.scale_up;
+    return static_cast<double>(most) * (1.0 - 1.0 / static_cast<double>(ports_.width)) / ports_.scale_up;
 }
 
 bool Ledger::is_balanced() const {
-    for (std::size_t first = 0; first < ranks_; first += rates_.width) {
-        const auto out = std::span(loads_.out_far).subspan(first, rates_.width);
+    for (std::size_t first = 0; first < ranks_; first += ports_.width) {
+        const auto out = std::span(loads_.out_far).subspan(first, ports_.width);
         if (std::ranges::any_of(out, [&](std::int64_t bytes) { return bytes != out[0]; })) return false;
     }
     return true;
 }
 
 double Ledger::stage_port_seconds() const {
-    const auto width = static_cast<double>(rates_.width);
+    const auto width = static_cast<double>(ports_.width);
     std::vector<double> out(tiles_.servers, 0.0), in(tiles_.servers, 0.0);
     for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
         const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
         if (src == dst || tiles_.bytes[tile] == 0) continue;
         const double share = static_cast<double>(tiles_.bytes[tile]) / width;
         double gives = 0, gets = 0, nics = 0;
-        for (std::size_t gpu = 0; gpu < rates_.width; ++gpu) {
+        for (std::size_t gpu = 0; gpu < ports_.width; ++gpu) {
             gives = std::max(
-                gives, static_cast<double>(tiles_.sent[(src * rates_.width + gpu) * tiles_.servers + dst]) - share);
+                gives, static_cast<double>(tiles_.sent[(src * ports_.width + gpu) * tiles_.servers + dst]) - share);
             gets = std::max(
-                gets, static_cast<double>(tiles_.received[src * ranks_ + dst * rates_.width + gpu]) * (1 - 1 / width));
-            nics += std::min(rates_.nic[src * rates_.width + gpu], rates_.nic[dst * rates_.width + gpu]);
+                gets, static_cast<double>(tiles_.received[src * ranks_ + dst * ports_.width + gpu]) * (1 - 1 / width));
+            nics += std::min(ports_.nic[src * ports_.width + gpu], ports_.nic[dst * ports_.width + gpu]);
         }
         if (nics <= 0) continue;
         const double wire = share * width / nics;
-        out[src] += std::max(0.0, gives / rates_.scale_up - wire);
-        in[dst] += std::max(0.0, gets / rates_.scale_up - wire);
+        out[src] += std::max(0.0, gives / ports_.scale_up - wire);
+        in[dst] += std::max(0.0, gets / ports_.scale_up - wire);
     }
     return std::max(std::ranges::max(out), std::ranges::max(in));
 }
@@ -274,15 +274,15 @@ double Ledger::likeness() const {
 }
 
 double Ledger::most_port_seconds() const {
-    const auto width = static_cast<double>(rates_.width);
+    const auto width = static_cast<double>(ports_.width);
     double most = 0;
-    for (std::size_t first = 0; first < ranks_; first += rates_.width) {
+    for (std::size_t first = 0; first < ranks_; first += ports_.width) {
         double in = 0, out = 0;
-        for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+        for (std::size_t rank = first; rank < first + ports_.width; ++rank) {
             in += static_cast<double>(loads_.in_far[rank]) / width;
             out += static_cast<double>(loads_.out_far[rank]) / width;
         }
-        for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+        for (std::size_t rank = first; rank < first + ports_.width; ++rank) {
             const auto sends = static_cast<double>(loads_.out_far[rank]),
                        receives = static_cast<double>(loads_.in_far[rank]);
             const double up = static_cast<double>(loads_.out_near[rank]) + std::max(sends - out, 0.0) + in;
@@ -290,11 +290,11 @@ double Ledger::most_port_seconds() const {
             most = std::max({most, up, down});
         }
     }
-    return most / rates_.scale_up;
+    return most / ports_.scale_up;
 }
 
 bool Ledger::ports_matter() const {
-    return rates_.width > 1 && (ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_);
+    return ports_.width > 1 && (ports_.is_mesh || most_port_seconds() > kPortsMatter * cut_s_);
 }
 
 double Ledger::burst_seconds(const Slicing& cut, const PortLevels& levels) const {
@@ -306,7 +306,7 @@ double Ledger::burst_seconds(const Slicing& cut, const PortLevels& levels) const
     // Lanes that are alike end together: the last slices of all have nothing to hide behind.
     const auto slices = static_cast<std::int64_t>(cut.slices);
     const double part = 1 - static_cast<double>(slice_start(kParts, slices - 1, slices)) / kParts;
-    const double last = rates_.width == 1 ? 0.0 : restore_seconds() * part * likeness() + move_seconds();
+    const double last = ports_.width == 1 ? 0.0 : restore_seconds() * part * likeness() + move_seconds();
     return costs_.stage_overhead_s +
            std::max({near_seconds(), levels.up_s, wire + costs_.scale_out_latency_s * (1 + waits) + last});
 }
@@ -315,15 +315,15 @@ double Ledger::staged_seconds(const Stages& stages, const PortLevels& levels) co
     if (stages.segments.empty()) return costs_.stage_overhead_s + near_seconds();
     // A NIC begins a message in every stage. What neighbours must give it comes before the first; for later stages it
     // hides behind the wire.
-    const double wire =
-        std::max({stages.seconds / ports_.efficiency, cut_s_, levels.nic_s, uplink_seconds(true), rail_uplink_seconds()}) +
-        costs_.message_overhead_s * stages.num_stages + (is_balanced() ? 0.0 : move_seconds());
+    const double wire = std::max({stages.seconds / ports_.efficiency, cut_s_, levels.nic_s, uplink_seconds(true),
+                                  rail_uplink_seconds()}) +
+                        costs_.message_overhead_s * stages.num_stages + (is_balanced() ? 0.0 : move_seconds());
     double late = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server)
         late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
-    const double last = rates_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
-    return std::max({near_seconds(), costs_.stage_overhead_s + levels.up_s,
-                     wire + late + costs_.scale_out_latency_s + last});
+    const double last = ports_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
+    return std::max(
+        {near_seconds(), costs_.stage_overhead_s + levels.up_s, wire + late + costs_.scale_out_latency_s + last});
 }
 
 double Ledger::window_seconds(const Slicing& cut, const PortLevels& levels) const {
@@ -331,7 +331,7 @@ double Ledger::window_seconds(const Slicing& cut, const PortLevels& levels) cons
     if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     // Every slice waits for the arrival of the one before, in one lane after the other.
     const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
-    const double last = rates_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
+    const double last = ports_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
     return costs_.stage_overhead_s +
            std::max({near_seconds(), levels.up_s, wire + costs_.scale_out_latency_s * (1 + turns) + last});
 }

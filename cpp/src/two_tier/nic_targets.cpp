@@ -32,19 +32,20 @@ NicTargets nic_targets(const Assignment& shared, const Ports& ports) {
         targets.in_bytes.push_back(bytes(ports.in(rank)));
         const double inside =
             ports.is_mesh ? 0.0 : std::max(shared.load[ports.up_out(rank)], shared.load[ports.up_in(rank)]);
-        targets.is_hot.push_back(inside > full_s * ports.scale_up ? 1 : 0);
+        targets.is_short.push_back(inside > full_s * ports.scale_up ? 1 : 0);
     }
-    const bool is_even = std::ranges::all_of(ports.nic, [&](double rate) { return rate == ports.nic[0]; });
-    const bool is_any_hot = std::ranges::any_of(targets.is_hot, [](std::uint8_t is_hot) { return is_hot != 0; });
-    if (is_even && !is_any_hot && are_alike(targets.out_bytes, ports.width) && are_alike(targets.in_bytes, ports.width))
+    const bool is_any_short =
+        std::ranges::any_of(targets.is_short, [](std::uint8_t is_short) { return is_short != 0; });
+    if (ports.is_even() && !is_any_short && are_alike(targets.out_bytes, ports.width) &&
+        are_alike(targets.in_bytes, ports.width))
         return {};
     return targets;
 }
 
-NicTargets rate_targets(const Rates& rates) {
+NicTargets rate_targets(const Ports& ports) {
     NicTargets targets;
-    if (std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; })) return targets;
-    for (const double rate : rates.nic) targets.out_bytes.push_back(static_cast<std::int64_t>(rate) + (rate > 0));
+    if (ports.is_even()) return targets;
+    for (const double rate : ports.nic) targets.out_bytes.push_back(static_cast<std::int64_t>(rate) + (rate > 0));
     targets.in_bytes = targets.out_bytes;
     return targets;
 }

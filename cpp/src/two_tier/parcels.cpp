@@ -29,11 +29,7 @@ TileParcels::TileParcels(std::span<const std::int64_t> demand_bytes, const Assig
 }
 
 void TileParcels::cut(std::size_t src_server, std::size_t dst_server, std::int32_t only_rank) {
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-        loads_[lane].own.clear();
-        loads_[lane].helped.clear();
-        loads_[lane].own_bytes = loads_[lane].helped_bytes = 0;
-    }
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) loads_[lane].clear();
     lanes_.clear();
     lane_of_.assign(width_ * width_, -1);
     if (!first_route_.empty()) {
@@ -71,13 +67,11 @@ void TileParcels::cut(std::size_t src_server, std::size_t dst_server, std::int32
             }
         }
     }
-    // What goes straight leaves last: it has no hop to go.
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-        for (auto* parcels : {&loads_[lane].own, &loads_[lane].helped}) {
-            if (parcels->size() > 1)
-                std::ranges::stable_partition(
-                    *parcels, [&](const Parcel& parcel) { return parcel.receiver != lanes_[lane].in_gpu; });
-        }
+        if (loads_[lane].size() < 2) continue;
+        std::ranges::stable_sort(loads_[lane], {}, [&](const Parcel& parcel) {
+            return std::pair{parcel.sender != lanes_[lane].out_gpu, parcel.receiver == lanes_[lane].in_gpu};
+        });
     }
 }
 
@@ -161,10 +155,7 @@ void TileParcels::add(std::int32_t sender, std::int32_t receiver, std::int32_t o
         if (loads_.size() < lanes_.size()) loads_.emplace_back();
     }
     lanes_[to_size(lane)].bytes += bytes;
-    LaneLoad& load = loads_[to_size(lane)];
-    const bool is_own = sender == out;
-    (is_own ? load.own : load.helped).push_back({sender, receiver, offset, bytes});
-    (is_own ? load.own_bytes : load.helped_bytes) += bytes;
+    loads_[to_size(lane)].push_back({sender, receiver, offset, bytes});
 }
 
 }  // namespace interlock

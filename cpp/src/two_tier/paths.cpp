@@ -63,8 +63,7 @@ private:
                 const std::array legs = {Leg{from, route.relay, kNear}, Leg{route.relay, to, kNear}};
                 add(pair(from, to), left, bytes, piece_bytes_.hop, legs);
             } else {
-                const std::array legs = {Leg{from, route.out, kNear},
-                                         Leg{route.out, route.in, MessagePhase::kScaleOut},
+                const std::array legs = {Leg{from, route.out, kNear}, Leg{route.out, route.in, MessagePhase::kScaleOut},
                                          Leg{route.in, to, kNear}};
                 add(pair(from, to), left, bytes, piece_bytes_.wire, legs);
             }
@@ -78,15 +77,11 @@ private:
         for (std::size_t lane = 0; lane < parcels.lanes().size(); ++lane) {
             const std::int32_t out = first_src + parcels.lanes()[lane].out_gpu,
                                in = first_dst + parcels.lanes()[lane].in_gpu;
-            const LaneLoad& load = parcels.loads()[lane];
-            for (const auto* some : {&load.own, &load.helped}) {
-                for (const Parcel& parcel : *some) {
-                    const std::int32_t from = first_src + parcel.sender, to = first_dst + parcel.receiver;
-                    const std::array legs = {Leg{from, out, MessagePhase::kBalance},
-                                             Leg{out, in, MessagePhase::kScaleOut},
-                                             Leg{in, to, MessagePhase::kRedistribute}};
-                    add(pair(from, to), parcel.offset, parcel.bytes, piece_bytes_.wire, legs);
-                }
+            for (const Parcel& parcel : parcels.loads()[lane]) {
+                const std::int32_t from = first_src + parcel.sender, to = first_dst + parcel.receiver;
+                const std::array legs = {Leg{from, out, MessagePhase::kBalance}, Leg{out, in, MessagePhase::kScaleOut},
+                                         Leg{in, to, MessagePhase::kRedistribute}};
+                add(pair(from, to), parcel.offset, parcel.bytes, piece_bytes_.wire, legs);
             }
         }
     }

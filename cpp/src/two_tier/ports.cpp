@@ -29,6 +29,12 @@ std::size_t Ports::num_hashed() const {
     return is_hashed() ? (ranks() + radix - 1) / radix * uplinks_of_leaf() : 0;
 }
 
+double Ports::server_uplink() const {
+    if (scale_out != ScaleOut::kFlat || !has_leaf_uplinks()) return 0;
+    return std::accumulate(nominal_nic.begin(), nominal_nic.begin() + static_cast<std::ptrdiff_t>(width), 0.0) /
+           oversubscription;
+}
+
 std::vector<double> Ports::rates() const {
     std::vector<double> rate(count(), link_rate());
     double sum = 0;

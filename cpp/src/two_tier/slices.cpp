@@ -22,7 +22,7 @@ double Slices::choose() const {
     const double partners = std::max(1.0, static_cast<double>(ledger_.tiles().servers) - 1);
     const double most = std::max(std::floor(kMostSlices / partners), kLeastMost);
     const double bytes = std::accumulate(ledger_.loads().in_far.begin(), ledger_.loads().in_far.end(), 0.0);
-    const double nics = std::accumulate(rates_.nic.begin(), rates_.nic.end(), 0.0);
+    const double nics = std::accumulate(ports_.nic.begin(), ports_.nic.end(), 0.0);
     if (bytes <= 0 || nics <= 0) return 1;
     if (slice_seconds() <= 0) return most;
     // Fewer where lanes are unlike, which end one after the other.
@@ -34,12 +34,10 @@ double Slices::choose() const {
 
 std::vector<std::int64_t> Slices::bytes(Way way, double slices) const {
     const Tiles& tiles = ledger_.tiles();
-    const double busiest = busiest_bytes(), fine = std::sqrt(busiest * overhead_bytes());
-    const double staged = std::max(
-        busiest / kMostSlices, fine / kExposed);  // of a stage only the first and last slices show, which are cut finer
-    std::vector<std::int64_t> sizes(tiles.servers, std::max<std::int64_t>(1, static_cast<std::int64_t>(staged)));
+    const double fine = fine_bytes(), staged = std::max(busiest_bytes() / kMostSlices, kSlicesOfFlow * fine);
+    std::vector<std::int64_t> sizes(tiles.servers, static_cast<std::int64_t>(staged) + 1);
     if (way == Way::kStaged) return sizes;
-    const auto width = static_cast<double>(rates_.width), lanes = way == Way::kDetour ? width * width : width;
+    const auto width = static_cast<double>(ports_.width), lanes = way == Way::kDetour ? width * width : width;
     for (std::size_t src = 0; src < tiles.servers; ++src) {
         const auto row = std::span(tiles.bytes).subspan(src * tiles.servers, tiles.servers);
         const auto out = static_cast<double>(std::accumulate(row.begin(), row.end(), -row[src]));
@@ -55,18 +53,19 @@ std::vector<std::int64_t> Slices::bytes(Way way, double slices) const {
 }
 
 std::int64_t Slices::flow_bytes() const {
-    const double least = kSlicesOfFlow * std::sqrt(busiest_bytes() * overhead_bytes());
-    return std::max<std::int64_t>({1, ledger_.tiles().largest_far / kMostFlows, static_cast<std::int64_t>(least)});
+    const auto least = static_cast<std::int64_t>(kSlicesOfFlow * fine_bytes());
+    return std::max<std::int64_t>({1, ledger_.tiles().largest_far / kMostFlows, least});
 }
 
-PieceBytes Slices::pieces(double link_rate) const {
-    const double busiest = busiest_bytes(),
-                 wire = std::max(busiest / kMostSlices, std::sqrt(busiest * overhead_bytes()));
-    const double hop = wire * link_rate / *std::ranges::max_element(rates_.nic);
+PieceBytes Slices::pieces() const {
+    const double wire = std::max(busiest_bytes() / kMostSlices, fine_bytes());
+    const double hop = wire * ports_.link_rate() / *std::ranges::max_element(ports_.nic);
     return {static_cast<std::int64_t>(wire) + 1, static_cast<std::int64_t>(hop) + 1};
 }
 
-double Slices::overhead_bytes() const { return slice_seconds() * *std::ranges::max_element(rates_.nic); }
+double Slices::fine_bytes() const { return std::sqrt(busiest_bytes() * overhead_bytes()); }
+
+double Slices::overhead_bytes() const { return slice_seconds() * *std::ranges::max_element(ports_.nic); }
 
 double Slices::slice_seconds() const {
     return std::max(costs_.message_overhead_s, costs_.scale_out_latency_s / static_cast<double>(kMostFlows));
@@ -78,17 +77,17 @@ double Slices::busiest_bytes() const {
     for (std::size_t src = 0; src < tiles.servers; ++src) {
         const auto row = std::span(tiles.bytes).subspan(src * tiles.servers, tiles.servers);
         busiest = std::max(busiest, static_cast<double>(std::accumulate(row.begin(), row.end(), -row[src])) /
-                                        static_cast<double>(rates_.width));
+                                        static_cast<double>(ports_.width));
     }
-    for (const double rate : rates_.nic) busiest = std::max(busiest, ledger_.cut_s() * rate);
+    for (const double rate : ports_.nic) busiest = std::max(busiest, ledger_.cut_s() * rate);
     return busiest;
 }
 
 std::int64_t Slices::pair_bytes() const {
     std::int64_t most = 1;
-    for (std::size_t first = 0; first < rates_.nic.size(); first += rates_.width) {
+    for (std::size_t first = 0; first < ports_.nic.size(); first += ports_.width) {
         std::int64_t bytes = 0, pairs = 0;
-        for (std::size_t rank = first; rank < first + rates_.width; ++rank) {
+        for (std::size_t rank = first; rank < first + ports_.width; ++rank) {
             bytes += ledger_.loads().out_far[rank];
             pairs += ledger_.tiles().num_far[rank];
         }

@@ -17,16 +17,16 @@ constexpr std::int32_t kLargest = 48;  // servers up to which planning affords n
 constexpr double kRooms[] = {0.0, 0.01, 0.02, 0.04};
 
 /// Seconds that each tile occupies its two servers: [servers, servers].
-std::vector<double> tile_seconds(const Tiles& tiles, const Rates& rates) {
+std::vector<double> tile_seconds(const Tiles& tiles, const Ports& ports) {
     std::vector<double> seconds(tiles.bytes.size(), 0.0);
     const auto joint_rate = [&](std::size_t src, std::size_t dst) {
         double slower = 0;
         for (std::size_t rail = 0; rail < tiles.width; ++rail) {
-            slower += std::min(rates.nic[src * tiles.width + rail], rates.nic[dst * tiles.width + rail]);
+            slower += std::min(ports.nic[src * tiles.width + rail], ports.nic[dst * tiles.width + rail]);
         }
         return slower;
     };
-    const bool is_even = std::ranges::all_of(rates.nic, [&](double rate) { return rate == rates.nic[0]; });
+    const bool is_even = ports.is_even();
     const double even = joint_rate(0, 0);
     for (std::size_t src = 0; src < tiles.servers; ++src) {
         for (std::size_t dst = 0; dst < tiles.servers; ++dst) {
@@ -106,9 +106,9 @@ std::vector<Segment> scale_segments(std::span<const Segment> segments, const Til
     return scaled;
 }
 
-Stages make_stages(const Tiles& tiles, const Rates& rates, double stage_overhead_s) {
+Stages make_stages(const Tiles& tiles, const Ports& ports, double stage_overhead_s) {
     const auto servers = static_cast<std::int32_t>(tiles.servers);
-    const std::vector<double> seconds = tile_seconds(tiles, rates);
+    const std::vector<double> seconds = tile_seconds(tiles, ports);
     double sum = 0;
     std::size_t pairs = 0;
     for (const double s : seconds) {

@@ -1,8 +1,8 @@
 #include "interlock/two_tier/tiles.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <bit>
+#include <cmath>
 
 #include "interlock/errors.hpp"
 
@@ -62,12 +62,23 @@ std::vector<std::int32_t> number_items(std::span<const std::int64_t> demand_byte
     return item;
 }
 
+bool Tiles::has_far() const {
+    for (std::size_t tile = 0; tile < bytes.size(); ++tile) {
+        if (tile / servers != tile % servers && bytes[tile] > 0) return true;
+    }
+    return false;
+}
+
 Tiles sum_tiles(std::span<const std::int64_t> demand_bytes, std::size_t servers, std::size_t width) {
     const std::size_t ranks = servers * width;
     require(demand_bytes.size() == ranks * ranks, "demand_bytes must be [ranks, ranks]");
-    Tiles tiles{servers, width, std::vector<std::int64_t>(servers * servers, 0),
-                std::vector<std::int64_t>(ranks * servers), std::vector<std::int64_t>(servers * ranks, 0),
-                std::vector<std::int32_t>(ranks), 0};
+    Tiles tiles{servers,
+                width,
+                std::vector<std::int64_t>(servers * servers, 0),
+                std::vector<std::int64_t>(ranks * servers),
+                std::vector<std::int64_t>(servers * ranks, 0),
+                std::vector<std::int32_t>(ranks),
+                0};
     bool is_checked = false;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::int64_t* row = demand_bytes.data() + rank * ranks;

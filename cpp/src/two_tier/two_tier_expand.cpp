@@ -15,18 +15,19 @@
 namespace interlock {
 namespace {
 
+constexpr std::size_t kLocalWindow = 2;  // messages of a GPU to its own server at a time, where wires wait for its port
 constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int32_t kNone = -1;
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
 struct Moves {
     std::size_t num_waves = 1, num_servers = 1, width = 0, first_rank = 0, num_turns = 0;
-    std::vector<std::int32_t> turn;  // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
-    std::vector<std::int32_t> slot;  // per bucket its pieces while they are counted, then the place of its message
-    std::vector<std::uint64_t> is_used;             // a bit per bucket: most have no pieces
-    std::vector<std::int32_t> bucket_of;            // per piece, kNone where it does not move
-    std::vector<std::uint32_t> first;               // per message, of its pieces among all that move; then their number
-    std::size_t first_id = 0;                       // of the messages
+    std::vector<std::int32_t> turn;      // [width, width] of a pair of GPUs within a wave, kNone where it is not wanted
+    std::vector<std::int32_t> slot;      // per bucket its pieces while they are counted, then the place of its message
+    std::vector<std::uint64_t> is_used;  // a bit per bucket: most have no pieces
+    std::vector<std::int32_t> bucket_of;  // per piece, kNone where it does not move
+    std::vector<std::uint32_t> first;     // per message, of its pieces among all that move; then their number
+    std::size_t first_id = 0;             // of the messages
 
     void resize(const TwoTierPlan& plan, std::size_t waves) {
         const bool is_all = plan.only_rank == kEveryone;
@@ -39,8 +40,7 @@ struct Moves {
             // Peers in turn from the next on, so that the GPUs of a server do not all begin with the same one.
             for (std::size_t step = 0; step < width; ++step) {
                 const std::size_t dst = (src + step) % width, own = is_all ? src : to_size(plan.only_rank) - first_rank;
-                if (is_all || src == own || dst == own)
-                    turn[src * width + dst] = to_int32(num_turns++);
+                if (is_all || src == own || dst == own) turn[src * width + dst] = to_int32(num_turns++);
             }
         }
         slot.assign(num_servers * waves * num_turns, 0);
@@ -184,7 +184,7 @@ public:
           wanted_first_(to_int32(plan.only_rank == kEveryone ? 0 : to_size(plan.only_rank) / width_ * width_)),
           wanted_last_(plan.only_rank == kEveryone ? to_int32(ranks_) : wanted_first_ + to_int32(width_)),
           rows_(rows) {
-        require(plan.window > 0 && plan.local_window > 0, "windows must be at least 1");
+        require(plan.window > 0, "the window must be at least 1");
         require(demand.size() == ranks_ * ranks_, "demand_bytes must be [ranks, ranks]");
     }
 
@@ -230,28 +230,25 @@ private:
         rows_.reserve(messages, pieces);
     }
 
-    /// Traffic inside a server goes to each peer in turn, a few messages at a time, which leaves the ports to what the
-    /// wire waits for. Pairs that go in parts start at once.
+    /// Traffic inside a server, peers in turn from the next on; a few messages at a time where wires wait for the same
+    /// port.
     void add_local() {
-        std::vector<std::int32_t> ids;
-        ids.reserve(width_);
         rows_.reserve(width_ * to_size(wanted_last_ - wanted_first_), width_ * to_size(wanted_last_ - wanted_first_));
-        const std::size_t window = to_size(plan_.local_window);
         for (std::size_t src = to_size(wanted_first_); src < to_size(wanted_last_); ++src) {
             const std::size_t first = src / width_ * width_;
-            ids.clear();
-            for (std::size_t turn = 1; turn < width_; ++turn) {
+            std::array<std::int32_t, kLocalWindow> before;  // in turn
+            before.fill(kNoWire);
+            for (std::size_t turn = 1, sent = 0; turn < width_; ++turn) {
                 const std::size_t dst = first + (src - first + turn) % width_;
                 std::int64_t bytes = demand_[src * ranks_ + dst];
+                if (bytes > 0) bytes = add_routed(src, dst, bytes);
                 if (bytes == 0) continue;
-                bytes = add_routed(src, dst, bytes);
-                if (bytes == 0) continue;
-                const bool waits = !plan_.lanes.is_hot_receiver(dst);
-                const bool is_late = waits && ids.size() >= window;
-                const auto before = std::span(ids).subspan(is_late ? ids.size() - window : 0, is_late ? 1 : 0);
-                const std::int32_t id = next_id_;
-                add_parts(src, dst, 0, bytes, 1, MessagePhase::kLocal, before);
-                if (waits) ids.push_back(id);
+                std::int32_t& earlier = before[sent++ % kLocalWindow];
+                const std::int32_t dep = std::exchange(earlier, next_id_);
+                begin(to_int32(src), to_int32(dst));
+                if (plan_.local_waits && dep != kNoWire) add_dep(dep);
+                add_piece(to_int32(src), to_int32(dst), 0, bytes, 0);
+                end(MessagePhase::kLocal, 0, 0, 0);
             }
         }
     }
@@ -304,19 +301,6 @@ private:
             }
         }
         return bytes;
-    }
-
-    void add_parts(std::size_t src, std::size_t dst, std::int64_t first, std::int64_t last, std::int64_t parts,
-                   MessagePhase phase, std::span<const std::int32_t> before = {}) {
-        for (std::int64_t part = 0; part < parts; ++part) {
-            const std::int64_t start = first + portion(last - first, part, parts);
-            const std::int64_t until = first + portion(last - first, part + 1, parts);
-            if (start == until) continue;
-            begin(to_int32(src), to_int32(dst));
-            for (const std::int32_t dep : before) add_dep(dep);
-            add_piece(to_int32(src), to_int32(dst), start, until - start, 0);
-            end(phase, 0, static_cast<std::int32_t>(part), 0);
-        }
     }
 
     /// A GPU's moves go out wave by wave, a few waves at a time: what is needed first is not slowed by what is needed

@@ -24,19 +24,18 @@ constexpr std::size_t kMostRun = 128, kMostCounted = 512;
 
 class Planner {
 public:
-    Planner(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports,
-            std::int32_t only, bool has_time)
+    Planner(std::span<const std::int64_t> demand, const TwoTierCosts& costs, const Ports& ports, std::int32_t only,
+            bool has_time)
         : demand_(demand),
-          rates_(rates),
           costs_(costs),
           ports_(ports),
           has_time_(has_time && ports.ranks() <= kMostRun),
-          ledger_(demand, rates, costs, ports),
-          slices_(ledger_, rates, costs),
+          ledger_(demand, costs, ports),
+          slices_(ledger_, ports, costs),
           tiles_(ledger_.tiles()),
           counts_ports_(ports.ranks() <= (has_time ? kMostCounted : kMostRun) &&
-                      (only >= 0 || ledger_.ports_matter() || !is_even() || ports.couples_ends() ||
-                       (has_time_ && is_crowded(1)))) {}
+                        (only >= 0 || ledger_.ports_matter() || !ports.is_even() || ports.couples_ends() ||
+                         (has_time_ && is_crowded(1)))) {}
 
     TwoTierDecision decide(std::int32_t only, std::int32_t slices) {
         const auto wanted = [&](Way way) { return only < 0 || only == static_cast<std::int32_t>(way); };
@@ -50,7 +49,8 @@ public:
         if (wanted(Way::kBurst) && has_rails) {
             burst.decision = make_burst();
             cut(burst.decision);
-            burst.seconds = ledger_.burst_seconds({slices_per_lane, burst.decision.slice_bytes}, levels(burst.decision));
+            burst.seconds =
+                ledger_.burst_seconds({slices_per_lane, burst.decision.slice_bytes}, levels(burst.decision));
         }
         // Who asks for slices wants a way that has some, where there is one.
         const bool may_be_whole = slices <= 0 || only >= 0 || !(has_rails && only < 0);
@@ -79,7 +79,8 @@ public:
             detour.decision = make_detour();
             cut(detour.decision);
             if (detour.decision.assignment.is_whole) {
-                // Without messages and last slices it is the least that a detour takes: those are counted where it may win.
+                // Without messages and last slices it is the least that a detour takes: those are counted where it may
+                // win.
                 const Assignment& made = detour.decision.assignment;
                 detour.seconds = ledger_.detour_seconds({made.nic_s, made.up_s});
                 if (counts_ports_ || &best() == &detour)
@@ -175,14 +176,10 @@ private:
         decision.servers = tiles_.servers;
         decision.width = tiles_.width;
         decision.way = way;
-        decision.has_links = !costs_.is_switched;
+        decision.has_links = ports_.is_mesh;
         decision.slice_bytes.assign(tiles_.servers, 0);
         decision.tile_bytes = tiles_.bytes;
-        // Each has a link of its own, or nothing else wants the ports.
-        if (!costs_.is_switched || tiles_.largest_far == 0 || way == Way::kDetour)
-            decision.local_window = static_cast<std::int32_t>(rates_.width);
-        decision.least_part_bytes = static_cast<std::int64_t>(costs_.message_overhead_s * rates_.scale_up) + 1;
-        const double rate = std::min(ports_.link_rate(), std::ranges::max(rates_.nic));
+        const double rate = std::min(ports_.link_rate(), std::ranges::max(ports_.nic));
         const double message_bytes = costs_.message_overhead_s * rate;
         decision.hop_costs = {message_bytes, message_bytes + costs_.scale_up_latency_s * rate,
                               message_bytes + costs_.scale_out_latency_s * rate};
@@ -196,25 +193,24 @@ private:
             decision.targets = nic_targets(shared, ports_);
             decision.assignment.near = std::move(shared.near);
         } else {
-            decision.targets = rate_targets(rates_);
+            decision.targets = rate_targets(ports_);
         }
-        decision.crosses_rails = crosses_rails();
         return decision;
     }
 
     [[nodiscard]] TwoTierDecision make_staged(double& seconds) const {
         TwoTierDecision decision = started(Way::kStaged);
-        if (!costs_.is_switched) decision.assignment.near = share_all().near;
-        decision.targets = rate_targets(rates_);
+        if (ports_.is_mesh) decision.assignment.near = share_all().near;
+        decision.targets = rate_targets(ports_);
         // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
         const bool is_strict = costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
-        Stages stages = make_stages(tiles_, rates_, is_strict ? costs_.stage_overhead_s : 0.0);
+        Stages stages = make_stages(tiles_, ports_, is_strict ? costs_.stage_overhead_s : 0.0);
         if (!is_strict) {
             for (Segment& segment : stages.segments) segment.stage = 0;
             stages.num_stages = 1;
         }
         seconds = stages.seconds;
-        decision.pace = is_strict && costs_.uplink_bytes_per_s <= 0 ? Pace::kExclusive : Pace::kWindow;
+        decision.pace = is_strict && ports_.server_uplink() <= 0 ? Pace::kExclusive : Pace::kWindow;
         decision.window = std::max(1, costs_.fan_in);
         decision.segments = std::move(stages.segments);
         decision.num_stages = std::max(stages.num_stages, 1);
@@ -226,10 +222,8 @@ private:
         const std::vector<double> busy = ledger_.busy_seconds();
         // A NIC with a sender more than the fabric likes would lose by loops, unless senders have turns.
         const bool may_loop = costs_.fan_in == 0 || tiles_.largest_far == 0 || may_be_timed(tiles_.width);
-        const AssignmentGoal goal{
-            .busy_s = busy, .worth_s = worth_s(), .may_loop = may_loop, .evens_out = has_time_};
+        const AssignmentGoal goal{.busy_s = busy, .worth_s = worth_s(), .may_loop = may_loop, .evens_out = has_time_};
         decision.assignment = assign_bytes(demand_, ledger_.loads(), ports_, goal);
-        decision.crosses_rails = true;
         decision.flow_bytes = slices_.flow_bytes();
         decision.pair_bytes = slices_.pair_bytes();
         return decision;
@@ -262,7 +256,7 @@ private:
             way.pieces = pieces;
         };
         if (way.way != Way::kDetour) return consider({});
-        const PieceBytes fine = slices_.pieces(ports_.link_rate());
+        const PieceBytes fine = slices_.pieces();
         consider(fine);
         consider({2 * fine.wire, 2 * fine.hop});  // most routes are short: fewer of them are cut
     }
@@ -276,23 +270,16 @@ private:
     /// That a move must save: what its messages cost.
     [[nodiscard]] double worth_s() const { return 2 * costs_.message_overhead_s; }
 
-    [[nodiscard]] bool is_even() const {
-        return std::ranges::all_of(rates_.nic, [&](double rate) { return rate == rates_.nic[0]; });
-    }
-    [[nodiscard]] bool crosses_rails() const {
-        return ports_.joins_own() && is_even() && costs_.fan_in == 0;
-    }
-
     /// Whether every two servers that must talk have a GPU index whose NICs work at both.
     [[nodiscard]] bool all_tiles_have_rails() const {
-        if (std::ranges::all_of(rates_.nic, [](double rate) { return rate > 0; })) return true;
+        if (std::ranges::all_of(ports_.nic, [](double rate) { return rate > 0; })) return true;
         for (std::size_t tile = 0; tile < tiles_.bytes.size(); ++tile) {
             const std::size_t src = tile / tiles_.servers, dst = tile % tiles_.servers;
             if (src == dst || tiles_.bytes[tile] == 0) continue;
             bool joined = false;
             for (std::size_t rail = 0; rail < tiles_.width; ++rail) {
                 joined = joined ||
-                         std::min(rates_.nic[src * tiles_.width + rail], rates_.nic[dst * tiles_.width + rail]) > 0;
+                         std::min(ports_.nic[src * tiles_.width + rail], ports_.nic[dst * tiles_.width + rail]) > 0;
             }
             if (!joined) return false;
         }
@@ -300,7 +287,6 @@ private:
     }
 
     std::span<const std::int64_t> demand_;
-    const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
     bool has_time_;  // for timetables and trial runs: a matter of milliseconds
@@ -335,6 +321,11 @@ std::int64_t typical_lane_bytes(const Tiles& tiles, const LaneTable& lanes) {
     return most;
 }
 
+LaneTable lanes_of(const Tiles& tiles, const TwoTierDecision& decision) {
+    if (decision.targets.are_equal()) return {tiles.servers, tiles.width, {}, {}};
+    return rail_lanes(tiles, decision.targets, decision.pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
+}
+
 /// Tiles from and to one server, all at once.
 std::vector<Segment> tiles_at(const Tiles& tiles, std::size_t server) {
     std::vector<Segment> segments;
@@ -352,45 +343,27 @@ std::vector<Segment> tiles_at(const Tiles& tiles, std::size_t server) {
 
 }  // namespace
 
-LaneTable lanes_of(const Tiles& tiles, const NicTargets& targets, Pace pace, bool crosses_rails) {
-    if (targets.are_equal()) return {tiles.servers, tiles.width, {}, {}, {}};
-    if (crosses_rails) return cross_lanes(tiles, targets);
-    return rail_lanes(tiles, targets, pace == Pace::kBurst ? ShareRule::kServer : ShareRule::kTile);
-}
-
-TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              const Ports& ports, std::int32_t only, std::int32_t slices, bool has_time) {
-    require(rates.servers > 0 && rates.width > 0 && rates.nic.size() == rates.servers * rates.width,
-            "nic rates must be [ranks]");
+TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierCosts& costs, const Ports& ports,
+                              std::int32_t only, std::int32_t slices, bool has_time) {
+    require(ports.servers > 0 && ports.width > 0 && ports.nic.size() == ports.ranks(), "nic rates must be [ranks]");
     require(only >= -1 && only < static_cast<std::int32_t>(kNumWays), "no such way");
     require(slices >= 0 && slices <= kMostRounds, "slices must be between 0 and 100000");
-    return Planner(demand_bytes, rates, costs, ports, only, has_time).decide(only, slices);
+    return Planner(demand_bytes, costs, ports, only, has_time).decide(only, slices);
 }
 
-DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                         const Ports& ports) {
-    const Ledger ledger(demand_bytes, rates, costs, ports);
+DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const TwoTierCosts& costs, const Ports& ports) {
+    const Ledger ledger(demand_bytes, costs, ports);
     return {ledger.direct_seconds(), costs.stage_overhead_s + ledger.cut_s()};
 }
 
 DecidedPlan::DecidedPlan(std::span<const std::int64_t> demand, const TwoTierDecision& decision, std::int32_t rank)
     : tiles_(tiles_of(demand, decision)),
-      lanes_(lanes_of(tiles_, decision.targets, decision.pace, decision.crosses_rails)),
-      plan_{decision.servers,
-            decision.width,
-            decision.segments,
-            lanes_,
-            decision.slice_bytes,
-            decision.pace,
-            decision.window,
-            decision.local_window,
-            decision.least_part_bytes,
-            decision.has_links,
-            decision.flow_bytes,
-            decision.hop_costs,
-            &decision.assignment,
-            rank} {
+      lanes_(lanes_of(tiles_, decision)),
+      plan_{decision.servers,     decision.width,     decision.segments,    lanes_,
+            decision.slice_bytes, decision.pace,      decision.window,      decision.has_links,
+            decision.flow_bytes,  decision.hop_costs, &decision.assignment, rank} {
     if (decision.way == Way::kDetour) plan_.typical_lane_bytes = decision.pair_bytes;
+    plan_.local_waits = !decision.has_links && decision.way != Way::kDetour && tiles_.has_far();
     if (!decision.segments.empty()) return;
     // In a burst, tiles between other servers do not tell.
     whole_ = rank == kEveryone || decision.pace != Pace::kBurst

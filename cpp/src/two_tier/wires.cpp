@@ -13,54 +13,11 @@ namespace interlock {
 namespace {
 
 constexpr std::int64_t kMostSlices = 128;
-constexpr std::int64_t kWaves = 48;  // of a typical lane
-constexpr std::int64_t kRampSteps = 4;  // how many slices at each end are smaller
+constexpr std::int64_t kWaves = 48;         // of a typical lane
+constexpr std::int64_t kRampSteps = 4;      // how many slices at each end are smaller
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
 constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
-constexpr std::int64_t kHeadShare = 2;  // helped bytes join a lane after this part of it
 
-/// Gives waves to slices. On each server a new wave begins once the last one is full; waves are small at both ends,
-/// where nothing else hides them.
-class WaveCounter {
-public:
-    WaveCounter(std::size_t servers, std::int64_t bytes_per_wave) : most_(bytes_per_wave), servers_(servers) {}
-
-    /// Bytes that a server will pass through in all; to be called before `next`.
-    void expect(std::size_t server, std::int64_t bytes) { servers_[server].left += bytes; }
-
-    std::int32_t next(std::size_t server, std::int64_t bytes) {
-        Server& here = servers_[server];
-        const std::int64_t least = std::max<std::int64_t>(most_ / kRampParts, 1);
-        if (here.filled >= std::clamp(std::min(here.done, here.left) / 2, least, std::max(least, most_))) {
-            ++here.wave;
-            here.filled = 0;
-        }
-        here.filled += bytes;
-        here.done += bytes;
-        here.left -= bytes;
-        return here.wave;
-    }
-
-private:
-    static constexpr std::int64_t kRampParts = 8;
-    struct Server {
-        std::int64_t done = 0, left = 0, filled = 0;
-        std::int32_t wave = 0;
-    };
-    std::int64_t most_;
-    std::vector<Server> servers_;
-};
-
-/// How many helped bytes are among the first `position` bytes of a lane. They join after a head of own bytes, in
-/// proportion, so that the moves that bring them have time and still keep pace.
-std::int64_t helped_before(const LaneLoad& load, std::int64_t position) {
-    if (load.helped_bytes == 0) return 0;
-    const std::int64_t all = load.own_bytes + load.helped_bytes;
-    const std::int64_t head = std::min(load.own_bytes, all / kHeadShare);
-    const std::int64_t paced = portion(load.helped_bytes, std::max<std::int64_t>(position - head, 0), all - head);
-    return std::clamp(paced, std::max<std::int64_t>(position - load.own_bytes, 0),
-                      std::min(position, load.helped_bytes));
-}
 class WireCutter {
 public:
     WireCutter(std::span<const std::int64_t> demand, const TwoTierPlan& plan)
@@ -68,8 +25,12 @@ public:
           plan_(plan),
           width_(plan.width),
           ranks_(plan.servers * plan.width),
+          assigner_(to_int32(plan.width)),
           lanes_out_(plan.pace == Pace::kWindow ? ranks_ : 0),
-          lanes_in_(lanes_out_.size()) {
+          lanes_in_(lanes_out_.size()),
+          waves_out_(plan.servers, 0),
+          waves_in_(plan.servers, 0) {
+        require(plan.slice_bytes.size() == plan.servers, "slice_bytes must be [servers]");
         table_.wires.reserve(4 * ranks_);  // a few for each peer; of everybody's they grow on
         table_.pieces.reserve(4 * ranks_);
         if (plan.assignment != nullptr && plan.assignment->has_far())
@@ -77,75 +38,61 @@ public:
     }
 
     WireTable cut() {
-        LaneAssigner assigner(to_int32(width_), plan_.least_part_bytes);
-        std::vector<Lane> scratch;
-        // A wave closes at the size of the smallest slices that reach or leave a server.
-        const std::int64_t wave = plan_.slice_bytes.empty() ? 1 : std::ranges::min(plan_.slice_bytes);
-        WaveCounter sending(plan_.servers, wave), receiving(plan_.servers, wave);
         const std::int64_t typical = typical_lane_bytes();
         // Slices that are all on the wire at once arrive together, with nothing to hide behind: at least two groups
         // must follow.
-        const std::int64_t slices =
-            plan_.slice_bytes.empty() ? 1 : num_slices(typical, std::ranges::max(plan_.slice_bytes));
-        if (!parcels_ && slices < 2 * kUsualFlows) usual_flows_ = 1;
+        if (!parcels_ && num_slices(typical, std::ranges::max(plan_.slice_bytes)) < 2 * kUsualFlows) usual_flows_ = 1;
         flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / usual_flows_);
-        const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (const Segment& segment : plan_.segments) {
-            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
-            if (plan_.wants(src)) sending.expect(src, segment.bytes / static_cast<std::int64_t>(width_));
-            if (plan_.wants(dst)) receiving.expect(dst, segment.bytes / static_cast<std::int64_t>(width_));
-        }
-        std::size_t index = 0;
-        for (const Segment& segment : plan_.segments) {
-            const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
-            if (!plan_.wants(src) && !plan_.wants(dst)) {
-                ++index;
-                continue;
-            }
-            const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
-            require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
-                    "a segment must lie inside its tile");
-            if (parcels_) parcels_->cut(src, dst, plan_.only_rank);
-            const auto lanes = parcels_ ? parcels_->lanes() : plan_.lanes.of(src, dst, tile_bytes, scratch);
-            const std::span<const LaneLoad> loads = parcels_ ? parcels_->loads() : loads_of(assigner, src, dst, lanes);
-            std::int64_t most_slices = 1;
-            lane_cuts_.resize(lanes.size());
-            wanted_.clear();
-            first_sender_ = to_int32(src * width_);
-            first_receiver_ = to_int32(dst * width_);
-            const auto servers = static_cast<double>(plan_.servers);
-            const auto turn = static_cast<double>((dst + plan_.servers - src) % plan_.servers);  // 1 ... servers - 1
-            stagger_ = (turn - servers / 2) / (servers - 1);
-            for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-                cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], typical, is_end[index]);
-                find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
-                // In a burst, slices of lanes that are not wanted do not tell.
-                if (lane_cuts_[lane].is_skipped && plan_.pace == Pace::kBurst) continue;
-                most_slices = std::max(most_slices, lane_cuts_[lane].count);
-                if (!lane_cuts_[lane].is_skipped) wanted_.push_back(lane);
-            }
-            for (std::int64_t slice = 0; slice < most_slices; ++slice) {
-                Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, {kNoWire, kNoWire}};
-                if (plan_.pace != Pace::kBurst) {
-                    const std::int64_t share = segment.bytes / (most_slices * static_cast<std::int64_t>(lanes.size()));
-                    wire.balance_wave = sending.next(src, share);
-                    wire.restore_wave = receiving.next(dst, share);
-                }
-                for (const std::size_t lane : wanted_) {
-                    if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_over()) continue;
-                    wire.src = first_sender_ + lanes[lane].out_gpu;
-                    wire.dst = first_receiver_ + lanes[lane].in_gpu;
-                    add_wire(wire, lane_cuts_[lane], loads[lane], slice);
-                }
-            }
-            if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
-            ++index;
+            if (plan_.wants(to_size(segment.src_server)) || plan_.wants(to_size(segment.dst_server)))
+                cut_segment(segment);
         }
         number_waves();
         return std::move(table_);
     }
 
 private:
+    /// The lanes of a segment side by side, slice by slice.
+    void cut_segment(const Segment& segment) {
+        const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
+        const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
+        require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
+                "a segment must lie inside its tile");
+        if (parcels_) parcels_->cut(src, dst, plan_.only_rank);
+        const auto lanes = parcels_ ? parcels_->lanes() : plan_.lanes.of(src, dst, tile_bytes, scratch_);
+        const auto loads = parcels_ ? parcels_->loads() : assigner_.assign(tile_of(src, dst), ranks_, lanes);
+        std::int64_t most_slices = 1;
+        lane_cuts_.resize(lanes.size());
+        wanted_.clear();
+        first_sender_ = to_int32(src * width_);
+        first_receiver_ = to_int32(dst * width_);
+        const auto servers = static_cast<double>(plan_.servers);
+        const auto turn = static_cast<double>((dst + plan_.servers - src) % plan_.servers);  // 1 ... servers - 1
+        stagger_ = (turn - servers / 2) / (servers - 1);
+        for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+            cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane]);
+            find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
+            // In a burst, slices of lanes that are not wanted do not tell.
+            if (lane_cuts_[lane].is_skipped && plan_.pace == Pace::kBurst) continue;
+            most_slices = std::max(most_slices, lane_cuts_[lane].count);
+            if (!lane_cuts_[lane].is_skipped) wanted_.push_back(lane);
+        }
+        for (std::int64_t slice = 0; slice < most_slices; ++slice) {
+            Wire wire{0, 0, segment.stage, static_cast<std::int32_t>(slice), 0, 0, {kNoWire, kNoWire}};
+            if (plan_.pace != Pace::kBurst) {
+                wire.balance_wave = waves_out_[src]++;
+                wire.restore_wave = waves_in_[dst]++;
+            }
+            for (const std::size_t lane : wanted_) {
+                if (slice >= lane_cuts_[lane].count || lane_cuts_[lane].is_over()) continue;
+                wire.src = first_sender_ + lanes[lane].out_gpu;
+                wire.dst = first_receiver_ + lanes[lane].in_gpu;
+                add_wire(wire, lane_cuts_[lane], loads[lane], slice);
+            }
+        }
+        if (plan_.pace == Pace::kWindow) remember_lanes(src, dst, lanes);
+    }
+
     /// Leaves no number between waves unused.
     void number_waves() {
         std::vector<std::int32_t> number(to_size(table_.num_waves), 0);
@@ -164,15 +111,6 @@ private:
 
     [[nodiscard]] const std::int64_t* tile_of(std::size_t src, std::size_t dst) const {
         return demand_.data() + src * width_ * ranks_ + dst * width_;
-    }
-
-    /// What the lanes of a tile carry, in the order it leaves.
-    std::span<const LaneLoad> loads_of(LaneAssigner& assigner, std::size_t src, std::size_t dst,
-                                       std::span<const Lane> lanes) {
-        const HotEnds hot = plan_.lanes.hot(src, dst);
-        const auto loads = assigner.assign(tile_of(src, dst), ranks_, lanes, hot);
-        assigner.interleave(loads, hot);
-        return loads;
     }
 
     /// Later lanes of the same NICs wait for these.
@@ -208,66 +146,43 @@ private:
     struct LaneCut {
         std::int64_t first, bytes, count;
         std::int64_t in_flight;  // slices on the wire at once
-        bool is_small;           // less than a typical lane
-        std::int64_t until;      // where the slices so far end
-        Cursor own, helped;
-        bool is_skipped;                 // nothing of the rank whose part is wanted
-        Range wanted_own, wanted_helped;  // what may be of that rank
-        [[nodiscard]] bool is_over() const {
-            return own.until >= wanted_own.last && helped.until >= wanted_helped.last;
-        }
-        std::int64_t sent = 0;                          // slices
+        Cursor at;
+        Range wanted;     // what may be of the rank whose part is wanted
+        bool is_skipped;  // nothing is
+        [[nodiscard]] bool is_over() const { return at.until >= wanted.last; }
+        std::int64_t sent = 0;                             // slices
         std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
     };
 
-    /// Whether a segment is the first of its sender or the last of its receiver, where finer slices pay.
-    [[nodiscard]] std::vector<std::uint8_t> segments_at_ends() const {
-        std::vector<std::uint8_t> is_end(plan_.segments.size(), 0);
-        if (plan_.pace == Pace::kBurst) return is_end;
-        std::vector<std::uint8_t> has_sent(plan_.servers, 0), has_received(plan_.servers, 0);
-        for (std::size_t n = 0; n < is_end.size(); ++n) {
-            if (std::exchange(has_sent[to_size(plan_.segments[n].src_server)], 1) == 0) is_end[n] = 1;
-            const std::size_t back = is_end.size() - 1 - n;
-            if (std::exchange(has_received[to_size(plan_.segments[back].dst_server)], 1) == 0) is_end[back] = 1;
-        }
-        return is_end;
-    }
-
-    void cut_lane(LaneCut& cut, const Segment& segment, std::int64_t tile_bytes, const Lane& lane, const LaneLoad& load,
-                  std::int64_t typical, bool is_end) const {
+    void cut_lane(LaneCut& cut, const Segment& segment, std::int64_t tile_bytes, const Lane& lane,
+                  const LaneLoad& load) const {
         const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
         const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
-        cut.first = cut.until = first;
+        cut.first = first;
         cut.bytes = last - first;
         cut.count = cut.in_flight = 1;
-        const double lane_bytes = static_cast<double>(lane.bytes), typical_bytes = static_cast<double>(typical);
-        cut.is_small = 8 * lane_bytes < 7 * typical_bytes;
         cut.sent = 0;
-        cut.helped = {helped_before(load, first)};
-        cut.own = {first - cut.helped.until};
-        const bool hops = load.helped_bytes > 0 || load.own.size() > 1 ||
-                          (load.own.size() == 1 && load.own[0].receiver != lane.in_gpu);
+        cut.at = {first};
+        const bool hops = std::ranges::any_of(load, [&](const Parcel& parcel) {
+            return parcel.sender != lane.out_gpu || parcel.receiver != lane.in_gpu;
+        });
         // Flows share a NIC evenly: a lane larger than its neighbours needs more of them to end with them. With a
         // single partner two are needed to keep the wire busy while an arrival is on its way.
-        const bool is_cut = hops && lane.bytes / 2 >= plan_.slice_bytes[to_size(segment.src_server)];
-        const std::int64_t share =
-            parcels_ ? std::max<std::int64_t>(is_cut ? kUsualFlows : 1,
-                                              (lane.bytes + plan_.flow_bytes / 2) / plan_.flow_bytes)
-                     : (portion(2 * usual_flows_, lane.bytes, std::max<std::int64_t>(typical, 1)) + 1) / 2;
-        if (plan_.pace != Pace::kWindow) cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
-        if (hops) {
-            const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
-            const bool is_large = plan_.pace == Pace::kBurst && cut.in_flight > usual_flows_;
-            if (parcels_) {
-                // Slices that are all on the wire at once arrive together: what comes after them would have nothing to
-                // hide behind.
-                cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes),
-                                                     cut.in_flight > kUsualFlows ? kSlicesPerFlow * cut.in_flight : 1,
-                                                     kMostSlices);
-            } else
-            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? 3 : is_large ? cut.in_flight : 1));
-        } else if (plan_.pace == Pace::kBurst) {
-            cut.count = cut.in_flight = std::clamp<std::int64_t>(share, 1, kMostInFlight);
+        const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
+        const bool is_cut = parcels_ && hops && lane.bytes / 2 >= slice_bytes;
+        const std::int64_t flows = std::clamp<std::int64_t>((lane.bytes + flow_bytes_ / 2) / flow_bytes_,
+                                                            is_cut ? kUsualFlows : 1, kMostInFlight);
+        if (plan_.pace != Pace::kWindow) cut.in_flight = flows;
+        if (!hops) {
+            if (plan_.pace == Pace::kBurst) cut.count = flows;
+        } else if (parcels_) {
+            // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide
+            // behind.
+            const std::int64_t least = flows > kUsualFlows ? kSlicesPerFlow * flows : 1;
+            cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), least, kMostSlices);
+        } else {
+            const bool is_large = plan_.pace == Pace::kBurst && flows > usual_flows_;
+            cut.count = num_slices(cut.bytes, is_large ? slice_bytes / flows : slice_bytes);
         }
     }
 
@@ -310,11 +225,9 @@ private:
     /// One slice of a lane as a message.
     void add_wire(Wire wire, LaneCut& cut, const LaneLoad& load, std::int64_t slice) {
         const std::int64_t last = cut.first + start_of(cut, slice + 1);
-        if (std::exchange(cut.until, last) == last) return;
-        const std::int64_t helped_last = helped_before(load, last), own_last = last - helped_last;
-        if (!cut.wanted_own.meets(cut.own.until, own_last) && !cut.wanted_helped.meets(cut.helped.until, helped_last)) {
-            cut.own.until = own_last;
-            cut.helped.until = helped_last;
+        if (cut.at.until == last) return;
+        if (!cut.wanted.meets(cut.at.until, last)) {
+            cut.at.until = last;
             return;
         }
         const std::int32_t id = to_int32(table_.wires.size());
@@ -328,13 +241,10 @@ private:
             // together.
             const std::int64_t along = (cut.first + start_of(cut, slice)) / cut.in_flight;
             const std::int64_t part = std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
-            wire.balance_wave = static_cast<std::int32_t>(2 * (part + kMostSlices * wire.stage));
-            // What small lanes bring is passed on before large ones have ended.
-            wire.restore_wave = wire.balance_wave + (cut.is_small ? 0 : 1);
+            wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(part + kMostSlices * wire.stage);
         }
         const std::size_t pieces = table_.pieces.size();
-        add_range(load.own, cut.own, own_last, wire, id);
-        add_range(load.helped, cut.helped, helped_last, wire, id);
+        add_range(load, cut.at, last, wire, id);
         if (table_.pieces.size() == pieces) return;  // nothing of the rank whose part is wanted
         cut.last_ids[to_size(cut.sent++ % kMostInFlight)] = id;
         table_.wires.push_back(wire);
@@ -345,25 +255,18 @@ private:
     void find_wanted(LaneCut& cut, std::size_t src, const Lane& lane, const LaneLoad& load) const {
         const bool is_sender = plan_.wants(src);
         const auto gpu = static_cast<std::int32_t>(to_size(plan_.only_rank) % width_);
-        if (plan_.only_rank == kEveryone || (is_sender ? lane.out_gpu : lane.in_gpu) == gpu) {
-            cut.wanted_own = {0, load.own_bytes};
-            cut.wanted_helped = {0, load.helped_bytes};
-        } else {
-            const auto range_of = [&](std::span<const Parcel> parcels) {
-                Range range{0, 0};
-                std::int64_t start = 0;
-                for (const Parcel& parcel : parcels) {
-                    const std::int64_t end = start + parcel.bytes;
-                    if ((is_sender ? parcel.sender : parcel.receiver) == gpu)
-                        range = {range.last == 0 ? start : range.first, end};
-                    start = end;
-                }
-                return range;
-            };
-            cut.wanted_own = range_of(load.own);
-            cut.wanted_helped = range_of(load.helped);
+        cut.wanted = {0, lane.bytes};
+        if (plan_.only_rank != kEveryone && (is_sender ? lane.out_gpu : lane.in_gpu) != gpu) {
+            cut.wanted = {0, 0};
+            std::int64_t start = 0;
+            for (const Parcel& parcel : load) {
+                const std::int64_t end = start + parcel.bytes;
+                if ((is_sender ? parcel.sender : parcel.receiver) == gpu)
+                    cut.wanted = {cut.wanted.last == 0 ? start : cut.wanted.first, end};
+                start = end;
+            }
         }
-        cut.is_skipped = cut.wanted_own.last == 0 && cut.wanted_helped.last == 0;
+        cut.is_skipped = cut.wanted.last == 0;
     }
 
     /// Adds the bytes of `parcels` from where the last slice ended to `last`, where the rank whose part is wanted
@@ -390,14 +293,17 @@ private:
     std::span<const std::int64_t> demand_;
     const TwoTierPlan& plan_;
     std::size_t width_, ranks_;
-    std::optional<TileParcels> parcels_;
+    std::optional<TileParcels> parcels_;  // of what an assignment lists; else lanes are filled
+    LaneAssigner assigner_;
+    std::vector<Lane> scratch_;
     std::int32_t first_sender_ = 0, first_receiver_ = 0;  // ranks of the tile's servers
-    double stagger_ = 0;  // of a slice, that those between them end late
+    double stagger_ = 0;                                  // of a slice, that those between them end late
     std::vector<LaneCut> lane_cuts_;
     std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
-    std::int64_t usual_flows_ = kUsualFlows;  // slices of a lane of average size on the wire at once
-    std::int64_t flow_bytes_ = 1;     // of such a lane, that each of these flows carries
+    std::vector<std::int32_t> waves_out_, waves_in_;  // per server; every slice of a tile is one that has turns
+    std::int64_t usual_flows_ = kUsualFlows;          // slices of a lane of average size on the wire at once
+    std::int64_t flow_bytes_ = 1;                     // of such a lane, that each of these flows carries
     WireTable table_;
 };
 

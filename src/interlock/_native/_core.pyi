@@ -223,9 +223,9 @@ class TwoTierDecision:
 class TwoTierNetwork:
     """A cluster as planning sees it."""
 
-def two_tier_network(*, servers: int, nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], nominal_nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], present: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], scale_up: float, is_mesh: bool, scale_out: int, oversubscription: float, uplink: float, crosses_rails: bool, scale_up_latency_s: float, scale_out_latency_s: float, message_overhead_s: float, stage_overhead_s: float, fan_in: int, efficiency: float, losses: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], reference_bytes: float, hash_radix: int, hash_uplinks: int, hash_seed: int) -> TwoTierNetwork:
+def two_tier_network(*, servers: int, nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], nominal_nic: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], present: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], scale_up: float, is_mesh: bool, scale_out: int, oversubscription: float, scale_up_latency_s: float, scale_out_latency_s: float, message_overhead_s: float, stage_overhead_s: float, fan_in: int, efficiency: float, losses: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], reference_bytes: float, hash_radix: int, hash_uplinks: int, hash_seed: int) -> TwoTierNetwork:
     """
-    Rates in bytes per second, [ranks] or of one GPU; `uplink` of a server, 0: none; `losses` as the fields of a fabric.
+    Rates in bytes per second, [ranks] or of one GPU; `losses` as the fields of a fabric.
     """
 
 def plan_two_tier(demand_bytes: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], network: TwoTierNetwork, only: int, slices: int, has_time: bool) -> TwoTierDecision:

@@ -100,9 +100,6 @@ def network_of(cluster: Cluster) -> _core.TwoTierNetwork:
         is_mesh=cluster.scale_up == "mesh",
         scale_out=("flat", "rail-spine", "rail").index(cluster.scale_out),
         oversubscription=cluster.oversubscription,
-        uplink=_uplink_bytes_per_s(cluster),
-        crosses_rails=cluster.scale_out == "flat"
-        or (cluster.scale_out == "rail-spine" and cluster.oversubscription <= 1.0),
         scale_up_latency_s=cluster.scale_up_latency_s,
         scale_out_latency_s=cluster.scale_out_latency_s,
         message_overhead_s=cluster.message_overhead_s,
@@ -183,14 +180,6 @@ def _within(plan: TwoTierPlan, problem: Problem, scratch_bytes: int) -> TwoTierP
 def _in_rounds(plan: TwoTierPlan, rounds: int) -> TwoTierPlan:
     """Every tile in equal parts, one after the other, with a barrier between."""
     return replace(plan, decision=plan.decision.in_rounds(plan.demand.bytes_matrix, rounds))
-
-
-def _uplink_bytes_per_s(cluster: Cluster) -> float:
-    """What the NICs of a server share on their way to other servers; 0 where they share nothing."""
-    if cluster.scale_out != "flat" or cluster.oversubscription <= 1.0:
-        return 0.0
-    nominal = cluster.nominal_nic_bandwidth_bytes_per_s[: cluster.gpus_per_server]
-    return float(nominal.sum()) / cluster.oversubscription
 
 
 ALGORITHM = Algorithm(

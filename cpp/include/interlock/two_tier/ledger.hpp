@@ -31,7 +31,7 @@ struct Slicing {
 /// and what the last slices bring is passed on inside the server.
 class Ledger {
 public:
-    Ledger(std::span<const std::int64_t> demand, const Rates& rates, const TwoTierCosts& costs, const Ports& ports);
+    Ledger(std::span<const std::int64_t> demand, const TwoTierCosts& costs, const Ports& ports);
 
     [[nodiscard]] const Tiles& tiles() const { return tiles_; }
     [[nodiscard]] const RankLoads& loads() const { return loads_; }
@@ -92,9 +92,8 @@ private:
     /// A hop of a slice inside a server: a GPU sends to its neighbours one after the other.
     [[nodiscard]] double move_seconds() const {
         return costs_.scale_up_latency_s +
-               costs_.message_overhead_s * static_cast<double>(std::max<std::size_t>(3, rates_.width) - 1);
+               costs_.message_overhead_s * static_cast<double>(std::max<std::size_t>(3, ports_.width) - 1);
     }
-    const Rates& rates_;
     const TwoTierCosts& costs_;
     const Ports& ports_;
     std::span<const std::int64_t> demand_;
@@ -103,7 +102,8 @@ private:
     std::size_t ranks_ = 0;
     std::vector<double> rate_;  // [ports]
     double cut_s_ = 0;
-    double crowd_ = 1;  // what receivers lose to crowds of senders
+    double uplink_ = 0;  // what the NICs of a server share; 0: nothing
+    double crowd_ = 1;   // what receivers lose to crowds of senders
     double pair_s_ = 0;  // of the busiest pair inside a server on its own link, where it has one
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,7 +12,9 @@ namespace interlock {
 /// What each rank's NIC should carry, [ranks] each; empty vectors stand for equal shares everywhere.
 struct NicTargets {
     std::vector<std::int64_t> out_bytes, in_bytes;
-    std::vector<std::uint8_t> is_hot;  ///< whether a port of a rank inside its server has hardly any time left
+    std::vector<std::uint8_t> is_short;  ///< [ranks], or empty: with a port inside that has hardly any time left
+    /// Whether what a NIC receives should be its own GPU's, that no port must pass it on.
+    [[nodiscard]] bool is_for_own(std::size_t rank) const { return !is_short.empty() && is_short[rank] != 0; }
     [[nodiscard]] bool are_equal() const { return out_bytes.empty(); }
 };
 
@@ -20,6 +23,6 @@ struct NicTargets {
 NicTargets nic_targets(const Assignment& shared, const Ports& ports);
 
 /// Loads in proportion to rates, whatever the traffic; equal shares where all rates are.
-NicTargets rate_targets(const Rates& rates);
+NicTargets rate_targets(const Ports& ports);
 
 }  // namespace interlock

@@ -26,7 +26,7 @@ public:
     /// -1: all
     void cut(std::size_t src_server, std::size_t dst_server, std::int32_t only_rank = -1);
     [[nodiscard]] std::span<const Lane> lanes() const { return lanes_; }
-    [[nodiscard]] std::span<LaneLoad> loads() { return std::span(loads_).first(lanes_.size()); }
+    [[nodiscard]] std::span<const LaneLoad> loads() const { return std::span(loads_).first(lanes_.size()); }
 
 private:
     struct Part {
@@ -45,9 +45,9 @@ private:
     std::size_t servers_, width_, ranks_;
     std::vector<std::size_t> first_route_;  // per tile, of `far`
     std::vector<std::vector<Part>> out_parts_, in_parts_;
-    std::vector<std::uint8_t> out_wanted_, in_wanted_;  // [width] ranks of either end whose bytes are divided
+    std::vector<std::uint8_t> out_wanted_, in_wanted_;        // [width] ranks of either end whose bytes are divided
     std::vector<std::pair<std::int64_t, std::size_t>> line_;  // of one rank: bytes, other end
-    std::vector<std::int32_t> lane_of_;  // [width, width]
+    std::vector<std::int32_t> lane_of_;                       // [width, width]
     std::vector<Lane> lanes_;
     std::vector<LaneLoad> loads_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,29 +16,22 @@ enum class ScaleOut : std::int32_t {
     kRail = 2,   ///< equal GPU indices only
 };
 
-/// Rates of a two-tier cluster, bytes per second.
-struct Rates {
-    std::size_t servers = 0, width = 0;
-    std::span<const double> nic;  ///< [ranks], 0 where a NIC is dead or missing
-    double scale_up = 0;          ///< of one GPU's port, each direction
-};
-
 /// The ports of a two-tier cluster and what each can carry.
 ///
 /// Numbered: NIC out of rank r, NIC in, then scale-up out and in of each rank, or with a mesh the link from each rank
 /// to each GPU index of its server; then uplinks, upwards and downwards, where there are some.
 struct Ports {
     std::size_t servers = 0, width = 0;
-    std::span<const double> nic;             ///< [ranks] bytes per second, 0 where a NIC is dead or missing
-    std::span<const std::uint8_t> present;   ///< [ranks] whether the GPU is there
-    double scale_up = 0;                     ///< bytes per second of one GPU, each direction, over all its links
+    std::span<const double> nic;            ///< [ranks] bytes per second, 0 where a NIC is dead or missing
+    std::span<const std::uint8_t> present;  ///< [ranks] whether the GPU is there
+    double scale_up = 0;                    ///< bytes per second of one GPU, each direction, over all its links
     bool is_mesh = false;
-    double efficiency = 1;                   ///< part of its rate at which a NIC receives
+    double efficiency = 1;  ///< part of its rate at which a NIC receives
     ScaleOut scale_out = ScaleOut::kFlat;
     double oversubscription = 1;
-    std::span<const double> nominal_nic;     ///< [ranks] with nothing broken
-    std::int32_t hash_radix = 0;             ///< NICs of a leaf that hashes pairs of NICs to its uplinks; 0: none does
-    std::int32_t hash_uplinks = 0;           ///< of such a leaf; 0: as many as NICs
+    std::span<const double> nominal_nic;  ///< [ranks] with nothing broken
+    std::int32_t hash_radix = 0;          ///< NICs of a leaf that hashes pairs of NICs to its uplinks; 0: none does
+    std::int32_t hash_uplinks = 0;        ///< of such a leaf; 0: as many as NICs
     std::int64_t hash_seed = 0;
 
     [[nodiscard]] std::size_t ranks() const { return servers * width; }
@@ -47,6 +41,12 @@ struct Ports {
     [[nodiscard]] std::size_t up_out(std::size_t rank) const { return 2 * ranks() + rank; }
     [[nodiscard]] std::size_t up_in(std::size_t rank) const { return 3 * ranks() + rank; }
     [[nodiscard]] std::size_t first_uplink() const { return 2 * ranks() + (is_mesh ? ranks() * width : 2 * ranks()); }
+    /// Whether all NICs have one rate.
+    [[nodiscard]] bool is_even() const {
+        return std::ranges::all_of(nic, [&](double rate) { return rate == nic[0]; });
+    }
+    /// What all NICs of a server share on their way to others; 0: nothing.
+    [[nodiscard]] double server_uplink() const;
     [[nodiscard]] bool is_hashed() const { return hash_radix > 0 && scale_out != ScaleOut::kRail; }
     [[nodiscard]] bool has_leaf_uplinks() const { return oversubscription > 1 && scale_out != ScaleOut::kRail; }
     /// Uplinks of one direction: those between leaf and spine, then hashed ones.

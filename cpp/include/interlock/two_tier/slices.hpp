@@ -11,8 +11,8 @@ namespace interlock {
 /// a message.
 class Slices {
 public:
-    Slices(const Ledger& ledger, const Rates& rates, const TwoTierCosts& costs)
-        : ledger_(ledger), rates_(rates), costs_(costs) {}
+    Slices(const Ledger& ledger, const Ports& ports, const TwoTierCosts& costs)
+        : ledger_(ledger), ports_(ports), costs_(costs) {}
 
     /// Of an average lane.
     [[nodiscard]] double choose() const;
@@ -24,15 +24,15 @@ public:
     [[nodiscard]] std::int64_t pair_bytes() const;
 
     /// Pieces that hold ports alone, inside servers as long as on the wire.
-    [[nodiscard]] PieceBytes pieces(double link_rate) const;
+    [[nodiscard]] PieceBytes pieces() const;
 
 private:
+    [[nodiscard]] double fine_bytes() const;  ///< of a NIC's slices where they cost as much as the last of them shows
     [[nodiscard]] double overhead_bytes() const;  ///< that a NIC could send while it begins a message
-    [[nodiscard]] double slice_seconds()
-        const;  ///< that a slice takes at least: a lane has so many on the wire in a latency
+    [[nodiscard]] double slice_seconds() const;   ///< that a slice takes at least: so many are on the wire in a latency
     [[nodiscard]] double busiest_bytes() const;   ///< of the busiest NIC
     const Ledger& ledger_;
-    const Rates& rates_;
+    const Ports& ports_;
     const TwoTierCosts& costs_;
 };
 

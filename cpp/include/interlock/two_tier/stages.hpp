@@ -22,6 +22,6 @@ struct Stages {
     std::int32_t num_stages = 0;
     double seconds = 0;  ///< when the last segment ends, stage overheads included
 };
-Stages make_stages(const Tiles& tiles, const Rates& rates, double stage_overhead_s);
+Stages make_stages(const Tiles& tiles, const Ports& ports, double stage_overhead_s);
 
 }  // namespace interlock

@@ -16,6 +16,8 @@ struct Tiles {
     std::vector<std::int64_t> received;  ///< [servers, ranks] what a server owes a rank
     std::vector<std::int32_t> num_far;   ///< [ranks] ranks of other servers that a rank sends to
     std::int64_t largest_far = 0;        ///< bytes of the largest pair of ranks of unlike servers
+
+    [[nodiscard]] bool has_far() const;  ///< whether any two servers talk
 };
 
 /// One pass over the demand.

@@ -43,10 +43,8 @@ struct TwoTierPlan {
     const LaneTable& lanes;
     std::span<const std::int64_t> slice_bytes;  ///< [servers] size of slices of each server's lanes; 0: not sliced
     Pace pace = Pace::kBurst;
-    std::int32_t window = 1;  ///< partners that a NIC serves at a time, with Pace::kWindow
-    std::int32_t local_window = 2;  ///< messages of a GPU to its own server at a time
-    std::int64_t least_part_bytes = 1;  ///< that a receiver's bytes on one lane are not cut below without need
-    bool has_links = false;             ///< whether each two GPUs of a server have a link of their own
+    std::int32_t window = 1;      ///< partners that a NIC serves at a time, with Pace::kWindow
+    bool has_links = false;       ///< whether each two GPUs of a server have a link of their own
     std::int64_t flow_bytes = 1;  ///< of a lane, for which it has one slice on the wire: flows share ports evenly
     HopCosts hop_costs;
     const Assignment* assignment =
@@ -54,6 +52,7 @@ struct TwoTierPlan {
     /// Whose part is wanted, or kEveryone. Then only tiles of its server are cut.
     std::int32_t only_rank = kEveryone;
     std::int64_t typical_lane_bytes = 0;  ///< of the server with the largest average; 0: to be found from the segments
+    bool local_waits = false;             ///< whether a GPU sends few messages to its own server at a time
 
     /// Whether a server's tiles and moves are wanted.
     [[nodiscard]] bool wants(std::size_t server) const {

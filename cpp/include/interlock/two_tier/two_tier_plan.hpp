@@ -11,16 +11,13 @@
 
 namespace interlock {
 
-/// What planning knows of a cluster besides its rates.
+/// What planning knows of a cluster besides its ports.
 struct TwoTierCosts {
     double scale_up_latency_s = 0, scale_out_latency_s = 0;
     double message_overhead_s = 0;  ///< holds the sending port, per message
     double stage_overhead_s = 0;    ///< when a rank starts a stage
     std::int32_t fan_in = 0;        ///< senders that a receiver tolerates; 0: any number
     Congestion congestion;          ///< what a receiver loses to more
-    bool crosses_rails = true;      ///< whether NIC i reaches NIC j of another server
-    double uplink_bytes_per_s = 0;  ///< what all NICs of a server share; 0: nothing
-    bool is_switched = true;        ///< whether a GPU's whole scale-up rate can go to one neighbour
 };
 
 /// How the bytes between servers travel.
@@ -57,15 +54,12 @@ struct TwoTierDecision {
     std::int32_t num_rounds = 1;  ///< parts of the traffic between which scratch is emptied
     Pace pace = Pace::kBurst;
     std::int32_t window = 1;
-    std::int32_t local_window = 2;
-    std::int64_t least_part_bytes = 1;
     bool has_links = false;
-    bool crosses_rails = false;  ///< whether lanes may join unlike GPU indices
     std::vector<std::int64_t> tile_bytes;  ///< [servers, servers], or empty: to be summed again
     Assignment assignment;  ///< of a detour all of it; of others what does not go straight inside servers
     std::int64_t flow_bytes = 1;
     HopCosts hop_costs;
-    std::int64_t pair_bytes = 1;  ///< of an average pair between servers, out of the server where that is most
+    std::int64_t pair_bytes = 1;      ///< of an average pair between servers, out of the server where that is most
     PieceBytes pieces;                ///< with turns
     std::vector<std::int64_t> turns;  ///< per message its place in a timetable; empty: ports are shared
 };
@@ -94,20 +88,16 @@ private:
 ///
 /// @param only considers this way alone where it is not negative
 /// @param slices per lane of average size; 0 chooses, otherwise `kDirect`, which has none, comes last
-/// @param has_time for trial runs and for timetables, in which messages hold ports alone, which is good where nothing else
-/// wants these; detours are evened out for both
-TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                              const Ports& ports, std::int32_t only, std::int32_t slices, bool has_time);
+/// @param has_time for trial runs and for timetables, in which messages hold ports alone, which is good where nothing
+/// else wants these; detours are evened out for both
+TwoTierDecision plan_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierCosts& costs, const Ports& ports,
+                              std::int32_t only, std::int32_t slices, bool has_time);
 
 /// What sending every pair on its own takes, infinite where that cannot be, and what no way takes less than.
 struct DirectPrice {
     double direct_s, least_s;
 };
-DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const Rates& rates, const TwoTierCosts& costs,
-                         const Ports& ports);
-
-/// The lanes of balanced traffic: along rails, or across them where NICs of both ends do not match.
-LaneTable lanes_of(const Tiles& tiles, const NicTargets& targets, Pace pace, bool crosses_rails);
+DirectPrice direct_price(std::span<const std::int64_t> demand_bytes, const TwoTierCosts& costs, const Ports& ports);
 
 /// The earlier decision for new traffic: shares follow the demand, stages are stretched to it.
 TwoTierDecision scaled(const TwoTierDecision& decision, std::span<const std::int64_t> demand_bytes);
