@@ -27,8 +27,27 @@ bool is_even(std::span<const double> rate) {
     return std::all_of(rate.begin(), rate.end(), [&](double r) { return r == rate[0]; });
 }
 
-/// Rescales what goes to servers with even rails, so that columns are proportional to the server's own rates and rows
-/// keep their sums. What goes to a server with a slow or dead rail stays as that server can take it.
+/// Scales a row by its factors, then to its sum with nothing above the most, which allow that sum. A row whose factors
+/// leave nothing stays as it is.
+void scale_row(std::span<double> row, std::span<const double> factors, std::span<const double> most, double sum) {
+    double scaled = 0.0;
+    for (std::size_t r = 0; r < row.size(); ++r) scaled += row[r] * factors[r];
+    if (scaled <= 0.0) return;
+    for (std::size_t r = 0; r < row.size(); ++r) row[r] *= factors[r] * sum / scaled;
+    // What is cut off goes to rails with room, which may then be full.
+    for (std::size_t turn = 0; turn < row.size(); ++turn) {
+        double free = 0.0, left = sum;
+        for (std::size_t r = 0; r < row.size(); ++r)
+            (row[r] < most[r] ? free : left) += row[r] < most[r] ? row[r] : -most[r];
+        if (free <= 0.0) return;
+        for (std::size_t r = 0; r < row.size(); ++r) row[r] = row[r] < most[r] ? row[r] * left / free : most[r];
+    }
+}
+
+/// Rescales what goes to servers with even rails, so that columns come close to the server's own rates and rows keep
+/// their sums. What goes to a server with a slow or dead rail stays as that server can take it. Others are taken to
+/// send as much: a rail of a receiver gets no more than an equal share of all rails, or than as many senders can give
+/// it in the time that this server's NICs take.
 void rescale(std::vector<double>& share, std::span<const std::int64_t> owed, std::span<const double> rates,
              std::size_t own) {
     const std::size_t servers = owed.size(), rails = rates.size() / servers;
@@ -42,6 +61,9 @@ void rescale(std::vector<double>& share, std::span<const std::int64_t> owed, std
         can_move[d] = d != own && is_even(rates.subspan(d * rails, rails));
         for (std::size_t r = 0; !can_move[d] && r < rails; ++r) fixed[r] += share[d * rails + r];
     }
+    std::vector<double> most = share;
+    for (std::size_t at = 0; at < share.size(); ++at)
+        most[at] = std::max(most[at], total / rate_sum * rates[at] / static_cast<double>(servers - 1));
     for (int round = 0; round < kRounds; ++round) {
         std::fill(column.begin(), column.end(), 0.0);
         for (std::size_t d = 0; d < servers; ++d) {
@@ -53,11 +75,8 @@ void rescale(std::vector<double>& share, std::span<const std::int64_t> owed, std
         }
         for (std::size_t d = 0; d < servers; ++d) {
             if (!can_move[d]) continue;
-            double row = 0.0;
-            for (std::size_t r = 0; r < rails; ++r) row += share[d * rails + r] * column[r];
-            if (row <= 0.0) continue;
-            const double scale = static_cast<double>(owed[d]) / row;
-            for (std::size_t r = 0; r < rails; ++r) share[d * rails + r] *= column[r] * scale;
+            scale_row(std::span(share).subspan(d * rails, rails), column, std::span(most).subspan(d * rails, rails),
+                      static_cast<double>(owed[d]));
         }
     }
 }
