@@ -13,7 +13,6 @@ namespace {
 constexpr double kTicksPerPair = 64;  // of the mean; sizes are rounded to ticks so that pairs end together
 
 // Room above the bound for ports to wait in; later attempts give up time for fewer stages.
-constexpr std::int32_t kLargest = 48;  // servers up to which planning affords no room at all
 constexpr double kRooms[] = {0.0, 0.01, 0.02, 0.04};
 
 /// Seconds that each tile occupies its two servers: [servers, servers].
@@ -130,7 +129,6 @@ Stages make_stages(const Tiles& tiles, const Ports& ports, double stage_overhead
     RunTimes times;
     bool found = false;
     for (const double room : kRooms) {
-        if (servers > kLargest && room == 0.0) continue;
         const auto target = bound + static_cast<std::int64_t>(room * static_cast<double>(bound));
         runs = open_shop(work, servers, setup, target, std::max(1, 8 * servers / 5));
         times = time_runs(runs, servers, setup);
