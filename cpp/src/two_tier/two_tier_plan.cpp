@@ -89,7 +89,8 @@ public:
             }
         }
         const bool may_take_turns = only >= 0 || tiles_.largest_far > 0;
-        if (wanted(Way::kStaged) && has_rails && may_take_turns && may_win(staged, ledger_.least_staged_seconds())) {
+        if (wanted(Way::kStaged) && has_rails && may_take_turns &&
+            may_win(staged, ledger_.least_staged_seconds(!is_strict()))) {
             double stages_s = 0;
             staged.decision = make_staged(stages_s);
             cut(staged.decision);
@@ -134,7 +135,7 @@ private:
         Candidate* chosen = &best();
         for (const Way simpler : {Way::kDirect, Way::kBurst}) {
             const bool is_simple = chosen == &at(Way::kDirect) || chosen == &at(Way::kBurst);
-            const bool are_told = chosen->basis == Basis::kRun && at(simpler).basis == Basis::kRun;
+            const bool are_told = chosen->basis != Basis::kSummed && at(simpler).basis != Basis::kSummed;
             if (!is_simple && !are_told && at(simpler).seconds < (1 + kToldApart) * chosen->seconds)
                 chosen = &at(simpler);
         }
@@ -202,19 +203,23 @@ private:
         TwoTierDecision decision = started(Way::kStaged);
         if (ports_.is_mesh) decision.assignment.near = share_all().near;
         decision.targets = rate_targets(ports_);
-        // With no more partners than the fabric tolerates senders, a burst is one-to-one already.
-        const bool is_strict = costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
-        Stages stages = make_stages(tiles_, ports_, is_strict ? costs_.stage_overhead_s : 0.0);
-        if (!is_strict) {
+        Stages stages = make_stages(tiles_, ports_, is_strict() ? costs_.stage_overhead_s : 0.0);
+        if (!is_strict()) {
             for (Segment& segment : stages.segments) segment.stage = 0;
             stages.num_stages = 1;
         }
         seconds = stages.seconds;
-        decision.pace = is_strict && ports_.server_uplink() <= 0 ? Pace::kExclusive : Pace::kWindow;
+        decision.pace = is_strict() && ports_.server_uplink() <= 0 ? Pace::kExclusive : Pace::kWindow;
         decision.window = std::max(1, costs_.fan_in);
         decision.segments = std::move(stages.segments);
         decision.num_stages = std::max(stages.num_stages, 1);
         return decision;
+    }
+
+    /// Whether stages have one partner at a time: with no more partners than the fabric tolerates senders, a burst is a
+    /// window already.
+    [[nodiscard]] bool is_strict() const {
+        return costs_.fan_in <= 1 || static_cast<std::size_t>(costs_.fan_in) + 1 >= tiles_.servers;
     }
 
     [[nodiscard]] TwoTierDecision make_detour() const {
@@ -251,7 +256,7 @@ private:
             Timetable timetable = make_timetable(timed_rows(demand_, way, pieces), ports_, costs_, enough_s);
             if (timetable.seconds >= candidate.seconds) return;
             candidate.seconds = timetable.seconds;
-            candidate.basis = Basis::kRun;
+            candidate.basis = Basis::kInTurns;
             way.turns = std::move(timetable.turns);
             way.pieces = pieces;
         };

@@ -52,7 +52,8 @@ class Basis(IntEnum):
     """Where a price comes from."""
 
     SUMMED = 0  # seconds that ports are busy
-    RUN = 1  # the messages themselves, in the simulator or a timetable
+    RUN = 1  # the messages themselves, in the simulator
+    IN_TURNS = 2  # the same in a timetable, which is exact
 
 
 def check_ends(
@@ -143,7 +144,7 @@ class TwoTierPlan(CompactSchedule):
     def reason(self) -> str:
         """Why this way, in words: the last price of each, and where it comes from, and what was not even made."""
         times = ", ".join(
-            f"{way.name.lower()} {seconds * 1e6:.0f} us ({Basis(basis).name.lower()})"
+            f"{way.name.lower()} {seconds * 1e6:.0f} us ({Basis(basis).name.lower().replace('_', ' ')})"
             for way, seconds, basis in zip(Way, self.decision.predicted_s, self.decision.basis, strict=True)
             if np.isfinite(seconds)
         )

@@ -60,7 +60,8 @@ public:
     /// Straight ways as long as no port is above the level of an assignment.
     [[nodiscard]] double detour_seconds(const PortLevels& levels) const;
     /// What `staged_seconds` and `detour_seconds` never say less than.
-    [[nodiscard]] double least_staged_seconds() const;
+    /// @param has_windows a few partners at a time instead of one
+    [[nodiscard]] double least_staged_seconds(bool has_windows) const;
     [[nodiscard]] double least_detour_seconds() const;
 
     /// What NICs are busy with besides bytes: messages of their own, and opening a stage for others.

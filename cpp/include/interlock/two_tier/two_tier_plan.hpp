@@ -31,8 +31,9 @@ inline constexpr std::size_t kNumWays = 4;
 
 /// Where a price comes from.
 enum class Basis : std::int32_t {
-    kSummed = 0,  ///< what ports are busy for
-    kRun = 1,     ///< the messages themselves, in the simulator or a timetable
+    kSummed = 0,   ///< what ports are busy for
+    kRun = 1,      ///< the messages themselves, in the simulator
+    kInTurns = 2,  ///< the same in a timetable, which is exact
 };
 
 /// How the routes of a detour are cut that has turns; nothing: as lanes whose slices share messages.
