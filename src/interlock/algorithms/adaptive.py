@@ -5,8 +5,8 @@
   turns where ports are short of time;
 * staged: each server's bytes spread by NIC rate, every NIC with one partner or a few at a time, for fabrics that
   suffer from fan-in;
-* detour: direct, but for what is above a NIC's fair load, where scale-up is too slow to touch every byte; all at once,
-  or in turns too.
+* detour: direct, but for what is above the level that NICs and scale-up ports can all keep, where these are too slow
+  to touch every byte; all at once, or in turns too.
 
 One native call decides (`Planner::decide` in `cpp/src/two_tier/two_tier_plan.cpp`), in six parts:
 

@@ -139,15 +139,16 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Which way won, by how much over the next, and what ended the search."""
+        """Which way won, by how much over the others, and what ended the search."""
         name = f"{self.way} ({self.answer.details})" if self.answer.details else self.way
-        others = {way: seconds for way, seconds in self.seconds_by_way.items() if way != self.way}
-        if not others:
+        best_s = self.seconds_by_way[self.way]
+        ahead = sorted((seconds / best_s, way) for way, seconds in self.seconds_by_way.items() if way != self.way)
+        if not ahead:
             tried = f"{', '.join(self.without)} gave no schedule" if self.without else "no other way was tried"
             return f"{name}; {tried}; {self.end}"
-        second = min(others, key=lambda way: others[way])
-        ahead = others[second] / self.seconds_by_way[self.way]
-        return f"{name}; {ahead:.3f} times as fast as the next best, {second}; {self.end}"
+        others = " and ".join(f"{times:.3f} times as {way}" for times, way in ahead[1:])
+        lead = f"{ahead[0][0]:.3f} times as fast as the next best, {ahead[0][1]}"
+        return f"{name}; {lead}{others and f', and {others}'}; {self.end}"
 
 
 def search(
