@@ -343,10 +343,10 @@ double Ledger::detour_seconds(const PortLevels& levels) const {
     return costs_.stage_overhead_s + std::max(wire, levels.up_s + costs_.scale_up_latency_s);
 }
 
-double Ledger::least_staged_seconds(bool has_windows) const {
-    // With one partner at a time a server opens as many stages as it has partners; who only receives waits for one.
+double Ledger::least_staged_seconds(bool opens_each) const {
     double most = costs_.stage_overhead_s + cut_s_;
-    for (std::size_t server = 0; server < tiles_.servers; ++server) {
+    // A server opens as many stages as it has partners; who only receives waits for one.
+    for (std::size_t server = 0; opens_each && server < tiles_.servers; ++server) {
         double partners = 0, bytes = 0, rate = 0;
         for (std::size_t other = 0; other < tiles_.servers; ++other) {
             const std::int64_t owed = other == server ? 0 : tiles_.bytes[server * tiles_.servers + other];
@@ -354,8 +354,7 @@ double Ledger::least_staged_seconds(bool has_windows) const {
             bytes += static_cast<double>(owed);
         }
         for (std::size_t gpu = 0; gpu < tiles_.width; ++gpu) rate += ports_.nic[server * tiles_.width + gpu];
-        if (bytes > 0 && rate > 0)
-            most = std::max(most, (has_windows ? 1 : partners) * costs_.stage_overhead_s + bytes / rate);
+        if (bytes > 0 && rate > 0) most = std::max(most, partners * costs_.stage_overhead_s + bytes / rate);
     }
     return most + costs_.scale_out_latency_s;
 }

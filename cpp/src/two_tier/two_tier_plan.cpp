@@ -90,7 +90,7 @@ public:
         }
         const bool may_take_turns = only >= 0 || tiles_.largest_far > 0;
         if (wanted(Way::kStaged) && has_rails && may_take_turns &&
-            may_win(staged, ledger_.least_staged_seconds(!is_strict()))) {
+            may_win(staged, ledger_.least_staged_seconds(is_strict() && !has_time_))) {
             double stages_s = 0;
             staged.decision = make_staged(stages_s);
             cut(staged.decision);

@@ -59,9 +59,9 @@ public:
     [[nodiscard]] double window_seconds(const Slicing& cut, const PortLevels& levels) const;
     /// Straight ways as long as no port is above the level of an assignment.
     [[nodiscard]] double detour_seconds(const PortLevels& levels) const;
-    /// What `staged_seconds` and `detour_seconds` never say less than.
-    /// @param has_windows a few partners at a time instead of one
-    [[nodiscard]] double least_staged_seconds(bool has_windows) const;
+    /// What these ways never take less than. @param opens_each that `staged_seconds` never says less than: an opening
+    /// for every partner, though the next may open while the last slices of one are on their way
+    [[nodiscard]] double least_staged_seconds(bool opens_each) const;
     [[nodiscard]] double least_detour_seconds() const;
 
     /// What NICs are busy with besides bytes: messages of their own, and opening a stage for others.
