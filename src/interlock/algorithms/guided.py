@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from interlock.algorithms.registry import Algorithm
-from interlock.algorithms.synthesis.answers import Answer, TimedAnswer, TranslatedAnswer
+from interlock.algorithms.synthesis.answers import Answer, TranslatedAnswer
 from interlock.algorithms.synthesis.arcs import arcs_of
 from interlock.algorithms.synthesis.bounds import least_seconds, least_seconds_in_and_out
 from interlock.algorithms.synthesis.budget import Budget, SearchBound, check_counts
@@ -157,10 +157,13 @@ def search(
     budget: Budget,
     ways: tuple[SearchWay, ...],
     seconds_of: Callable[[Answer], float] | None = None,
+    *,
+    all_estimated: bool = False,
 ) -> Outcome:
     """One way after another, until the best is near the bound, a way suffices, or the budget is spent.
 
-    What a way only estimates to be the best so far is measured by `seconds_of`. An interruption keeps the best so far,
+    What a way only estimates to be the best so far is measured by `seconds_of`; with `all_estimated` no way tells more
+    than an estimate. An interruption keeps the best so far,
     and is passed on where there is none.
     """
     best: Answer | None = None
@@ -177,7 +180,7 @@ def search(
             is_enough = False
             tried.append(way.name)
             for answer in way.search(goal, graph, own):
-                if way.is_estimated and seconds_of is not None and answer.makespan_s < best_s:
+                if (way.is_estimated or all_estimated) and seconds_of is not None and answer.makespan_s < best_s:
                     answer = _measured(answer, seconds_of)
                     own.best_s = best_s  # which the way has set to its estimate
                 if way.name not in answers or answer.makespan_s < answers[way.name].makespan_s:
@@ -212,9 +215,7 @@ def search(
 
 def _measured(answer: Answer, seconds_of: Callable[[Answer], float]) -> Answer:
     """With its time by the clock, in whole ticks as others are, unless that would take long."""
-    if isinstance(answer, TimedAnswer) and len(answer.transfers.arc) <= MOST_TIMED:
-        return replace(answer, measured_ticks=round(seconds_of(answer) / answer.ticks.tick_s))
-    return answer
+    return answer if answer.num_transfers > MOST_TIMED else answer.measured(seconds_of(answer))
 
 
 def guided(
@@ -269,7 +270,9 @@ def guided(
     ways = IN_SWITCH + (SUMS_FOR_ALL if goal.direction is Direction.IN_AND_OUT else COPIES)
     seconds_of = None if time_of is None else lambda answer: time_of(schedule_of(answer))
     try:
-        outcome = search(goal, graph, budget, ways, seconds_of)
+        # Backwards in time nobody knows when a rank's first message goes, and so when its stage opens.
+        opens_unseen = goal.direction is Direction.IN and problem.topology.stage_overhead_s > 0
+        outcome = search(goal, graph, budget, ways, seconds_of, all_estimated=opens_unseen)
     except KeyboardInterrupt:
         # There was no answer yet: the first that comes will do, unless it takes long or is interrupted too.
         if goal.num_moves > MOST_TRANSFERS:

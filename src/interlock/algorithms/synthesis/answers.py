@@ -40,9 +40,18 @@ class SlotAnswer:
     details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
+    def num_transfers(self) -> int:
+        """At most: links rest in some slots."""
+        return int(self.table.size)
+
+    @property
     def makespan_s(self) -> float:
         """Slots, one after the other."""
         return len(self.table) * self.slot_s
+
+    def measured(self, seconds: float) -> SlotAnswer:
+        """The same with the time that it took by a clock."""
+        return replace(self, slot_s=seconds / len(self.table))
 
     def backwards(self) -> SlotAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
@@ -94,10 +103,19 @@ class TimedAnswer:
     measured_ticks: int | None = None  # by a clock, where its times are estimates
 
     @property
+    def num_transfers(self) -> int:
+        """Messages before any are merged."""
+        return len(self.transfers.arc)
+
+    @property
     def makespan_s(self) -> float:
         """From the first start to the last arrival."""
         ticks = self.transfers.makespan_ticks if self.measured_ticks is None else self.measured_ticks
         return ticks * self.ticks.tick_s
+
+    def measured(self, seconds: float) -> TimedAnswer:
+        """The same with the time that it took by a clock."""
+        return replace(self, measured_ticks=round(seconds / self.ticks.tick_s))
 
     def backwards(self) -> TimedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
@@ -125,11 +143,22 @@ class TranslatedAnswer:
     chunk_image: NDArray[np.int32]
     transfers: TimedTransfers
     details: str = ""  # what `plan.reason` tells beside the name of the way
+    measured_ticks: int | None = None  # as of a `TimedAnswer`
+
+    @property
+    def num_transfers(self) -> int:
+        """Of all ranks."""
+        return len(self.transfers.arc) * len(self.quotient.image)
 
     @property
     def makespan_s(self) -> float:
         """From the first start to the last arrival."""
-        return self.transfers.makespan_ticks * self.ticks.tick_s
+        ticks = self.transfers.makespan_ticks if self.measured_ticks is None else self.measured_ticks
+        return ticks * self.ticks.tick_s
+
+    def measured(self, seconds: float) -> TranslatedAnswer:
+        """The same with the time that it took by a clock."""
+        return replace(self, measured_ticks=round(seconds / self.ticks.tick_s))
 
     def backwards(self) -> TranslatedAnswer:
         """Sums instead of copies, on arcs with their ends swapped."""
@@ -158,9 +187,22 @@ class InSwitchAnswer:
     details: str = ""  # what `plan.reason` tells beside the name of the way
 
     @property
+    def num_transfers(self) -> int:
+        """One of each rank for each chunk, or two."""
+        return self._num_slots * len(self.routes.src)
+
+    @property
+    def _num_slots(self) -> int:
+        return len(self.chunks) + (self.direction is Direction.IN_AND_OUT)
+
+    @property
     def makespan_s(self) -> float:
         """Slots, one after the other."""
-        return (len(self.chunks) + (self.direction is Direction.IN_AND_OUT)) * (self.slot_s + self.latency_s)
+        return self._num_slots * (self.slot_s + self.latency_s)
+
+    def measured(self, seconds: float) -> InSwitchAnswer:
+        """The same with the time that it took by a clock."""
+        return replace(self, slot_s=seconds / self._num_slots - self.latency_s)
 
     def backwards(self) -> InSwitchAnswer:
         """It flows the right way already."""
