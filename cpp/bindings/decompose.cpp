@@ -1,4 +1,4 @@
-#include "interlock/two_tier/decompose.hpp"
+#include "interlock/papers/decompose.hpp"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>

@@ -1,4 +1,4 @@
-#include "interlock/two_tier/fast.hpp"
+#include "interlock/papers/fast.hpp"
 
 #include "arrays.hpp"
 #include "bindings.hpp"

@@ -2,7 +2,7 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "interlock/two_tier/aligned_cuts.hpp"
+#include "interlock/schedule/aligned_cuts.hpp"
 #include "program_columns.hpp"
 
 namespace interlock::bindings {

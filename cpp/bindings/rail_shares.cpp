@@ -1,9 +1,9 @@
-#include "interlock/two_tier/rail_shares.hpp"
+#include "interlock/papers/rail_shares.hpp"
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/two_tier/rails_split.hpp"
+#include "interlock/papers/rails_split.hpp"
 #include "schedule_columns.hpp"
 
 namespace interlock::bindings {
@@ -29,9 +29,8 @@ void bind_rail_shares(nb::module_& m) {
         "rails_split_rows",
         [](const Array2<std::int64_t>& demand_bytes, const Array2<double>& rates, std::int32_t slices) {
             require(demand_bytes.shape(0) == demand_bytes.shape(1), "demand_bytes must be square");
-            return to_columns(without_gil([&] {
-                return rails_split(as_span(demand_bytes), as_span(rates), rates.shape(0), slices);
-            }));
+            return to_columns(without_gil(
+                [&] { return rails_split(as_span(demand_bytes), as_span(rates), rates.shape(0), slices); }));
         },
         "demand_bytes"_exact, "rates"_exact, "slices"_a,
         "Rows of rails-split, as `expand_two_tier` gives them; `slices` per rail and destination server, 0 chooses.");

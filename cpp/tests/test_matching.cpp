@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "interlock/two_tier/matching.hpp"
+#include "interlock/papers/matching.hpp"
 
 using interlock::ShrinkingMatching;
 

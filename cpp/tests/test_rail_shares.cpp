@@ -5,7 +5,7 @@
 
 #include "check.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/two_tier/rail_shares.hpp"
+#include "interlock/papers/rail_shares.hpp"
 
 using interlock::rail_shares;
 

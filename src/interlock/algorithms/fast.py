@@ -2,7 +2,7 @@
 
 In its strongest form: balance is one message per pair of GPUs for all destinations together, stages are sorted by size,
 and no NIC waits for others once its own stages allow it to go on. Its authors plan in microseconds, so all of it is one
-native call (`cpp/src/two_tier/fast.cpp`), in these steps:
+native call (`cpp/src/papers/fast.cpp`), in these steps:
 
 1. `sum_tiles`: rank-to-rank bytes as ``[servers, servers]``; what stays inside a server runs beside the first stage;
 2. `balance`: every GPU of a server holds an equal share of each tile; one above the mean hands its last bytes to those

@@ -1,7 +1,7 @@
 """Ours, still local: each server spreads what it owes each other server over its rails, knowing only its own traffic.
 
 A server looks at what it owes the others and at the rates of the rails. All of it is one native call
-(`cpp/src/two_tier/rails_split.cpp`), in these steps:
+(`cpp/src/papers/rails_split.cpp`), in these steps:
 
 1. `rail_shares`: every destination server gets a quotient per rail plus a remainder that starts on another rail for
    each pair, so it needs at most one piece per rail;

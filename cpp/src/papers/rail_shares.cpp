@@ -1,4 +1,4 @@
-#include "interlock/two_tier/rail_shares.hpp"
+#include "interlock/papers/rail_shares.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "interlock/two_tier/fast.hpp"
+#include "interlock/papers/fast.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -9,7 +9,7 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/two_tier/decompose.hpp"
+#include "interlock/papers/decompose.hpp"
 #include "interlock/two_tier/tiles.hpp"
 
 namespace interlock {
@@ -318,17 +318,17 @@ private:
     std::span<const std::int64_t> demand_;
     std::size_t servers_, width_, ranks_;
     std::span<const std::int32_t> out_gpu_, in_gpu_;
-    std::vector<std::int32_t> item_;                  // [ranks, ranks]
-    std::vector<std::int32_t> senders_;               // [stages, servers] from whom each hears
-    std::vector<std::size_t> first_end_;              // per tile
-    std::vector<StageEnd> ends_;                      // tile after tile, stage after stage
-    std::vector<std::vector<Held>> shares_;           // of one tile, per GPU
-    std::vector<Held> surplus_;                       // of one tile
-    std::vector<std::int64_t> room_;                  // of one tile, per GPU
-    RowColumn<Part> parts_;                           // tile after tile, GPU after GPU, stage after stage
+    std::vector<std::int32_t> item_;         // [ranks, ranks]
+    std::vector<std::int32_t> senders_;      // [stages, servers] from whom each hears
+    std::vector<std::size_t> first_end_;     // per tile
+    std::vector<StageEnd> ends_;             // tile after tile, stage after stage
+    std::vector<std::vector<Held>> shares_;  // of one tile, per GPU
+    std::vector<Held> surplus_;              // of one tile
+    std::vector<std::int64_t> room_;         // of one tile, per GPU
+    RowColumn<Part> parts_;                  // tile after tile, GPU after GPU, stage after stage
     std::size_t num_parts_ = 0;
-    std::vector<std::size_t> first_part_{0};          // per tile and GPU
-    Moves hops_, fans_;                               // [ranks, width] before and after the wire
+    std::vector<std::size_t> first_part_{0};  // per tile and GPU
+    Moves hops_, fans_;                       // [ranks, width] before and after the wire
     RowWriter writer_;
 };
 

@@ -1,4 +1,4 @@
-#include "interlock/two_tier/aligned_cuts.hpp"
+#include "interlock/schedule/aligned_cuts.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "interlock/two_tier/rails_split.hpp"
+#include "interlock/papers/rails_split.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,15 +9,15 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
-#include "interlock/two_tier/rail_shares.hpp"
+#include "interlock/papers/rail_shares.hpp"
 #include "interlock/two_tier/tiles.hpp"
 
 namespace interlock {
 namespace {
 
-constexpr std::int64_t kSlicesInAll = 24;  // of one NIC's traffic, over all destination servers
+constexpr std::int64_t kSlicesInAll = 24;                    // of one NIC's traffic, over all destination servers
 constexpr std::int64_t kFewestSlices = 4, kMostSlices = 12;  // of one rail and destination server
-constexpr std::int64_t kSmallestSliceBytes = 1 << 17;  // below, fixed costs outweigh what a slice hides
+constexpr std::int64_t kSmallestSliceBytes = 1 << 17;        // below, fixed costs outweigh what a slice hides
 constexpr std::int64_t kRampSteps = 3;  // how many slices at each end are smaller, since nothing hides behind them
 
 /// Bytes of one pair of ranks that one NIC sends in one slice.
@@ -230,9 +230,10 @@ private:
         wire_of_.assign(parts_.size(), -1);
         const auto wires = keyed([](const Part&) { return true; },
                                  [&](const Part& part) { return key(part.carrier, landing(part), part.slice); });
-        add_messages(wires, MessagePhase::kScaleOut, true, wire_of_,
-                     [&](const Part& part) { return std::pair{part.carrier, landing(part)}; },
-                     [&](std::size_t part) { return hop_of_[part]; });
+        add_messages(
+            wires, MessagePhase::kScaleOut, true, wire_of_,
+            [&](const Part& part) { return std::pair{part.carrier, landing(part)}; },
+            [&](std::size_t part) { return hop_of_[part]; });
     }
 
     void add_fans() {
@@ -244,9 +245,10 @@ private:
                        to_size(most_slices_) +
                    to_size(part.slice);
         });
-        add_messages(fans, MessagePhase::kRedistribute, false, fan_of,
-                     [&](const Part& part) { return std::pair{landing(part), part.dst}; },
-                     [&](std::size_t part) { return wire_of_[part]; });
+        add_messages(
+            fans, MessagePhase::kRedistribute, false, fan_of,
+            [&](const Part& part) { return std::pair{landing(part), part.dst}; },
+            [&](std::size_t part) { return wire_of_[part]; });
     }
 
     std::span<const std::int64_t> demand_;
@@ -257,7 +259,7 @@ private:
     std::int32_t most_slices_ = 1;
     std::vector<std::int32_t> item_;  // [ranks, ranks] id where there are bytes to move
     std::vector<Part> parts_, tile_parts_, surplus_;
-    std::vector<std::int64_t> room_;               // of each GPU of a tile
+    std::vector<std::int64_t> room_;              // of each GPU of a tile
     std::vector<std::int32_t> hop_of_, wire_of_;  // per part, the messages that bring it
     RowWriter writer_;
 };

@@ -1,10 +1,10 @@
-#include "interlock/two_tier/decompose.hpp"
+#include "interlock/papers/decompose.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "interlock/errors.hpp"
-#include "interlock/two_tier/matching.hpp"
+#include "interlock/papers/matching.hpp"
 
 namespace interlock {
 namespace {

@@ -1,4 +1,4 @@
-#include "interlock/two_tier/matching.hpp"
+#include "interlock/papers/matching.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -28,8 +28,8 @@ private:
 
     std::int32_t num_vertices_;
     std::size_t words_;
-    std::vector<std::uint64_t> edges_;    // [left] bit set of right vertices
-    std::vector<std::uint64_t> unseen_;   // right vertices not yet tried in this search
+    std::vector<std::uint64_t> edges_;   // [left] bit set of right vertices
+    std::vector<std::uint64_t> unseen_;  // right vertices not yet tried in this search
     std::vector<std::int32_t> right_of_, left_of_;
 };
 
