@@ -55,7 +55,7 @@ void lanes_cover_the_tile() {
     CHECK_THROWS(assigner.assign(tile.data(), 3, std::vector<Lane>{{0, 0, 1}}), InvalidInput);
 }
 
-/// A lane whose receiver wants it for itself carries nothing else, and a GPU serves first whom it has most for.
+/// A lane whose receiver wants it for itself carries nothing else, and a receiver of most of a tile is served first.
 void a_lane_is_for_its_own_receiver() {
     const std::vector<std::int64_t> tile = {100, 300, 50, 10, 200, 10, 20, 250, 60};  // one hot receiver
     LaneAssigner assigner(3);

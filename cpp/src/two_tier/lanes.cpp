@@ -1,7 +1,6 @@
 #include "interlock/two_tier/lanes.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 
 #include "interlock/arithmetic.hpp"
@@ -10,11 +9,7 @@
 namespace interlock {
 
 LaneAssigner::LaneAssigner(std::int32_t width)
-    : width_(static_cast<std::size_t>(width)),
-      left_(width_ * width_),
-      used_(width_ * width_),
-      surplus_(width_),
-      receivers_(width_ - 1) {}
+    : width_(static_cast<std::size_t>(width)), left_(width_ * width_), used_(width_ * width_), surplus_(width_) {}
 
 std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride,
                                                std::span<const Lane> lanes) {
@@ -33,6 +28,14 @@ void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span
         std::ranges::copy(row, left_.begin() + static_cast<std::ptrdiff_t>(gpu * width_));
         surplus_[gpu] = std::accumulate(row.begin(), row.end(), std::int64_t{0});
     }
+    const auto wants_most = [&](std::size_t receiver) {
+        std::int64_t more = 0;  // than all others
+        for (std::size_t pair = 0; pair < left_.size(); ++pair)
+            more += pair % width_ == receiver ? left_[pair] : -left_[pair];
+        return more > 0;
+    };
+    hot_ = 0;
+    while (hot_ < width_ && !wants_most(hot_)) ++hot_;
     std::ranges::fill(used_, 0);
     if (loads_.size() < lanes.size()) loads_.resize(lanes.size());
     room_.resize(lanes.size());
@@ -91,17 +94,17 @@ void LaneAssigner::help_rest() {
     }
 }
 
-/// What a GPU did not give away: first for whom there is most, of equals in turn from the lane's own on, so that lanes
-/// converge on none of these.
+/// What a GPU did not give away: first for a receiver of more than half of the tile, whose port is needed all the time;
+/// then receivers in turn from the lane's own on, so that lanes converge on none.
 void LaneAssigner::keep_own(std::span<const Lane> lanes) {
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
         const std::size_t own = to_size(lanes[lane].out_gpu);
         const auto helped = static_cast<std::ptrdiff_t>(loads_[lane].size());
-        for (std::size_t turn = 1; turn < width_; ++turn) receivers_[turn - 1] = (own + turn) % width_;
-        const auto row = std::span(left_).subspan(own * width_, width_);
-        std::ranges::stable_sort(receivers_, std::greater{}, [&](std::size_t receiver) { return row[receiver]; });
-        for (const std::size_t receiver : receivers_) take(loads_[lane], own, receiver, row[receiver]);
-        take(loads_[lane], own, own, row[own]);
+        const auto keep = [&](std::size_t receiver) {
+            take(loads_[lane], own, receiver, left_[own * width_ + receiver]);
+        };
+        if (hot_ < width_ && hot_ != own) keep(hot_);
+        for (std::size_t turn = 1; turn <= width_; ++turn) keep((own + turn) % width_);
         std::ranges::rotate(loads_[lane], loads_[lane].begin() + helped);
     }
 }

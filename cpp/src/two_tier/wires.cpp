@@ -16,6 +16,7 @@ constexpr std::int64_t kMostSlices = 128;
 constexpr std::int64_t kWaves = 48;         // of a typical lane
 constexpr std::int64_t kRampSteps = 4;      // how many slices at each end are smaller
 constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
+constexpr std::int64_t kFinerAtEnds = 3;    // slices of the first and last stages of a server
 constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
 
 class WireCutter {
@@ -43,9 +44,11 @@ public:
         // must follow.
         if (!parcels_ && num_slices(typical, std::ranges::max(plan_.slice_bytes)) < 2 * kUsualFlows) usual_flows_ = 1;
         flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / usual_flows_);
-        for (const Segment& segment : plan_.segments) {
+        const std::vector<std::uint8_t> is_end = segments_at_ends();
+        for (std::size_t n = 0; n < is_end.size(); ++n) {
+            const Segment& segment = plan_.segments[n];
             if (plan_.wants(to_size(segment.src_server)) || plan_.wants(to_size(segment.dst_server)))
-                cut_segment(segment);
+                cut_segment(segment, is_end[n] != 0);
         }
         number_waves();
         return std::move(table_);
@@ -53,7 +56,7 @@ public:
 
 private:
     /// The lanes of a segment side by side, slice by slice.
-    void cut_segment(const Segment& segment) {
+    void cut_segment(const Segment& segment, bool is_end) {
         const auto src = to_size(segment.src_server), dst = to_size(segment.dst_server);
         const std::int64_t tile_bytes = sum_tile(tile_of(src, dst));
         require(segment.first_byte >= 0 && segment.bytes > 0 && segment.bytes <= tile_bytes - segment.first_byte,
@@ -70,7 +73,7 @@ private:
         const auto turn = static_cast<double>((dst + plan_.servers - src) % plan_.servers);  // 1 ... servers - 1
         stagger_ = (turn - servers / 2) / (servers - 1);
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-            cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane]);
+            cut_lane(lane_cuts_[lane], segment, tile_bytes, lanes[lane], loads[lane], is_end);
             find_wanted(lane_cuts_[lane], src, lanes[lane], loads[lane]);
             // In a burst, slices of lanes that are not wanted do not tell.
             if (lane_cuts_[lane].is_skipped && plan_.pace == Pace::kBurst) continue;
@@ -154,8 +157,20 @@ private:
         std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
     };
 
-    void cut_lane(LaneCut& cut, const Segment& segment, std::int64_t tile_bytes, const Lane& lane,
-                  const LaneLoad& load) const {
+    /// Whether a segment is the first of its sender or the last of its receiver, where hops have least to hide behind.
+    [[nodiscard]] std::vector<std::uint8_t> segments_at_ends() const {
+        std::vector<std::uint8_t> is_end(plan_.segments.size(), 0), has_sent(plan_.servers, 0), has_received(has_sent);
+        if (plan_.pace == Pace::kBurst) return is_end;
+        for (std::size_t n = 0; n < is_end.size(); ++n) {
+            if (std::exchange(has_sent[to_size(plan_.segments[n].src_server)], 1) == 0) is_end[n] = 1;
+            const std::size_t back = is_end.size() - 1 - n;
+            if (std::exchange(has_received[to_size(plan_.segments[back].dst_server)], 1) == 0) is_end[back] = 1;
+        }
+        return is_end;
+    }
+
+    void cut_lane(LaneCut& cut, const Segment& segment, std::int64_t tile_bytes, const Lane& lane, const LaneLoad& load,
+                  bool is_end) const {
         const std::int64_t first = portion(lane.bytes, segment.first_byte, tile_bytes);
         const std::int64_t last = portion(lane.bytes, segment.first_byte + segment.bytes, tile_bytes);
         cut.first = first;
@@ -182,7 +197,7 @@ private:
             cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), least, kMostSlices);
         } else {
             const bool is_large = plan_.pace == Pace::kBurst && flows > usual_flows_;
-            cut.count = num_slices(cut.bytes, is_large ? slice_bytes / flows : slice_bytes);
+            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? kFinerAtEnds : is_large ? flows : 1));
         }
     }
 

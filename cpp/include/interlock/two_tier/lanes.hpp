@@ -51,8 +51,8 @@ private:
     std::size_t width_;
     std::vector<std::int64_t> left_, used_;  // [width, width] bytes not assigned yet, and first such byte
     std::vector<std::int64_t> surplus_,
-        room_;                            // per sender what its lane cannot hold; per lane what others may give it
-    std::vector<std::size_t> receivers_;  // but a lane's own, in the order in which it serves them
+        room_;             // per sender what its lane cannot hold; per lane what others may give it
+    std::size_t hot_ = 0;  // receiver of more than half of the tile; width_: none
     std::vector<LaneLoad> loads_;
 };
 
