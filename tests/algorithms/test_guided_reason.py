@@ -90,7 +90,7 @@ def test_auto_tells_the_way_beside_the_others() -> None:
 
 
 def test_openings_of_stages_count_backwards_too() -> None:
-    """A rank that sums for others opens its stage when the first sum can go: chains of those looked an opening a hop too short."""
+    """A rank that sums for others opens its stage when the first sum can go: chains looked an opening a hop short."""
     plan = il.synthesize(il.cluster("h200", servers=2), il.reduce("64 KiB"), "guided")
     assert plan.certificate().valid and plan.simulate().makespan_s < 1.7 * plan.bound.seconds  # 2.2 before
     plan = il.synthesize(il.cluster("h200", servers=2), il.reduce_scatter("4 MiB"), "guided")
