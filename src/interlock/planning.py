@@ -421,7 +421,7 @@ def plan(
     effort
         "predict" takes what is predicted to be fastest (with faults, "auto" times other algorithms where "adaptive"
         stays far above the bound); "simulate" tries every way of "adaptive" (the choice of "auto"
-        too), "rails-split", and up to `MOST_GUIDED` ranks "guided", and takes the fastest by simulation.
+        too), "rails-split", "no-stage", and up to `MOST_GUIDED` ranks "guided", and takes the fastest by simulation.
     align
         Bytes on whose multiples the bytes of a pair are cut, like the length of a row: 16 or more is what a GPU copies
         fastest. Cuts that would leave nothing between them go to multiples of 16, or stay. 1 cuts anywhere.
@@ -501,7 +501,7 @@ def fastest_simulated(problem: Problem, algorithm: str, *, seed: int = 0, align:
             with suppress(InvalidInput):  # a way that cannot carry this
                 made[way.name.lower()] = solve(problem, "adaptive", seed=seed, align=align, way=way.name.lower())
     # Others whose plans are quick to make and now and then better.
-    for name in ("rails-split", *(["guided"] if problem.num_ranks <= MOST_GUIDED else [])):
+    for name in ("rails-split", "no-stage", *(["guided"] if problem.num_ranks <= MOST_GUIDED else [])):
         if registry.get(name).supports(problem) is None:
             made[name] = solve(problem, name, seed=seed, align=align)
     times = {name: plan.simulate(SIMULATED).makespan_s for name, plan in made.items()}
