@@ -9,7 +9,11 @@
 namespace interlock {
 
 LaneAssigner::LaneAssigner(std::int32_t width)
-    : width_(static_cast<std::size_t>(width)), left_(width_ * width_), used_(width_ * width_), surplus_(width_) {}
+    : width_(static_cast<std::size_t>(width)),
+      left_(width_ * width_),
+      used_(width_ * width_),
+      surplus_(width_),
+      wanted_(width_) {}
 
 std::span<const LaneLoad> LaneAssigner::assign(const std::int64_t* tile, std::size_t stride,
                                                std::span<const Lane> lanes) {
@@ -28,14 +32,7 @@ void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span
         std::ranges::copy(row, left_.begin() + static_cast<std::ptrdiff_t>(gpu * width_));
         surplus_[gpu] = std::accumulate(row.begin(), row.end(), std::int64_t{0});
     }
-    const auto wants_most = [&](std::size_t receiver) {
-        std::int64_t more = 0;  // than all others
-        for (std::size_t pair = 0; pair < left_.size(); ++pair)
-            more += pair % width_ == receiver ? left_[pair] : -left_[pair];
-        return more > 0;
-    };
-    hot_ = 0;
-    while (hot_ < width_ && !wants_most(hot_)) ++hot_;
+    find_hot();
     std::ranges::fill(used_, 0);
     if (loads_.size() < lanes.size()) loads_.resize(lanes.size());
     room_.resize(lanes.size());
@@ -55,6 +52,14 @@ void LaneAssigner::start(const std::int64_t* tile, std::size_t stride, std::span
     require(std::accumulate(surplus_.begin(), surplus_.end(), std::int64_t{0}) ==
                 std::accumulate(room_.begin(), room_.end(), std::int64_t{0}),
             "the lanes of a tile must hold exactly its bytes");
+}
+
+void LaneAssigner::find_hot() {
+    std::ranges::fill(wanted_, 0);
+    for (std::size_t pair = 0; pair < left_.size(); ++pair) wanted_[pair % width_] += left_[pair];
+    const auto most = std::ranges::max_element(wanted_);
+    const std::int64_t others = std::accumulate(wanted_.begin(), wanted_.end(), -*most);
+    hot_ = *most > others ? static_cast<std::size_t>(most - wanted_.begin()) : width_;
 }
 
 std::int64_t LaneAssigner::take(LaneLoad& load, std::size_t sender, std::size_t receiver, std::int64_t most) {

@@ -42,6 +42,7 @@ public:
 
 private:
     void start(const std::int64_t* tile, std::size_t stride, std::span<const Lane> lanes);
+    void find_hot();
     std::int64_t take(LaneLoad& load, std::size_t sender, std::size_t receiver, std::int64_t most);
     void help(std::size_t lane, std::size_t sender, std::size_t receiver);
     void help_straight(std::span<const Lane> lanes);
@@ -50,9 +51,10 @@ private:
 
     std::size_t width_;
     std::vector<std::int64_t> left_, used_;  // [width, width] bytes not assigned yet, and first such byte
-    std::vector<std::int64_t> surplus_,
-        room_;             // per sender what its lane cannot hold; per lane what others may give it
-    std::size_t hot_ = 0;  // receiver of more than half of the tile; width_: none
+    std::vector<std::int64_t> surplus_;      // per sender what its lane cannot hold
+    std::vector<std::int64_t> room_;         // per lane what others may give it
+    std::vector<std::int64_t> wanted_;       // per receiver, of the tile
+    std::size_t hot_ = 0;                    // receiver of more than half of the tile; width_: none
     std::vector<LaneLoad> loads_;
 };
 
