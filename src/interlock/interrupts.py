@@ -90,11 +90,29 @@ def starting_processes() -> Iterator[None]:
     from multiprocessing import resource_tracker  # here, for it takes 10 ms that most commands can spare
 
     resource_tracker.ensure_running()  # before: where it starts it lets Ctrl-C through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        with _put_off():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@contextmanager
+def _put_off() -> Iterator[None]:
+    """Ctrl-C is answered at the end: a thread that does not block it, as those of numpy, may hear it meanwhile."""
+    answer = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(answer):
+        yield
+        return
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, answer)
+        if heard:
+            signal.raise_signal(signal.SIGINT)  # pending until the mask lets it through
 
 
 def watch() -> None:

@@ -176,9 +176,10 @@ def _problem(cluster_toml: str, traffic: str, size_bytes: int, seed: int, digest
 
 def _run(pool: Executor, points: Sequence[Point]) -> Iterator[tuple[Point, Row]]:
     """Points and rows as they finish; what has not begun is called off when the caller stops."""
-    with starting_processes():
-        point_by_future: dict[Future[Row], Point] = {pool.submit(run_point, point): point for point in points}
+    point_by_future: dict[Future[Row], Point] = {}
     try:
+        with starting_processes():
+            point_by_future.update((pool.submit(run_point, point), point) for point in points)
         for future in as_completed(point_by_future):
             yield point_by_future[future], future.result()
     finally:
