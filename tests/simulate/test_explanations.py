@@ -32,6 +32,18 @@ def test_shares_of_time_are_those_of_a_pencil() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "named"),
+    [([3, 1, 1], "0 sends"), ([3, 3, 1], "0 (like 1 other) sends"), ([3, 1, 3, 3], "0 (like 2 others) sends")],
+)
+def test_ports_that_are_as_busy_as_the_busiest_are_counted(megabytes: list[int], named: str) -> None:
+    """Every rank sends to the next one."""
+    matrix = np.zeros((4, 4), np.int64)
+    for rank, size in enumerate(megabytes):
+        matrix[rank, (rank + 1) % 4] = size
+    assert explained(matrix.tolist()).startswith(f"NIC of rank {named} ")
+
+
 def test_even_loads_are_called_even_and_padding_is_counted() -> None:
     even = explained([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
     assert even.startswith("NIC of rank 0 sends as much as the others and needs 87 % of the 23 us for it.")

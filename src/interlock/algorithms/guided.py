@@ -143,12 +143,14 @@ class Outcome:
         name = f"{self.way} ({self.answer.details})" if self.answer.details else self.way
         best_s = self.seconds_by_way[self.way]
         ahead = sorted((seconds / best_s, way) for way, seconds in self.seconds_by_way.items() if way != self.way)
-        if not ahead:
-            tried = f"{', '.join(self.without)} gave no schedule" if self.without else "no other way was tried"
-            return f"{name}; {tried}; {self.end}"
-        others = " and ".join(f"{times:.3f} times as {way}" for times, way in ahead[1:])
-        lead = f"{ahead[0][0]:.3f} times as fast as the next best, {ahead[0][1]}"
-        return f"{name}; {lead}{others and f', and {others}'}; {self.end}"
+        told = [name]
+        if ahead:
+            others = " and ".join(f"{times:.3f} times as {way}" for times, way in ahead[1:])
+            lead = f"{ahead[0][0]:.3f} times as fast as the next best, {ahead[0][1]}"
+            told.append(f"{lead}{others and f', and {others}'}")
+        if self.without:
+            told.append(f"{', '.join(self.without)} gave no schedule")
+        return "; ".join([*told, *([] if ahead or self.without else ["no other way was tried"]), self.end])
 
 
 def search(
@@ -162,8 +164,8 @@ def search(
 ) -> Outcome:
     """One way after another, until the best is near the bound, a way suffices, or the budget is spent.
 
-    What a way only estimates to be the best so far is measured by `seconds_of`; with `all_estimated` no way tells more
-    than an estimate. An interruption keeps the best so far,
+    What a way only estimates is measured by `seconds_of` where it may be the best so far, and so is the best of every
+    such way in the end; with `all_estimated` no way tells more than an estimate. An interruption keeps the best so far,
     and is passed on where there is none.
     """
     best: Answer | None = None
@@ -177,19 +179,25 @@ def search(
             limit = left if way.own_transfers is None or left <= 0 else way.own_transfers
             best_s = np.inf if best is None else best.makespan_s
             own = replace(budget, limit=limit, spent_before=spent, best_s=best_s)
-            is_enough = False
+            is_enough = is_sure = False
+            measure = None if not (way.is_estimated or all_estimated) else seconds_of
             tried.append(way.name)
             for answer in way.search(goal, graph, own):
-                if (way.is_estimated or all_estimated) and seconds_of is not None and answer.makespan_s < best_s:
-                    answer = _measured(answer, seconds_of)
+                is_new = measure is not None and answer.makespan_s < best_s
+                if measure is not None and is_new:
+                    answer = _measured(answer, measure)
                     own.best_s = best_s  # which the way has set to its estimate
                 if way.name not in answers or answer.makespan_s < answers[way.name].makespan_s:
-                    answers[way.name] = answer
+                    answers[way.name], is_sure = answer, is_new
                 if best is None or answer.makespan_s < best.makespan_s:
                     best, best_way, best_s = answer, way.name, answer.makespan_s
                 is_enough = own.is_enough(answer.makespan_s)
                 if is_enough or own.is_spent:
                     break
+            if measure is not None and way.name in answers and not is_sure:
+                answers[way.name] = answer = _measured(answers[way.name], measure)
+                if best is not None and answer.makespan_s < best.makespan_s:
+                    best, best_way = answer, way.name
             spent += own.spent
             left -= own.spent if way.own_transfers is None else 0
             if best is None or way.name not in answers:

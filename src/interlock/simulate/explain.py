@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LinkGroup", "Load", "busiest", "explain", "explain_against", "link_groups", "link_name"]
 
 COMPUTES = -1  # instead of a phase: no message
+LIKE = 0.005  # of a link's time, by which another may differ and be called like it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,12 @@ def _busiest_link(result: Result) -> str:
     group = next(group for group in link_groups(topology) if link in group.links)
     used = busy_s[group.links]
     times_share = float(busy_s[link] / used.mean())
-    share = "as much as the others" if times_share < 1.005 else f"{times_share:.2f}x its share"
+    alike = int((used > (1 - LIKE) * busy_s[link]).sum()) - 1
+    share = "as much as the others" if times_share < 1 + LIKE else f"{times_share:.2f}x its share"
+    others = f" (like {alike} other{'s' if alike > 1 else ''})" if alike and times_share >= 1 + LIKE else ""
     busy = 100 * busy_s[link] / result.makespan_s
     return (
-        f"{_capital(link_name(topology, link))} {group.what} {share} and needs {busy:.0f} % of the "
+        f"{_capital(link_name(topology, link))}{others} {group.what} {share} and needs {busy:.0f} % of the "
         f"{format_seconds(result.makespan_s)} for it."
     )
 
