@@ -6,20 +6,10 @@
 #include <utility>
 
 #include "interlock/arithmetic.hpp"
+#include "interlock/two_tier/constants.hpp"
 
 namespace interlock {
 namespace {
-
-// A level need not be lower than this part above what no assignment can beat.
-constexpr double kNearFloor = 0.002;
-// Ports this close to the fullest are tried when nothing relieves the fullest.
-constexpr double kNearTop = 0.01;
-// A move takes at least this part of a port's bytes: caps the number of moves.
-constexpr double kLeastPart = 3e-4;
-// Caps on work: users of a port that are looked at (the largest), and routes that are weighed in all; servers share
-// what is left of these.
-constexpr std::size_t kMostUsers = 16;
-constexpr std::size_t kMostWeighed = 200'000;
 
 constexpr std::int32_t kNone = -1;
 
@@ -49,7 +39,7 @@ public:
         count_leaves();
         for (std::size_t rank = 0; rank < goal_.busy_s.size(); ++rank)
             load_[ports_.out(rank)] += goal_.busy_s[rank] * rate_[ports_.out(rank)];
-        const double floor = floor_seconds(loads_, ports_) * (1 + kNearFloor);
+        const double floor = floor_seconds(loads_, ports_) * (1 + kPrecision);
         if (goal_.may_move) {
             // Servers whose ends are chosen apart have no port in common.
             double target = floor;
@@ -272,7 +262,7 @@ private:
 
     /// @returns the level that is left
     double lower_scope(double target) {
-        relieve_fullest(target, kNearTop);
+        relieve_fullest(target, kPrecision);
         double top = 0;
         for (const std::size_t port : scope_) top = std::max(top, level(port));
         if (goal_.evens_out) {
@@ -351,7 +341,7 @@ private:
                 to = route;
             });
         }
-        if (from == kNone || moved <= std::max(kLeastPart * load_[port], goal_.worth_s * rate_[port])) return false;
+        if (from == kNone || moved <= std::max(kPrecision * load_[port], goal_.worth_s * rate_[port])) return false;
         const RoutePorts before(ports_, flows_[to_size(from)].route);
         for (const std::size_t other : before.all()) load_[other] -= moved;
         flows_[to_size(from)].bytes -= moved;

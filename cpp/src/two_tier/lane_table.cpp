@@ -24,7 +24,7 @@ void round_to_bytes(std::int64_t tile_bytes, std::span<const double> share, std:
 }
 
 /// Starts from shares by the lesser target of each rail's two ends. Then servers scale the shares of their tiles to
-/// meet their targets: senders, then receivers, several times.
+/// meet their targets: senders, then receivers, then both again.
 class RailShares {
 public:
     RailShares(const Tiles& tiles, const NicTargets& targets, ShareRule rule)
@@ -40,7 +40,7 @@ public:
             }
         }
         if (rule == ShareRule::kTile) return;
-        for (int round = 0; round < kRounds; ++round) {
+        for (int pass = 0; pass < 2; ++pass) {
             for (std::size_t server = 0; server < servers_; ++server) {
                 scale(server, targets.out_bytes, [&](std::size_t other) { return std::pair{server, other}; });
             }
@@ -55,8 +55,6 @@ public:
     }
 
 private:
-    static constexpr int kRounds = 12;
-
     std::span<double> at(std::size_t src, std::size_t dst) {
         return std::span(share_).subspan((src * servers_ + dst) * width_, width_);
     }

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "interlock/two_tier/constants.hpp"
+
 namespace interlock {
 namespace {
 
-constexpr double kPortsMatter =
-    0.3;  // of the NICs' time, that ports inside servers take before anything waits for them
 constexpr std::int64_t kParts = 1 << 20;  // of a lane, to tell how much of it a slice is
 
 }  // namespace
@@ -131,7 +131,7 @@ bool Ledger::goes_straight() const {
 
 double Ledger::direct_seconds() const {
     // Uplinks that pairs share are counted up to a cap.
-    if (!goes_straight() || (!ports_.joins_own() && ports_.ranks() > kMostCoupled)) return kNever;
+    if (!goes_straight() || (!ports_.joins_own() && ports_.ranks() > kMostInDetail)) return kNever;
     double most = 0;
     const double crowd = crowd_;
     // A NIC begins all its messages before the first byte leaves: until then nothing reaches uplinks and receivers.
@@ -142,7 +142,7 @@ double Ledger::direct_seconds() const {
     const double begun_s = costs_.message_overhead_s * fewest;
     if (tiles_.largest_far > 0) {
         most = begun_s + uplink_seconds(false);
-        if (ports_.couples_ends() && ports_.ranks() <= kMostCoupled)
+        if (ports_.couples_ends() && ports_.ranks() <= kMostInDetail)
             most = begun_s + assign_bytes(demand_, loads_, ports_, {.may_loop = false, .may_move = false}).nic_s;
     }
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
@@ -321,7 +321,7 @@ double Ledger::staged_seconds(const Stages& stages, const PortLevels& levels) co
     double late = 0;
     for (std::size_t server = 0; server < tiles_.servers; ++server)
         late = std::max(late, has_idle_helper(server) ? costs_.stage_overhead_s : 0.0);
-    const double last = ports_.width == 1 ? 0.0 : restore_seconds() / 32 + move_seconds();
+    const double last = ports_.width == 1 ? 0.0 : restore_seconds() * kRampSteps / kMostSlices + move_seconds();
     return std::max(
         {near_seconds(), costs_.stage_overhead_s + levels.up_s, wire + late + costs_.scale_out_latency_s + last});
 }
@@ -331,7 +331,7 @@ double Ledger::window_seconds(const Slicing& cut, const PortLevels& levels) cons
     if (wire <= 0) return costs_.stage_overhead_s + near_seconds();
     // Every slice waits for the arrival of the one before, in one lane after the other.
     const double turns = (static_cast<double>(tiles_.servers) - 1) / std::max(1, costs_.fan_in) * cut.slices;
-    const double last = ports_.width == 1 ? 0.0 : restore_seconds() / (4 * cut.slices) + move_seconds();
+    const double last = ports_.width == 1 ? 0.0 : restore_seconds() * kExposed / cut.slices + move_seconds();
     return costs_.stage_overhead_s +
            std::max({near_seconds(), levels.up_s, wire + costs_.scale_out_latency_s * (1 + turns) + last});
 }

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <span>
 
+#include "interlock/two_tier/constants.hpp"
+
 namespace interlock {
 namespace {
-
-constexpr double kHardlyAny = 0.1;  // of the time of the fullest port, that another has left
 
 /// Whether NICs of each server carry the same, but for rounding.
 bool are_alike(std::span<const std::int64_t> bytes, std::size_t width) {
@@ -23,7 +23,7 @@ bool are_alike(std::span<const std::int64_t> bytes, std::size_t width) {
 
 NicTargets nic_targets(const Assignment& shared, const Ports& ports) {
     NicTargets targets;
-    const double full_s = (1 - kHardlyAny) * shared.level_s;
+    const double full_s = (1 - kSumsErr) * shared.level_s;
     for (std::size_t rank = 0; rank < ports.ranks(); ++rank) {
         const auto bytes = [&](std::size_t port) {
             return std::llround(shared.load[port]) + (ports.nic[rank] > 0 ? 1 : 0);

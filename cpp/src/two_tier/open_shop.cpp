@@ -10,12 +10,12 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/constants.hpp"
 
 namespace interlock {
 namespace {
 
 constexpr std::int32_t kNone = -1;
-constexpr std::int32_t kStagesAtOnce = 3;  // that any port may use up before they are counted out
 
 /// Ports 0..n-1 are senders, n..2n-1 receivers.
 class Shop {
@@ -139,7 +139,7 @@ private:
         const std::int32_t stages = std::max(port(sender).stages, port(receiver).stages) + 1;
         // Ports with slack use up their stages no faster than time passes: one that ran ahead would make all its later
         // partners skip stages too.
-        const std::int64_t opens_at = portion(target_, std::max(stages - kStagesAtOnce, 0), num_stages_);
+        const std::int64_t opens_at = portion(target_, std::max(stages - kInFlight, 0), num_stages_);
         for (const auto& [index, other] : {std::pair{sender, receiver}, std::pair{receiver, sender}}) {
             port(index) = {port(index).pending - cost, now_, now_ + cost, other, stages, -1, opens_at};
             set_free(index, false);

@@ -4,23 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "interlock/two_tier/constants.hpp"
+
 namespace interlock {
-namespace {
-
-// Caps on work: slices of all lanes of a NIC, of one lane where there are many, and of one lane on the wire at once.
-constexpr double kMostSlices = 64, kLeastMost = 6;
-constexpr std::int64_t kMostFlows = 16;
-// k slices of each of p lanes cost a NIC k * p messages; what has nothing to hide behind at either end is about a
-// quarter of a slice of every lane, the wire's time over 4k: best where both grow alike. `benchmarks/fit_slices.py`
-// finds the quarter again.
-constexpr double kExposed = 0.25;
-constexpr double kSlicesOfFlow = 2;  // one is on the wire while the arrival of the other is on its way
-
-}  // namespace
 
 double Slices::choose() const {
     const double partners = std::max(1.0, static_cast<double>(ledger_.tiles().servers) - 1);
-    const double most = std::max(std::floor(kMostSlices / partners), kLeastMost);
+    const double most = std::max(std::floor(kMostSlices / partners), static_cast<double>(kLeastMost));
     const double bytes = std::accumulate(ledger_.loads().in_far.begin(), ledger_.loads().in_far.end(), 0.0);
     const double nics = std::accumulate(ports_.nic.begin(), ports_.nic.end(), 0.0);
     if (bytes <= 0 || nics <= 0) return 1;
@@ -34,7 +24,7 @@ double Slices::choose() const {
 
 std::vector<std::int64_t> Slices::bytes(Way way, double slices) const {
     const Tiles& tiles = ledger_.tiles();
-    const double fine = fine_bytes(), staged = std::max(busiest_bytes() / kMostSlices, kSlicesOfFlow * fine);
+    const double fine = fine_bytes(), staged = std::max(busiest_bytes() / kMostSlices, kInFlight * fine);
     std::vector<std::int64_t> sizes(tiles.servers, static_cast<std::int64_t>(staged) + 1);
     if (way == Way::kStaged) return sizes;
     const auto width = static_cast<double>(ports_.width), lanes = way == Way::kDetour ? width * width : width;
@@ -53,7 +43,7 @@ std::vector<std::int64_t> Slices::bytes(Way way, double slices) const {
 }
 
 std::int64_t Slices::flow_bytes() const {
-    const auto least = static_cast<std::int64_t>(kSlicesOfFlow * fine_bytes());
+    const auto least = static_cast<std::int64_t>(kInFlight * fine_bytes());
     return std::max<std::int64_t>({1, ledger_.tiles().largest_far / kMostFlows, least});
 }
 

@@ -5,15 +5,11 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/constants.hpp"
 #include "interlock/two_tier/open_shop.hpp"
 
 namespace interlock {
 namespace {
-
-constexpr double kTicksPerPair = 64;  // of the mean; sizes are rounded to ticks so that pairs end together
-
-// Room above the bound for ports to wait in; later attempts give up time for fewer stages.
-constexpr double kRooms[] = {0.0, 0.01, 0.02, 0.04};
 
 /// Seconds that each tile occupies its two servers: [servers, servers].
 std::vector<double> tile_seconds(const Tiles& tiles, const Ports& ports) {
@@ -36,19 +32,6 @@ std::vector<double> tile_seconds(const Tiles& tiles, const Ports& ports) {
         }
     }
     return seconds;
-}
-
-/// Round after round each server sends to the next one on: always within the limit of stages, seldom the fastest.
-std::vector<Run> shifts(std::span<const std::int64_t> work, std::int32_t servers) {
-    std::vector<Run> runs;
-    for (std::int32_t shift = 1; shift < servers; ++shift) {
-        for (std::int32_t src = 0; src < servers; ++src) {
-            const std::int32_t dst = (src + shift) % servers;
-            const std::int64_t amount = work[static_cast<std::size_t>(src * servers + dst)];
-            if (amount > 0) runs.push_back({src, dst, amount});
-        }
-    }
-    return runs;
 }
 
 }  // namespace
@@ -116,29 +99,15 @@ Stages make_stages(const Tiles& tiles, const Ports& ports, double stage_overhead
     }
     Stages stages;
     if (pairs == 0) return stages;
-    const double tick_s = sum / static_cast<double>(pairs) / kTicksPerPair;
+    const double tick_s = sum / static_cast<double>(pairs) * kInFlight / kMostSlices;
     std::vector<std::int64_t> work(seconds.size(), 0);
     for (std::size_t pair = 0; pair < seconds.size(); ++pair) {
         if (seconds[pair] > 0) work[pair] = std::max<std::int64_t>(1, std::llround(seconds[pair] / tick_s));
     }
     const auto setup = static_cast<std::int64_t>(std::llround(stage_overhead_s / tick_s));
-    const std::int64_t bound = open_shop_bound(work, servers, setup);
-    const std::int32_t stage_limit = 5 * servers / 2 + 4;
-
-    std::vector<Run> runs;
-    RunTimes times;
-    bool found = false;
-    for (const double room : kRooms) {
-        const auto target = bound + static_cast<std::int64_t>(room * static_cast<double>(bound));
-        runs = open_shop(work, servers, setup, target, std::max(1, 8 * servers / 5));
-        times = time_runs(runs, servers, setup);
-        found = times.num_stages <= stage_limit;
-        if (found) break;
-    }
-    if (!found) {
-        runs = shifts(work, servers);
-        times = time_runs(runs, servers, setup);
-    }
+    const std::vector<Run> runs = open_shop(work, servers, setup, open_shop_bound(work, servers, setup),
+                                            2 * servers);
+    const RunTimes times = time_runs(runs, servers, setup);
     stages.num_stages = times.num_stages;
     stages.seconds = static_cast<double>(times.makespan) * tick_s;
     std::vector<std::int64_t> done(work.size(), 0);

@@ -13,15 +13,12 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/constants.hpp"
 #include "interlock/two_tier/paths.hpp"
 
 namespace interlock {
 namespace {
 
-// Turns that either search gives in vain until it tries no other order, and the part of the time that is worth going on for: caps
-// on work.
-constexpr std::size_t kMostInVain = 10'000;
-constexpr double kWorthGoingOn = 1e-3;
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 
 /// For each message the later, or earlier, ones that have to do with it.
@@ -393,7 +390,7 @@ Timetable make_timetable(const ScheduleRows& rows, const Ports& ports, const Two
             if (!is_backwards)
                 std::ranges::stable_sort(by_turn, {}, [&](std::uint32_t m) { return ended_s[m] - jobs.holds_s[m]; });
             const double seconds = seconds_of(jobs, by_turn);
-            in_vain = seconds < (1 - kWorthGoingOn) * least_s ? 0 : in_vain + jobs.count();
+            in_vain = seconds < least_s ? 0 : in_vain + jobs.count();
             if (seconds >= least_s) continue;
             least_s = seconds;
             shortest = std::move(by_turn);

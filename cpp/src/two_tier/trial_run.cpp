@@ -6,14 +6,9 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/simulate/flow_sim.hpp"
+#include "interlock/two_tier/constants.hpp"
 
 namespace interlock {
-namespace {
-
-constexpr double kTolerance = 1e-3;  // of a port's time, within which messages may end together
-
-}  // namespace
-
 double trial_seconds(std::span<const std::int64_t> demand_bytes, const TwoTierDecision& decision,
                      const Ports& ports, const TwoTierCosts& costs) {
     const DecidedPlan decided(demand_bytes, decision, kEveryone);
@@ -53,7 +48,7 @@ double trial_seconds(std::span<const std::int64_t> demand_bytes, const TwoTierDe
                            .stage_overhead_s = costs.stage_overhead_s,
                            .num_ordered_links = to_int32(ports.count()),
                            .congestion = costs.congestion,
-                           .tolerance = kTolerance,
+                           .tolerance = kPrecision,
                            .level = {},
                            .tail_s = {}})
         .makespan_s;

@@ -9,14 +9,13 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/constants.hpp"
 #include "interlock/two_tier/tiles.hpp"
 #include "interlock/two_tier/wires.hpp"
 
 namespace interlock {
 namespace {
 
-constexpr std::size_t kLocalWindow = 2;  // messages of a GPU to its own server at a time, where wires wait for its port
-constexpr std::int64_t kRelaySlices = 32;  // at most, of what goes around a link inside a server
 constexpr std::int32_t kNone = -1;
 
 /// Scale-up moves of one phase, gathered into one message per (server, wave, from, to).
@@ -236,14 +235,14 @@ private:
         rows_.reserve(width_ * to_size(wanted_last_ - wanted_first_), width_ * to_size(wanted_last_ - wanted_first_));
         for (std::size_t src = to_size(wanted_first_); src < to_size(wanted_last_); ++src) {
             const std::size_t first = src / width_ * width_;
-            std::array<std::int32_t, kLocalWindow> before;  // in turn
+            std::array<std::int32_t, kInFlight> before;  // in turn
             before.fill(kNoWire);
             for (std::size_t turn = 1, sent = 0; turn < width_; ++turn) {
                 const std::size_t dst = first + (src - first + turn) % width_;
                 std::int64_t bytes = demand_[src * ranks_ + dst];
                 if (bytes > 0) bytes = add_routed(src, dst, bytes);
                 if (bytes == 0) continue;
-                std::int32_t& earlier = before[sent++ % kLocalWindow];
+                std::int32_t& earlier = before[sent++ % kInFlight];
                 const std::int32_t dep = std::exchange(earlier, next_id_);
                 begin(to_int32(src), to_int32(dst));
                 if (plan_.local_waits && dep != kNoWire) add_dep(dep);
@@ -282,7 +281,7 @@ private:
                 leg(route.in, route.to, MessagePhase::kLocal);
             }
             const std::int64_t parts = relay_slices(taken, route, plan_.hop_costs);
-            std::array<std::int32_t, to_size(kRelayFlows)> before;  // first legs of the slices before
+            std::array<std::int32_t, kInFlight> before;  // first legs of the slices before
             before.fill(kNone);
             for (std::int64_t slice = 0; slice < parts; ++slice) {
                 const std::int64_t start = first + slice_start(taken, slice, parts);
@@ -291,7 +290,7 @@ private:
                 for (std::size_t n = 0; n < num_legs; ++n) {
                     begin(legs[n].from, legs[n].to);
                     if (n > 0) add_dep(next_id_ - 1);
-                    auto& earlier = before[to_size(slice % kRelayFlows)];
+                    auto& earlier = before[to_size(slice % kInFlight)];
                     if (n == 0 && num_legs > 1 && earlier != kNone) add_dep(earlier);
                     if (n == 0) earlier = next_id_;
                     add_piece(to_int32(src), to_int32(dst), start, length, num_routed_);
@@ -311,7 +310,7 @@ private:
         };
         struct Waves {
             std::int32_t current = kNone;
-            std::array<Ids, kBalanceWaves + 1> ids;  // of the current wave and those before it
+            std::array<Ids, kInFlight + 1> ids;  // of the current wave and those before it
         };
         const std::vector<std::uint32_t> order = balance_.ordered();
         // With links of their own no helper stops the others.
@@ -330,7 +329,7 @@ private:
                 sent.ids.front() = {id, id};
             }
             sent.ids.front().last = id + 1;
-            const Ids& over = sent.ids[kBalanceWaves];
+            const Ids& over = sent.ids[kInFlight];
             begin(sender, wire.src);
             for (std::int32_t dep = over.first; dep < over.last; ++dep) add_dep(dep);
             while (next < balance_.first[message + 1]) add_piece(table_.pieces[order[next++]]);
@@ -419,10 +418,10 @@ std::int32_t relay_slices(std::int64_t bytes, const Route& route, const HopCosts
     // The last slice has nothing to hide behind on its second hop, and each costs a message: best where both grow
     // alike.
     const auto all = static_cast<double>(bytes);
-    const double best = costs.message_bytes > 0 ? std::sqrt(all / costs.message_bytes) : kRelaySlices;
+    const double best = costs.message_bytes > 0 ? std::sqrt(all / costs.message_bytes) : kMostSlices;
     const double wait = route.relay >= 0 ? costs.link_wait_bytes : costs.nic_wait_bytes;
-    const double most = wait > 0 ? all / wait : kRelaySlices;  // finer ones would not fill the wire
-    return static_cast<std::int32_t>(std::clamp<double>(std::min(best, most), 1, kRelaySlices));
+    const double most = wait > 0 ? all / wait : kMostSlices;  // finer ones would not fill the wire
+    return static_cast<std::int32_t>(std::clamp<double>(std::min(best, most), 1, kMostSlices));
 }
 
 ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan) {

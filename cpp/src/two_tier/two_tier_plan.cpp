@@ -6,6 +6,7 @@
 
 #include "interlock/errors.hpp"
 #include "interlock/limits.hpp"
+#include "interlock/two_tier/constants.hpp"
 #include "interlock/two_tier/ledger.hpp"
 #include "interlock/two_tier/port_loads.hpp"
 #include "interlock/two_tier/slices.hpp"
@@ -16,12 +17,6 @@
 namespace interlock {
 namespace {
 
-constexpr double kToldApart = 0.015;  // of a time, that a prediction must differ to tell two ways apart
-constexpr double kSumsErr = 0.1;      // of a time, by which most sums are off at most
-// Caps on work: ranks up to which messages are run, and ports are counted by a planner that is asked between two steps;
-// and up to which they are counted by one that has time.
-constexpr std::size_t kMostRun = 128, kMostCounted = 512;
-
 class Planner {
 public:
     Planner(std::span<const std::int64_t> demand, const TwoTierCosts& costs, const Ports& ports, std::int32_t only,
@@ -29,11 +24,11 @@ public:
         : demand_(demand),
           costs_(costs),
           ports_(ports),
-          has_time_(has_time && ports.ranks() <= kMostRun),
+          has_time_(has_time && ports.ranks() <= kMostInDetail),
           ledger_(demand, costs, ports),
           slices_(ledger_, ports, costs),
           tiles_(ledger_.tiles()),
-          counts_ports_(ports.ranks() <= (has_time ? kMostCounted : kMostRun) &&
+          counts_ports_((has_time || ports.ranks() <= kMostInDetail) &&
                         (only >= 0 || ledger_.ports_matter() || !ports.is_even() || ports.couples_ends() ||
                          (has_time_ && is_crowded(1)))) {}
 
@@ -73,7 +68,7 @@ public:
             return false;
         };
         if (burst.seconds < kNever && may_be_timed(1) && may_gain(ledger_.least_detour_seconds())) give_turns(burst);
-        const bool may_be_assigned = !ports_.couples_ends() || ports_.ranks() <= kMostCoupled;
+        const bool may_be_assigned = !ports_.couples_ends() || ports_.ranks() <= kMostInDetail;
         if (wanted(Way::kDetour) && may_be_whole && may_be_assigned && may_believe(only, has_rails) &&
             may_win(detour, ledger_.least_detour_seconds())) {
             detour.decision = make_detour();
@@ -244,7 +239,7 @@ private:
     }
     /// Sums miss what slices of a detour wait for and whom they crowd.
     [[nodiscard]] bool may_believe(std::int32_t only, bool has_rails) const {
-        return ports_.ranks() <= kMostRun || only >= 0 || !has_rails;
+        return ports_.ranks() <= kMostInDetail || only >= 0 || !has_rails;
     }
     /// Messages in a timetable, where that takes less time than ports that are shared.
     void give_turns(Candidate& candidate) const {

@@ -7,17 +7,11 @@
 
 #include "interlock/arithmetic.hpp"
 #include "interlock/errors.hpp"
+#include "interlock/two_tier/constants.hpp"
 #include "interlock/two_tier/parcels.hpp"
 
 namespace interlock {
 namespace {
-
-constexpr std::int64_t kMostSlices = 128;
-constexpr std::int64_t kWaves = 48;         // of a typical lane
-constexpr std::int64_t kRampSteps = 4;      // how many slices at each end are smaller
-constexpr std::int64_t kMostInFlight = 32;  // slices of one lane on the wire at once
-constexpr std::int64_t kFinerAtEnds = 3;    // slices of the first and last stages of a server
-constexpr std::int64_t kSlicesPerFlow = 4;  // of a lane that hops, at least
 
 class WireCutter {
 public:
@@ -42,7 +36,7 @@ public:
         const std::int64_t typical = typical_lane_bytes();
         // Slices that are all on the wire at once arrive together, with nothing to hide behind: at least two groups
         // must follow.
-        if (!parcels_ && num_slices(typical, std::ranges::max(plan_.slice_bytes)) < 2 * kUsualFlows) usual_flows_ = 1;
+        if (!parcels_ && num_slices(typical, std::ranges::max(plan_.slice_bytes)) < 2 * kInFlight) usual_flows_ = 1;
         flow_bytes_ = std::max<std::int64_t>(1, parcels_ ? plan_.flow_bytes : typical / usual_flows_);
         const std::vector<std::uint8_t> is_end = segments_at_ends();
         for (std::size_t n = 0; n < is_end.size(); ++n) {
@@ -121,7 +115,7 @@ private:
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             const LaneCut& cut = lane_cuts_[lane];
             if (cut.sent == 0) continue;
-            const std::int32_t id = cut.last_ids[to_size((cut.sent - 1) % kMostInFlight)];
+            const std::int32_t id = cut.last_ids[to_size((cut.sent - 1) % kMostSlices)];
             // Of other servers not all lanes are known where one rank's part is wanted.
             if (plan_.wants(src)) lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
             if (plan_.wants(dst)) lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
@@ -154,7 +148,7 @@ private:
         bool is_skipped;  // nothing is
         [[nodiscard]] bool is_over() const { return at.until >= wanted.last; }
         std::int64_t sent = 0;                             // slices
-        std::array<std::int32_t, kMostInFlight> last_ids;  // of the last of them, in turn
+        std::array<std::int32_t, kMostSlices> last_ids;  // of the last of them, in turn
     };
 
     /// Whether a segment is the first of its sender or the last of its receiver, where hops have least to hide behind.
@@ -186,18 +180,18 @@ private:
         const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
         const bool is_cut = parcels_ && hops && lane.bytes / 2 >= slice_bytes;
         const std::int64_t flows = std::clamp<std::int64_t>((lane.bytes + flow_bytes_ / 2) / flow_bytes_,
-                                                            is_cut ? kUsualFlows : 1, kMostInFlight);
+                                                            is_cut ? kInFlight : 1, kMostSlices);
         if (plan_.pace != Pace::kWindow) cut.in_flight = flows;
         if (!hops) {
             if (plan_.pace == Pace::kBurst) cut.count = flows;
         } else if (parcels_) {
             // Slices that are all on the wire at once arrive together: what comes after them would have nothing to hide
             // behind.
-            const std::int64_t least = flows > kUsualFlows ? kSlicesPerFlow * flows : 1;
+            const std::int64_t least = flows > kInFlight ? kRampSteps * flows : 1;
             cut.count = std::clamp<std::int64_t>(num_slices(cut.bytes, slice_bytes), least, kMostSlices);
         } else {
             const bool is_large = plan_.pace == Pace::kBurst && flows > usual_flows_;
-            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? kFinerAtEnds : is_large ? flows : 1));
+            cut.count = num_slices(cut.bytes, (slice_bytes + 2) / (is_end ? kInFlight : is_large ? flows : 1));
         }
     }
 
@@ -247,7 +241,7 @@ private:
         }
         const std::int32_t id = to_int32(table_.wires.size());
         if (plan_.pace != Pace::kExclusive && cut.sent >= cut.in_flight) {
-            wire.after[0] = cut.last_ids[to_size((cut.sent - cut.in_flight) % kMostInFlight)];
+            wire.after[0] = cut.last_ids[to_size((cut.sent - cut.in_flight) % kMostSlices)];
         } else if (plan_.pace == Pace::kWindow) {
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
@@ -255,13 +249,13 @@ private:
             // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire
             // together.
             const std::int64_t along = (cut.first + start_of(cut, slice)) / cut.in_flight;
-            const std::int64_t part = std::min(kMostSlices - 1, portion(kWaves, along, flow_bytes_));
+            const std::int64_t part = std::min(kMostSlices - 1, portion(kMostSlices, along, flow_bytes_));
             wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(part + kMostSlices * wire.stage);
         }
         const std::size_t pieces = table_.pieces.size();
         add_range(load, cut.at, last, wire, id);
         if (table_.pieces.size() == pieces) return;  // nothing of the rank whose part is wanted
-        cut.last_ids[to_size(cut.sent++ % kMostInFlight)] = id;
+        cut.last_ids[to_size(cut.sent++ % kMostSlices)] = id;
         table_.wires.push_back(wire);
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
     }
@@ -317,7 +311,7 @@ private:
     std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::vector<std::int32_t> waves_out_, waves_in_;  // per server; every slice of a tile is one that has turns
-    std::int64_t usual_flows_ = kUsualFlows;          // slices of a lane of average size on the wire at once
+    std::int64_t usual_flows_ = kInFlight;          // slices of a lane of average size on the wire at once
     std::int64_t flow_bytes_ = 1;                     // of such a lane, that each of these flows carries
     WireTable table_;
 };

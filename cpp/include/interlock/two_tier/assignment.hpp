@@ -10,9 +10,6 @@
 
 namespace interlock {
 
-/// Ranks up to which every pair between servers may have routes of its own: a cap on work.
-inline constexpr std::size_t kMostCoupled = 128;
-
 /// Bytes that take one route.
 struct RouteBytes {
     Route route;

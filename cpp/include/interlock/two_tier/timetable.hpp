@@ -10,8 +10,6 @@
 
 namespace interlock {
 
-constexpr std::size_t kMostTimed = 64;  ///< ranks: a port keeps those that wait for it as bits of a word
-
 /// Who holds which port when: all messages one after the other, exactly as they will run.
 struct Timetable {
     std::vector<std::int64_t> turns;  ///< per message, its place among all

@@ -62,9 +62,6 @@ struct TwoTierPlan {
     }
 };
 
-/// Slices of a typical lane on the wire at once: one keeps it busy while the arrival of the other is on its way.
-inline constexpr std::int32_t kUsualFlows = 2;
-
 /// Writes out every message and piece: local traffic, balance, wire, redistribution, in this order.
 ///
 /// @param demand_bytes row-major [ranks, ranks]; items are its non-zero entries off the diagonal, row by row
@@ -74,11 +71,9 @@ ScheduleRows expand_two_tier(std::span<const std::int64_t> demand_bytes, const T
 /// is passed on between others, 2 * ranks and more, is one of its own.
 RankPart expand_for_rank(std::span<const std::int64_t> demand_bytes, const TwoTierPlan& plan);
 
-/// Slices of what goes around a link inside a server: each hops on when it has come, `kRelayFlows` on their first hop
+/// Slices of what goes around a link inside a server: each hops on when it has come, `kInFlight` on their first hop
 /// at once.
 std::int32_t relay_slices(std::int64_t bytes, const Route& route, const HopCosts& costs);
-inline constexpr std::int32_t kRelayFlows =
-    2;  ///< one keeps the link busy while the arrival of the other is on its way
 
 /// Slices that a stretch of `lane_bytes` is cut into.
 std::int64_t num_slices(std::int64_t lane_bytes, std::int64_t slice_bytes);

@@ -11,9 +11,6 @@ namespace interlock {
 
 inline constexpr std::int32_t kNoWire = -1;
 
-/// Waves of moves of one GPU that are on their way at once: one, and the next so that no port pauses.
-inline constexpr std::size_t kBalanceWaves = 2;
-
 /// One message between servers: a slice of a lane.
 struct Wire {
     std::int32_t src, dst;  ///< ranks
