@@ -23,6 +23,12 @@ void a_reflection_beside_the_shifts_is_left_out() {
     CHECK(translations(std::vector<std::int32_t>{3, 2, 1, 0}, 4, 4).empty());
 }
 
+void a_swap_before_the_shifts_is_left_out() {
+    // It leaves 2 where it is, and would keep the shifts out.
+    const std::vector<std::int32_t> shift{1, 2, 0}, both{1, 0, 2, 1, 2, 0};
+    CHECK(translations(both, 3, 3) == translations(shift, 3, 3));
+}
+
 void switches_move_with_their_ranks() {
     // Two switches of two ranks each: 0 1 | 2 3, switches 4 5.
     const std::vector<std::int32_t> generators{1, 0, 3, 2, 4, 5, 2, 3, 0, 1, 5, 4};
@@ -72,6 +78,7 @@ void an_unreachable_rank_is_refused() {
 int main() {
     shifts_of_a_ring_move_zero_everywhere();
     a_reflection_beside_the_shifts_is_left_out();
+    a_swap_before_the_shifts_is_left_out();
     switches_move_with_their_ranks();
     growth_fills_every_orbit();
     a_slow_orbit_is_left_alone_when_the_fast_one_ends_sooner();

@@ -93,6 +93,19 @@ def test_one_rank_stands_for_all_only_where_all_look_alike() -> None:
     assert quotient_of(grid, arcs_of(grid)) is None
 
 
+@pytest.mark.parametrize("servers", [2, 3, 5])
+@pytest.mark.parametrize("scale_out", ["flat", "rail"])
+def test_equal_servers_of_equal_gpus_look_alike(servers: int, scale_out: str) -> None:
+    where = il.cluster("h200", servers=servers, gpus_per_server=4, scale_out=scale_out).topology
+    found = quotient_of(where, arcs_of(where))
+    assert found is not None and found.image.shape == (4 * servers, 4 * servers)
+
+
+def test_pairs_that_are_hashed_to_uplinks_do_not() -> None:
+    where = il.cluster("h200", servers=3, gpus_per_server=4, fabric="roce-pfc").topology
+    assert quotient_of(where, arcs_of(where)) is None
+
+
 @pytest.mark.parametrize(
     ("overhead", "wanted"),
     [("1 us", [47, 95, 146, 26]), ("0 us", [1331, 2662, 4096, 717]), ("1 ms", [3, 5, 8, 1])],

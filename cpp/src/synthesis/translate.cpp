@@ -58,6 +58,14 @@ private:
     std::vector<std::int32_t> place_, images_;
 };
 
+/// Whether it leaves no rank where it is: another symmetry would move rank 0 there as well.
+bool moves_all(std::span<const std::int32_t> generator, std::int32_t num_ranks) {
+    for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
+        if (generator[at(rank)] == rank) return false;
+    }
+    return true;
+}
+
 class Grower {
 public:
     Grower(const OrbitGraph& graph, std::int32_t num_chunks, std::uint64_t seed)
@@ -211,6 +219,7 @@ std::vector<std::int32_t> translations(std::span<const std::int32_t> generators,
     std::vector<std::span<const std::int32_t>> used;
     Closure best(num_nodes, num_ranks);
     for (std::size_t first = 0; first < generators.size(); first += at(num_nodes)) {
+        if (!moves_all(generators.subspan(first, at(num_nodes)), num_ranks)) continue;
         used.push_back(generators.subspan(first, at(num_nodes)));
         Closure wider(num_nodes, num_ranks);
         if (wider.close(used)) {

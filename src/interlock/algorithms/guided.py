@@ -262,6 +262,10 @@ def guided(
     if goal.direction is Direction.IN:
         graph = graph.reversed()
     proves = problem.num_ranks <= MOST_RANKS_TO_PROVE
+    # Backwards in time nobody knows when a rank's first message goes, and so when its stage opens; and what symmetry
+    # gives, or sums and copies apart, has no openings.
+    opening_s = problem.topology.stage_overhead_s
+    opens_unseen = opening_s > 0 and (goal.direction is not Direction.OUT or graph.quotient is not None)
     budget = Budget(
         limit=MOST_TRANSFERS,
         bound=SearchBound(_least_s(goal, graph), (lambda: lower_bound(problem).seconds) if proves else None),
@@ -269,17 +273,16 @@ def guided(
         threads=threads or os.cpu_count() or 1,
         table_file=None if table_file is None else Path(table_file),
         report=_rising(report),
+        unseen_s=opening_s if opens_unseen else 0.0,
     )
 
     def schedule_of(answer: Answer, reason: str = "") -> CompactSchedule:
         flowing = answer.backwards() if goal.direction is Direction.IN else answer
-        return flowing.compact(staged=problem.topology.stage_overhead_s == 0.0, reason=reason)
+        return flowing.compact(staged=opening_s == 0.0, reason=reason)
 
     ways = IN_SWITCH + (SUMS_FOR_ALL if goal.direction is Direction.IN_AND_OUT else COPIES)
     seconds_of = None if time_of is None else lambda answer: time_of(schedule_of(answer))
     try:
-        # Backwards in time nobody knows when a rank's first message goes, and so when its stage opens.
-        opens_unseen = goal.direction is Direction.IN and problem.topology.stage_overhead_s > 0
         outcome = search(goal, graph, budget, ways, seconds_of, all_estimated=opens_unseen)
     except KeyboardInterrupt:
         # There was no answer yet: the first that comes will do, unless it takes long or is interrupted too.
@@ -304,6 +307,7 @@ def _soonest(goal: TreeGoal, graph: Graph, budget: Budget) -> Outcome:
 def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[Answer]:
     """Two searches, which cut items alike: copies out of roots, and sums into them."""
     out = replace(goal, direction=Direction.OUT, is_cut_evenly=True).in_pairs()
+    graph = graph.opened()
     copies = search(out, graph, _for_half(out, graph, budget), ALONE)
     parts = int(np.count_nonzero(copies.answer.chunks.item == 0))
     turned = graph.reversed()
@@ -328,7 +332,13 @@ def _sums_then_copies(goal: TreeGoal, graph: Graph, budget: Budget) -> Iterator[
 def _for_half(goal: TreeGoal, graph: Graph, budget: Budget) -> Budget:
     limit = MOST_TRANSFERS if budget.limit else 0
     return replace(
-        budget, limit=limit, bound=SearchBound(_least_s(goal, graph)), best_s=np.inf, spent=0, spent_before=0
+        budget,
+        limit=limit,
+        bound=SearchBound(_least_s(goal, graph)),
+        best_s=np.inf,
+        spent=0,
+        spent_before=0,
+        unseen_s=0.0,
     )
 
 

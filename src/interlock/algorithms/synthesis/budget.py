@@ -50,6 +50,7 @@ class Budget:
     limit: int  # transfers; 0: no more than the first schedule, whatever it takes
     bound: SearchBound
     best_s: float = float("inf")  # of all schedules so far, those of other ways too
+    unseen_s: float = 0.0  # that a way's own times may lack, where its schedules are measured: opening a stage
     spent_before: int = 0  # by other ways
     spent: int = 0
     seed: int = 0
@@ -92,8 +93,9 @@ class Budget:
         return "at the bound" if self.is_at_the_bound else "near the bound after a fair effort"
 
     def is_over(self, makespan_s: float) -> bool:
-        """Whether a way that has such a schedule should try no more: it is enough, or all is spent."""
-        return self.is_enough(makespan_s) or self.is_spent
+        """Whether a way with a schedule that takes so long by its own account should try no more: it is enough, or all
+        is spent."""
+        return self.is_enough(makespan_s + self.unseen_s) or self.is_spent
 
     def each(self, attempts: Sequence[Callable[[], Made]], transfers: int) -> Iterator[Made]:
         """What several attempts give, in their order whatever the threads; on one thread if they are soon done."""

@@ -26,6 +26,10 @@ class Graph:
         shared = None if self.shared is None else self.shared.reversed()
         return replace(self, arcs=self.arcs.reversed(), shared=shared, quotient=quotient)
 
+    def opened(self) -> Graph:
+        """With every rank's stage open already."""
+        return replace(self, arcs=replace(self.arcs, opening_s=0.0), shared=None)
+
     def patient(self) -> Graph:
         """With links shared by messages that keep to their times, as each waits for word of those before it."""
         assert self.shared is not None

@@ -41,6 +41,8 @@ def quotient_of(topology: Topology, arcs: ArcSet) -> Quotient | None:
     image = np.ascontiguousarray(image[:, :ranks])
     if image.max() >= ranks:
         return None
+    if (arcs.resources.counts > arcs.path.counts).any():  # hashed uplinks, which no translation keeps
+        return None
     number = _numbered(arcs, image)
     if number is None:
         return None
@@ -53,7 +55,13 @@ def quotient_of(topology: Topology, arcs: ArcSet) -> Quotient | None:
     resources, num_classes = classes
     alone = np.ones(len(resources.values))  # what one rank stands for holds its links alone
     held = replace(
-        ordered, resources=resources, share=alone, counts_senders=alone < 1.0, num_resources=num_classes, orbit=orbit
+        ordered,
+        resources=resources,
+        share=alone,
+        counts_senders=alone < 1.0,
+        num_resources=num_classes,
+        orbit=orbit,
+        opening_s=0.0,  # all ranks open when rank 0 sends its first message, before anything is on its way
     )
     return Quotient(held, image, num_orbits)
 
