@@ -249,7 +249,7 @@ private:
             // Flows share a NIC evenly: slices of all lanes that are equally far along their flows are on the wire
             // together.
             const std::int64_t along = (cut.first + start_of(cut, slice)) / cut.in_flight;
-            const std::int64_t part = std::min(kMostSlices - 1, portion(kMostSlices, along, flow_bytes_));
+            const std::int64_t part = std::min(kMostSlices - 1, portion(kMostSlices / kInFlight, along, flow_bytes_));
             wire.balance_wave = wire.restore_wave = static_cast<std::int32_t>(part + kMostSlices * wire.stage);
         }
         const std::size_t pieces = table_.pieces.size();
