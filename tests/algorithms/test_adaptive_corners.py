@@ -98,6 +98,16 @@ def test_traffic_inside_a_mesh_goes_around_narrow_links(servers: int, limit: flo
     assert over_bound(cluster, il.traffic.zipf(cluster, skew=skew, bytes_per_gpu="500 MB", seed=4)) <= limit
 
 
+def test_lanes_that_carry_eight_gpus_bytes_are_cut_no_finer_than_others() -> None:
+    """One NIC works in each server: its lane is as large as eight usual ones."""
+    dead = [il.dead_nic(server=server, gpu=gpu) for server in range(2) for gpu in range(1, 8)]
+    cluster = il.cluster("h200", servers=2, stage_overhead="0 us", faults=dead)
+    traffic = il.traffic.uniform(cluster, bytes_per_gpu="256 MB")
+    messages = il.plan(cluster, traffic, algorithm="adaptive", way="detour").messages
+    assert 32 < int((messages["phase"] == Phase.SCALE_OUT).sum()) <= 2 * 128
+    assert over_bound(cluster, traffic) <= 1.05
+
+
 def test_redistribution_does_not_wait_for_lanes_that_are_behind() -> None:
     """Eight servers whose tiles are so unlike that some of their lanes have twice as many slices as others."""
     cluster = il.cluster("h200", servers=8, scale_out_bandwidth="800 Gb/s", stage_overhead="0 us")

@@ -105,8 +105,10 @@ Stages make_stages(const Tiles& tiles, const Ports& ports, double stage_overhead
         if (seconds[pair] > 0) work[pair] = std::max<std::int64_t>(1, std::llround(seconds[pair] / tick_s));
     }
     const auto setup = static_cast<std::int64_t>(std::llround(stage_overhead_s / tick_s));
-    const std::vector<Run> runs = open_shop(work, servers, setup, open_shop_bound(work, servers, setup),
-                                            2 * servers);
+    // A server has at most as many partners as there are others; runs that are cut give it some stages more.
+    const std::int32_t most_stages = 2 * servers;
+    const std::vector<Run> runs =
+        open_shop(work, servers, setup, open_shop_bound(work, servers, setup), most_stages);
     const RunTimes times = time_runs(runs, servers, setup);
     stages.num_stages = times.num_stages;
     stages.seconds = static_cast<double>(times.makespan) * tick_s;

@@ -13,6 +13,8 @@
 namespace interlock {
 namespace {
 
+constexpr std::int64_t kMostFlowsOfLane = kMostSlices / kRampSteps;  // each has slices that follow each other
+
 class WireCutter {
 public:
     WireCutter(std::span<const std::int64_t> demand, const TwoTierPlan& plan)
@@ -115,7 +117,7 @@ private:
         for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
             const LaneCut& cut = lane_cuts_[lane];
             if (cut.sent == 0) continue;
-            const std::int32_t id = cut.last_ids[to_size((cut.sent - 1) % kMostSlices)];
+            const std::int32_t id = cut.last_ids[to_size((cut.sent - 1) % kMostFlowsOfLane)];
             // Of other servers not all lanes are known where one rank's part is wanted.
             if (plan_.wants(src)) lanes_out_[src * width_ + to_size(lanes[lane].out_gpu)].push_back(id);
             if (plan_.wants(dst)) lanes_in_[dst * width_ + to_size(lanes[lane].in_gpu)].push_back(id);
@@ -148,7 +150,7 @@ private:
         bool is_skipped;  // nothing is
         [[nodiscard]] bool is_over() const { return at.until >= wanted.last; }
         std::int64_t sent = 0;                             // slices
-        std::array<std::int32_t, kMostSlices> last_ids;  // of the last of them, in turn
+        std::array<std::int32_t, kMostFlowsOfLane> last_ids;  // of the last of them, in turn
     };
 
     /// Whether a segment is the first of its sender or the last of its receiver, where hops have least to hide behind.
@@ -180,7 +182,7 @@ private:
         const std::int64_t slice_bytes = plan_.slice_bytes[to_size(segment.src_server)];
         const bool is_cut = parcels_ && hops && lane.bytes / 2 >= slice_bytes;
         const std::int64_t flows = std::clamp<std::int64_t>((lane.bytes + flow_bytes_ / 2) / flow_bytes_,
-                                                            is_cut ? kInFlight : 1, kMostSlices);
+                                                            is_cut ? kInFlight : 1, kMostFlowsOfLane);
         if (plan_.pace != Pace::kWindow) cut.in_flight = flows;
         if (!hops) {
             if (plan_.pace == Pace::kBurst) cut.count = flows;
@@ -241,7 +243,7 @@ private:
         }
         const std::int32_t id = to_int32(table_.wires.size());
         if (plan_.pace != Pace::kExclusive && cut.sent >= cut.in_flight) {
-            wire.after[0] = cut.last_ids[to_size((cut.sent - cut.in_flight) % kMostSlices)];
+            wire.after[0] = cut.last_ids[to_size((cut.sent - cut.in_flight) % kMostFlowsOfLane)];
         } else if (plan_.pace == Pace::kWindow) {
             wire.after = {window_end(lanes_out_[to_size(wire.src)]), window_end(lanes_in_[to_size(wire.dst)])};
         }
@@ -255,7 +257,7 @@ private:
         const std::size_t pieces = table_.pieces.size();
         add_range(load, cut.at, last, wire, id);
         if (table_.pieces.size() == pieces) return;  // nothing of the rank whose part is wanted
-        cut.last_ids[to_size(cut.sent++ % kMostSlices)] = id;
+        cut.last_ids[to_size(cut.sent++ % kMostFlowsOfLane)] = id;
         table_.wires.push_back(wire);
         table_.num_waves = std::max({table_.num_waves, wire.balance_wave + 1, wire.restore_wave + 1});
     }
@@ -311,7 +313,7 @@ private:
     std::vector<std::size_t> wanted_;  // lanes with anything of the rank whose part is wanted
     std::vector<std::vector<std::int32_t>> lanes_out_, lanes_in_;  // per NIC, last wire of each lane so far
     std::vector<std::int32_t> waves_out_, waves_in_;  // per server; every slice of a tile is one that has turns
-    std::int64_t usual_flows_ = kInFlight;          // slices of a lane of average size on the wire at once
+    std::int64_t usual_flows_ = kInFlight;            // slices of a lane of average size on the wire at once
     std::int64_t flow_bytes_ = 1;                     // of such a lane, that each of these flows carries
     WireTable table_;
 };

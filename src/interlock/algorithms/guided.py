@@ -150,7 +150,9 @@ class Outcome:
             told.append(f"{lead}{others and f', and {others}'}")
         if self.without:
             told.append(f"{', '.join(self.without)} gave no schedule")
-        return "; ".join([*told, *([] if ahead or self.without else ["no other way was tried"]), self.end])
+        if not ahead and not self.without:
+            told.append("no other way was tried")
+        return "; ".join([*told, self.end])
 
 
 def search(

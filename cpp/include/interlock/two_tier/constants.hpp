@@ -8,11 +8,11 @@ namespace interlock {
 // Every number of the planner that is no rate, latency or overhead of the cluster.
 
 /// Of messages one after the other on a port: one keeps it busy while the arrival of the other is on its way. So many
-/// slices of a lane are on the wire at once, so many waves of moves inside a server, so many slices follow those that
-/// arrive together; and what has nothing to hide behind is cut into so many.
+/// slices of a lane are on the wire at once, so many waves of moves inside a server, so many stages may a server be
+/// ahead of others; and what has nothing to hide behind is cut into so many.
 inline constexpr std::int32_t kInFlight = 2;
 /// Slices at either end of a lane that are smaller, the outermost this many times: only they have nothing to hide
-/// behind.
+/// behind. Where slices arrive together, so many follow each other.
 inline constexpr std::int64_t kRampSteps = 4;
 /// k slices of each of p lanes cost a NIC k * p messages; what has nothing to hide behind at either end is about a
 /// quarter of a slice of every lane, the wire's time over 4k: best where both grow alike. `benchmarks/fit_slices.py`
@@ -36,7 +36,8 @@ inline constexpr std::int64_t kMostSlices = 128;
 inline constexpr std::int64_t kLeastMost = 6;
 /// Slices of the largest sender's lanes on the wire at once.
 inline constexpr std::int64_t kMostFlows = 16;
-/// Ranks up to which messages are run or counted between two steps, and up to which every pair may have routes of its own.
+/// Ranks up to which messages are run, or counted between two steps, and up to which every pair may have routes of its
+/// own.
 inline constexpr std::size_t kMostInDetail = 128;
 /// Ranks of a timetable: a port keeps those that wait for it as bits of a word.
 inline constexpr std::size_t kMostTimed = 64;

@@ -28,7 +28,8 @@ class Graph:
 
     def opened(self) -> Graph:
         """With every rank's stage open already."""
-        return replace(self, arcs=replace(self.arcs, opening_s=0.0), shared=None)
+        shared = None if self.shared is None else replace(self.shared, opening_s=0.0)
+        return replace(self, arcs=replace(self.arcs, opening_s=0.0), shared=shared)
 
     def patient(self) -> Graph:
         """With links shared by messages that keep to their times, as each waits for word of those before it."""
